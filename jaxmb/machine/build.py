@@ -1,0 +1,171 @@
+"""From the description of a machine to the Model that the equations work on."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.machine.schema import GROUND, Machine, Origin, RigidMass
+
+
+class Model(eqx.Module):
+    """A machine as arrays: what is a physical number is a leaf, what is topology or a name is static.
+
+    Every coordinate moves one node; a node's pose is its parent node's pose, times `origin`, times the motion of the
+    coordinate. Bodies, payloads and frames are fixed to a node (-1 is the ground) by an offset. Inertia is stored in
+    the form in which the equations of motion are linear: mass, first moment and inertia about the body's own origin.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    revolute: tuple[bool, ...] = eqx.field(static=True)
+    parent: tuple[int, ...] = eqx.field(static=True)
+    """Parent node of each node, -1 for the ground."""
+    order: tuple[int, ...] = eqx.field(static=True)
+    """Nodes, every parent before its children."""
+    origin: Float[Array, "n 4 4"]
+    axis: Float[Array, "n 3"]
+    stiffness: Float[Array, "n"]
+    damping: Float[Array, "n"]
+    rotor_inertia: Float[Array, "n"]
+
+    masses: tuple[str, ...] = eqx.field(static=True)
+    """Names of what has mass: bodies, then payloads."""
+    mass_node: tuple[int, ...] = eqx.field(static=True)
+    mass_offset: Float[Array, "b 4 4"]
+    mass: Float[Array, "b"]
+    first_moment: Float[Array, "b 3"]
+    inertia: Float[Array, "b 3 3"]
+
+    frames: tuple[str, ...] = eqx.field(static=True)
+    frame_node: tuple[int, ...] = eqx.field(static=True)
+    frame_offset: Float[Array, "f 4 4"]
+
+    springs: tuple[str, ...] = eqx.field(static=True)
+    spring_frames: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    spring_rotational: tuple[bool, ...] = eqx.field(static=True)
+    spring_direction: Float[Array, "s 3"]
+    spring_stiffness: Float[Array, "s"]
+    spring_damping: Float[Array, "s"]
+
+    gravity: Float[Array, "3"]
+    reference: Float[Array, "n"]
+    """Reference posture, rad or m."""
+
+
+def build_model(machine: Machine) -> Model:
+    """Model of a machine, ready for the equations.
+
+    Args:
+        machine: a validated machine, from `load_machine` or built in Python.
+
+    Returns:
+        The model; its coordinates and masses keep the order of the machine.
+    """
+    body_node, node_offset, nodes = _place_bodies(machine)
+    frame_place = {GROUND: (-1, np.eye(4))}
+    frame_place |= {b.name: (body_node[b.name], node_offset[b.name]) for b in machine.body}
+    for frame in machine.frame:
+        node, offset = frame_place[frame.body]
+        frame_place[frame.name] = (node, offset @ origin_matrix(frame.origin))
+    carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
+    carriers += [(p, p.frame) for p in machine.payload]
+    standard = [standard_inertia(rigid) for rigid, _ in carriers]
+    names = machine.coordinates
+    frames = machine.frames
+    coordinates = [c for b in machine.body for c in b.joint]
+    return Model(
+        name=machine.name,
+        coordinates=names,
+        revolute=tuple(c.type == "revolute" for c in coordinates),
+        parent=tuple(nodes[c.name][0] for c in coordinates),
+        order=tuple(names.index(name) for name in nodes),
+        origin=_array([nodes[c.name][1] for c in coordinates], (4, 4)),
+        axis=_array([c.axis for c in coordinates], (3,)),
+        stiffness=_array([c.stiffness for c in coordinates]),
+        damping=_array([c.damping for c in coordinates]),
+        rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
+        masses=tuple(rigid.name for rigid, _ in carriers),
+        mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
+        mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),
+        mass=_array([m for m, _, _ in standard]),
+        first_moment=_array([h for _, h, _ in standard], (3,)),
+        inertia=_array([i for _, _, i in standard], (3, 3)),
+        frames=frames,
+        frame_node=tuple(frame_place[f][0] for f in frames),
+        frame_offset=_array([frame_place[f][1] for f in frames], (4, 4)),
+        springs=tuple(s.name for s in machine.spring),
+        spring_frames=tuple((frames.index(s.frame_a), frames.index(s.frame_b)) for s in machine.spring),
+        spring_rotational=tuple(s.type == "rotation" for s in machine.spring),
+        spring_direction=_array([s.direction for s in machine.spring], (3,)),
+        spring_stiffness=_array([s.stiffness for s in machine.spring]),
+        spring_damping=_array([s.damping for s in machine.spring]),
+        gravity=_array(machine.gravity),
+        reference=_array([machine.posture.get(name, 0.0) for name in names]),
+    )
+
+
+def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, first moment and inertia about the origin of the frame the data are given in (Steiner's theorem)."""
+    c = np.array(rigid.center_of_mass)
+    about_origin = rigid.central_inertia + rigid.mass * (c @ c * np.eye(3) - np.outer(c, c))
+    return rigid.mass, rigid.mass * c, about_origin
+
+
+def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Centre of mass and inertia about it, from the standard form: the inverse of `standard_inertia`."""
+    c = first_moment / mass if mass else np.zeros(3)
+    return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+def rotation_matrix(rpy: Any) -> np.ndarray:
+    """Rotation matrix of fixed-axis roll, pitch, yaw [rad]: Rz(yaw) Ry(pitch) Rx(roll)."""
+    (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
+    rx = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
+    ry = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
+    rz = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
+    return rz @ ry @ rx
+
+
+def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
+    """Fixed-axis roll, pitch, yaw [rad] of a rotation matrix: the inverse of `rotation_matrix`."""
+    pitch = np.arctan2(-rotation[2, 0], np.hypot(rotation[0, 0], rotation[1, 0]))
+    if np.hypot(rotation[0, 0], rotation[1, 0]) < 1e-9:  # gimbal lock: yaw is free, so it is 0
+        return float(np.arctan2(-rotation[1, 2], rotation[1, 1])), float(pitch), 0.0
+    roll = np.arctan2(rotation[2, 1], rotation[2, 2])
+    return float(roll), float(pitch), float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+
+
+def origin_matrix(origin: Origin) -> np.ndarray:
+    """Homogeneous transform [4, 4] of an origin."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = rotation_matrix(origin.rpy)
+    matrix[:3, 3] = origin.xyz
+    return matrix
+
+
+def _place_bodies(
+    machine: Machine,
+) -> tuple[dict[str, int], dict[str, np.ndarray], dict[str, tuple[int, np.ndarray]]]:
+    """Node and offset of each body, and parent node and origin of each coordinate, parents first."""
+    names = machine.coordinates
+    body_node, offset = {GROUND: -1}, {GROUND: np.eye(4)}
+    nodes: dict[str, tuple[int, np.ndarray]] = {}
+    waiting = list(machine.body)
+    while waiting:
+        placed = [b for b in waiting if b.parent in body_node]
+        waiting = [b for b in waiting if b.parent not in body_node]
+        for body in placed:
+            node, place = body_node[body.parent], offset[body.parent] @ origin_matrix(body.origin)
+            for coordinate in body.joint:
+                nodes[coordinate.name] = (node, place)
+                node, place = names.index(coordinate.name), np.eye(4)
+            body_node[body.name], offset[body.name] = node, place
+    return body_node, offset, nodes
+
+
+def _array(rows: Any, shape: tuple[int, ...] = ()) -> Array:
+    # An empty list has no shape of its own; axes that are unit vectors only to 1e-6 are left as they were written.
+    return jnp.asarray(np.array(rows, dtype=float).reshape((-1, *shape)))

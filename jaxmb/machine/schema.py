@@ -1,0 +1,291 @@
+"""What a machine is: plain validated data, without a line of JAX.
+
+A machine is a tree of bodies. Each body hangs on its parent through an `origin` (where the joint sits in the parent's
+frame) followed by a `joint`: no coordinate (fixed), one (revolute, prismatic), or several in series (the z, x, y of a
+virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+GROUND = "ground"
+MOST_COORDINATES = 200
+"""Above this, compiling a machine's equations takes minutes: such a machine is refused when it is read."""
+
+_ANGLE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(deg|rad)\s*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
+
+
+def angle(value: Any) -> Any:
+    """Angle in radians from a number (radians) or a text such as "70 deg" or "1.2 rad"."""
+    if isinstance(value, str):
+        match = _ANGLE.fullmatch(value)
+        if match is None:
+            raise ValueError('expected a number in radians or a text such as "70 deg" or "1.2 rad"')
+        number = float(match[1])
+        return math.radians(number) if match[2] == "deg" else number
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
+    if isinstance(value, bool | str):
+        raise ValueError("expected a number")
+    return value
+
+
+def _name(value: Any) -> Any:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        raise ValueError("expected a name of letters, digits, _ and -, starting with a letter or _")
+    return value
+
+
+def _matrix_rows(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf_nan=False)]
+Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
+Vector = Annotated[tuple[Number, Number, Number], BeforeValidator(_matrix_rows)]
+Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
+
+
+class Part(BaseModel):
+    """Base of everything in a machine or study file: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Origin(Part):
+    """Where a frame sits in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
+
+    xyz: Vector = (0.0, 0.0, 0.0)
+    rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)
+
+
+class Coordinate(Part):
+    """One coordinate of a joint: a rotation about or a displacement along `axis` [unit vector, joint frame]."""
+
+    name: Name
+    type: Literal["revolute", "prismatic"] = "revolute"
+    axis: Vector = (0.0, 0.0, 1.0)
+    stiffness: NonNegative = 0.0
+    """Nm/rad or N/m, about the rest position (the posture of the test)."""
+    damping: NonNegative = 0.0
+    """Nm s/rad or N s/m."""
+    rotor_inertia: NonNegative = 0.0
+    """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
+
+    @model_validator(mode="after")
+    def _unit_axis(self) -> Self:
+        length = math.sqrt(sum(a * a for a in self.axis))
+        if abs(length - 1.0) > 1e-6:
+            raise ValueError(f"axis {list(self.axis)} has length {length:.6g}, expected a unit vector")
+        return self
+
+
+class InertiaProducts(Part):
+    """Central inertia by moments and products: the tensor's off-diagonal elements are MINUS the products."""
+
+    xx: Number
+    yy: Number
+    zz: Number
+    xy: Number = 0.0
+    xz: Number = 0.0
+    yz: Number = 0.0
+
+
+class RigidMass(Part):
+    """Mass [kg], centre of mass [m] and inertia about it [kg m^2], in the axes of the frame it belongs to.
+
+    The inertia is given once, by either of two names: `inertia_products` (off-diagonal elements are minus the listed
+    products, as in Huynh et al. 2020) or `inertia_tensor` (the plain matrix).
+    """
+
+    name: Name
+    mass: NonNegative = 0.0
+    center_of_mass: Vector = (0.0, 0.0, 0.0)
+    inertia_products: InertiaProducts | None = None
+    inertia_tensor: Tensor | None = None
+
+    @property
+    def central_inertia(self) -> np.ndarray:
+        """Inertia tensor about the centre of mass [3, 3], kg m^2."""
+        if self.inertia_products is not None:
+            p = self.inertia_products
+            return np.array([[p.xx, -p.xy, -p.xz], [-p.xy, p.yy, -p.yz], [-p.xz, -p.yz, p.zz]])
+        if self.inertia_tensor is not None:
+            return np.array(self.inertia_tensor)
+        return np.zeros((3, 3))
+
+    @model_validator(mode="after")
+    def _physical_inertia(self) -> Self:
+        if self.inertia_products is not None and self.inertia_tensor is not None:
+            raise ValueError("gives both inertia_products and inertia_tensor, expected one of them")
+        tensor = self.central_inertia
+        if not np.isfinite(tensor).all() or np.abs(tensor).max() > 1e150:
+            raise ValueError("has an inertia too large to compute with")
+        if not np.allclose(tensor, tensor.T, rtol=1e-9, atol=0.0):
+            raise ValueError(f"inertia_tensor {tensor.tolist()} is not symmetric")
+        a, b, c = np.linalg.eigvalsh(tensor)
+        slack = 1e-6 * max(c, 0.0)
+        if a < -slack:
+            raise ValueError(f"has the principal moment of inertia {a:.6g} kg m^2, expected none below 0")
+        if a + b < c - slack:
+            raise ValueError(
+                f"has principal moments of inertia {a:.6g}, {b:.6g}, {c:.6g} kg m^2, which no body can have:"
+                " the largest exceeds the sum of the other two"
+            )
+        if self.mass == 0.0 and c > 0.0:
+            raise ValueError("has an inertia but no mass")
+        return self
+
+
+class Body(RigidMass):
+    """A rigid body and the joint that carries it; an empty joint is a rigid connection."""
+
+    parent: Name = GROUND
+    origin: Origin = Origin()
+    joint: tuple[Coordinate, ...] = ()
+
+
+class Frame(Part):
+    """A named place on a body: sensor, tool, load point."""
+
+    name: Name
+    body: Name
+    origin: Origin = Origin()
+
+
+class Payload(RigidMass):
+    """A mass (tool, load, accelerometer) attached to a frame; its data are in that frame's axes."""
+
+    frame: Name
+
+
+class Spring(Part):
+    """Spring and damper between two frames, along or about one direction fixed in the first one.
+
+    translation: acts on the displacement of frame_b's origin seen from frame_a, projected on `direction`.
+    rotation: acts on the rotation vector of frame_b seen from frame_a, projected on `direction`.
+    Both are unloaded at the rest posture.
+    """
+
+    name: Name
+    frame_a: Name
+    frame_b: Name
+    type: Literal["translation", "rotation"]
+    direction: Vector
+    stiffness: NonNegative = 0.0
+    damping: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _unit_direction(self) -> Self:
+        length = math.sqrt(sum(a * a for a in self.direction))
+        if abs(length - 1.0) > 1e-6:
+            raise ValueError(f"direction {list(self.direction)} has length {length:.6g}, expected a unit vector")
+        if self.frame_a == self.frame_b:
+            raise ValueError(f"joins frame '{self.frame_a}' to itself")
+        return self
+
+
+class Machine(Part):
+    """A multibody system: bodies in a tree, frames, payloads, springs, gravity and a reference posture."""
+
+    name: Name
+    description: str = ""
+    source: str = ""
+    gravity: Vector = (0.0, 0.0, -9.81)
+    body: tuple[Body, ...] = Field(min_length=1)
+    frame: tuple[Frame, ...] = ()
+    payload: tuple[Payload, ...] = ()
+    spring: tuple[Spring, ...] = ()
+    posture: dict[Name, Angle] = {}
+    """Reference posture: value of each coordinate, rad or m; 0 where not given."""
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the coordinates, in the order of q."""
+        return tuple(c.name for body in self.body for c in body.joint)
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of all frames: the ground, then the bodies' own, then the named ones."""
+        return (GROUND, *(b.name for b in self.body), *(f.name for f in self.frame))
+
+    @model_validator(mode="after")
+    def _connected(self) -> Self:
+        bodies = [b.name for b in self.body]
+        _unique("body or frame", [*bodies, *(f.name for f in self.frame), GROUND])
+        _unique("coordinate or spring", [*self.coordinates, *(s.name for s in self.spring)])
+        _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
+        _check_tree(self.body)
+        for frame in self.frame:
+            _known(f"frame '{frame.name}': body", frame.body, [GROUND, *bodies])
+        for payload in self.payload:
+            _known(f"payload '{payload.name}': frame", payload.frame, self.frames)
+        for spring in self.spring:
+            _known(f"spring '{spring.name}': frame_a", spring.frame_a, self.frames)
+            _known(f"spring '{spring.name}': frame_b", spring.frame_b, self.frames)
+        for coordinate in self.posture:
+            _known("posture: coordinate", coordinate, self.coordinates)
+        if not self.coordinates:
+            raise ValueError("the machine has no coordinate: every joint is fixed")
+        if len(self.coordinates) > MOST_COORDINATES:
+            raise ValueError(
+                f"the machine has {len(self.coordinates)} coordinates, expected at most {MOST_COORDINATES}"
+            )
+        return self
+
+
+def known_name(what: str, name: str, names: Iterable[str]) -> str:
+    """Sentence for a name that does not exist, with the nearest ones that do."""
+    names = list(names)
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f", did you mean '{near[0]}'?" if near else ""
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"{what} '{name}' does not exist{hint or ';'} expected one of: {shown}"
+
+
+def _known(what: str, name: str, names: Iterable[str]) -> None:
+    names = list(names)
+    if name not in names:
+        raise ValueError(known_name(what, name, names))
+
+
+def _unique(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the {what} name '{name}' is used twice, expected each once")
+        seen.add(name)
+
+
+def _check_tree(bodies: tuple[Body, ...]) -> None:
+    names = [b.name for b in bodies]
+    parent = {b.name: b.parent for b in bodies}
+    for body in bodies:
+        _known(f"body '{body.name}': parent", body.parent, [GROUND, *names])
+    # Each walk towards the ground stops at what is already known to reach it, so the check is linear.
+    grounded = {GROUND}
+    for start in names:
+        path: dict[str, None] = {}
+        name = start
+        while name not in grounded:
+            if name in path:
+                loop = [*list(path)[list(path).index(name) :], name]
+                raise ValueError(f"the parents of bodies form a cycle: {' -> '.join(loop)}; expected a tree")
+            path[name] = None
+            name = parent[name]
+        grounded.update(path)

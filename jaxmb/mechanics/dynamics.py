@@ -1,0 +1,151 @@
+"""Equations of motion of a tree of rigid bodies, from the poses alone, by differentiation.
+
+With P_b the pseudo-inertia of body b (`spatial.pseudo_inertia`) and T_b(q) its pose, the virtual power of inertia is
+sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses
+from jaxmb.spatial import pseudo_inertia, rotation_vector
+
+
+def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
+    """Pseudo-inertia of every body and payload."""
+    return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
+
+
+@eqx.filter_jit
+def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
+    """Mass matrix of the machine at q, symmetric positive definite.
+
+    M(q) = sum_i m_i J_i^T J_i + W_i^T R_i Phi_i R_i^T W_i, J_i and W_i the Jacobians of body i's centre of mass and
+    of its orientation, Phi_i its central inertia in its own frame; plus the reflected rotor inertias on the diagonal.
+
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m.
+
+    Returns:
+        M [n, n], in kg m^2, kg m or kg by coordinate pair.
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates.
+
+    Source: Huynh et al. 2020, eq. 8.
+    """
+    check_coordinates(model, q=q)
+    change = jax.jacfwd(lambda x: mass_poses(model, x))(q)
+    moved = jnp.einsum("bxyi,byz->bxzi", change, pseudo_inertias(model))
+    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(model.rotor_inertia)
+
+
+def inertial_effort(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], qdd: Float[Array, "n"]
+) -> Float[Array, "n"]:
+    """Generalized effort [n] that the masses' motion needs: M(q) qdd + h(q, qd), h by eq. 9 of Huynh et al. 2020."""
+
+    def pose(x: Array) -> Array:
+        return mass_poses(model, x)
+
+    def pose_and_velocity(x: Array, xd: Array) -> tuple[Array, Array]:
+        return jax.jvp(pose, (x,), (xd,))
+
+    (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
+    _, pull_back = jax.vjp(pose, q)
+    (effort,) = pull_back(acceleration @ pseudo_inertias(model))
+    return effort + model.rotor_inertia * qdd
+
+
+def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
+    """Potential energy of gravity at q [J]: - sum_b g . (m_b c_b), zero where all masses are at the ground's origin."""
+    poses = mass_poses(model, q)
+    moments = jnp.einsum("bxy,by->bx", poses[:, :3, :3], model.first_moment) + poses[:, :3, 3] * model.mass[:, None]
+    return -jnp.sum(moments @ model.gravity)
+
+
+@eqx.filter_jit
+def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Generalized effort [n] that holds the machine against gravity at q, in Nm or N by coordinate.
+
+    Source: Huynh et al. 2020, eq. 10-11, with the sign of the residual (eq. 14).
+    """
+    check_coordinates(model, q=q)
+    return jax.grad(gravity_energy, argnums=1)(model, q)
+
+
+def elastic_effort(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
+) -> Float[Array, "n"]:
+    """Generalized effort [n] that holds the springs and moves the dampers, in Nm or N by coordinate.
+
+    K (q - q_rest) + D qd for the coordinates' own; for springs between frames the force k s + d s' along or about
+    their direction, brought to the coordinates by the Jacobian of the stretch s(q).
+
+    Source: Huynh et al. 2020, eq. 12-13, with the sign of the residual (eq. 14).
+    """
+    check_coordinates(model, q=q, qd=qd, q_rest=q_rest)
+    effort = model.stiffness * (q - q_rest) + model.damping * qd
+    if not model.springs:
+        return effort
+    stretch, rate = jax.jvp(lambda x: spring_stretch(model, x, q_rest), (q,), (qd,))
+    _, pull_back = jax.vjp(lambda x: spring_stretch(model, x, q_rest), q)
+    (from_frames,) = pull_back(model.spring_stiffness * stretch + model.spring_damping * rate)
+    return effort + from_frames
+
+
+def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]) -> Float[Array, "s"]:
+    """Stretch of every spring between frames, m or rad, from its length at q_rest."""
+    if not model.springs:
+        return jnp.zeros(0)
+    poses, rest = frame_poses(model, q), frame_poses(model, q_rest)
+    stretches = []
+    for (a, b), rotational, direction in zip(
+        model.spring_frames, model.spring_rotational, model.spring_direction, strict=True
+    ):
+        if rotational:
+            now = poses[a, :3, :3].T @ poses[b, :3, :3]
+            before = rest[a, :3, :3].T @ rest[b, :3, :3]
+            relative = rotation_vector(now @ before.T)
+        else:
+            now = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
+            relative = now - rest[a, :3, :3].T @ (rest[b, :3, 3] - rest[a, :3, 3])
+        stretches.append(direction @ relative)
+    return jnp.stack(stretches)
+
+
+@eqx.filter_jit
+def inverse_dynamics(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "n"],
+    qdd: Float[Array, "n"],
+    q_rest: Float[Array, "n"] | None = None,
+) -> Float[Array, "n"]:
+    """Effort [n] at the coordinates that gives the machine this motion: the residual f(q, qd, qdd).
+
+    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included.
+
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m.
+        qd: their velocities [n], rad/s or m/s.
+        qdd: their accelerations [n], rad/s^2 or m/s^2.
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+
+    Returns:
+        f [n], Nm or N by coordinate.
+
+    Raises:
+        ValueError: an argument does not have the machine's n coordinates.
+
+    Source: Huynh et al. 2020, eq. 9-14.
+    """
+    q_rest = model.reference if q_rest is None else q_rest
+    check_coordinates(model, q=q, qd=qd, qdd=qdd, q_rest=q_rest)
+    static = gravity_effort(model, q) + elastic_effort(model, q, qd, q_rest)
+    return inertial_effort(model, q, qd, qdd) + static

@@ -1,0 +1,140 @@
+"""Where the frames of a machine are, and how they move with its coordinates."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import known_name
+from jaxmb.spatial import rotation_about_axis, transform, vee
+
+
+def coordinates(model: Model) -> tuple[str, ...]:
+    """Names of the coordinates, in the order of q."""
+    return model.coordinates
+
+
+def frames(model: Model) -> tuple[str, ...]:
+    """Names of the frames: ground, the bodies' own, then the named ones."""
+    return model.frames
+
+
+def reference_posture(model: Model) -> Float[Array, "n"]:
+    """Reference posture q [n] of the machine, rad or m."""
+    return model.reference
+
+
+def posture(model: Model, values: dict[str, float]) -> Float[Array, "n"]:
+    """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
+
+    Args:
+        model: the machine.
+        values: coordinate name -> value, rad or m.
+
+    Raises:
+        ValueError: a name is not a coordinate of the machine.
+    """
+    q = model.reference
+    for name, value in values.items():
+        if name not in model.coordinates:
+            raise ValueError(known_name("posture: coordinate", name, model.coordinates))
+        q = q.at[model.coordinates.index(name)].set(value)
+    return q
+
+
+def check_coordinates(model: Model, **arrays: Array) -> None:
+    """Raise ValueError where an array does not have one entry for each coordinate of the machine."""
+    n = len(model.coordinates)
+    for name, array in arrays.items():
+        if jnp.shape(array) != (n,):
+            raise ValueError(f"{name} has shape {jnp.shape(array)}, expected ({n},): one value a coordinate")
+
+
+def frame_index(model: Model, frame: str) -> int:
+    """Index of a frame by name.
+
+    Raises:
+        ValueError: the machine has no such frame.
+    """
+    if frame not in model.frames:
+        raise ValueError(known_name("frame", frame, model.frames))
+    return model.frames.index(frame)
+
+
+def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "n_plus_ground 4 4"]:
+    """Pose of every coordinate's node in the ground frame; the last one is the ground itself, so -1 indexes it.
+
+    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020.
+    """
+    revolute = jnp.array(model.revolute)
+    angle = jnp.where(revolute, q, 0.0)
+    travel = jnp.where(revolute, 0.0, q)
+
+    def motion(origin: Array, axis: Array, angle: Array, travel: Array) -> Array:
+        return origin @ transform(rotation_about_axis(axis, angle), axis * travel)
+
+    steps = jax.vmap(motion)(model.origin, model.axis, angle, travel)
+    poses: dict[int, Array] = {-1: jnp.eye(4)}
+    for node in model.order:
+        poses[node] = poses[model.parent[node]] @ steps[node]
+    return jnp.stack([*(poses[i] for i in range(len(model.order))), poses[-1]])
+
+
+def mass_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "b 4 4"]:
+    """Pose in the ground frame of every body and payload, in the order of `model.masses`."""
+    return node_poses(model, q)[jnp.array(model.mass_node)] @ model.mass_offset
+
+
+def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:
+    """Pose in the ground frame of every frame, in the order of `frames(model)`."""
+    return node_poses(model, q)[jnp.array(model.frame_node)] @ model.frame_offset
+
+
+@eqx.filter_jit
+def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "4 4"]:
+    """Pose of one frame in the ground frame, as a homogeneous transform T_0frame.
+
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m.
+        frame: name of the frame.
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates, or there is no such frame.
+
+    Source: Huynh et al. 2020, eq. 1.
+    """
+    check_coordinates(model, q=q)
+    index = frame_index(model, frame)
+    return node_poses(model, q)[model.frame_node[index]] @ model.frame_offset[index]
+
+
+@eqx.filter_jit
+def frame_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 n"]:
+    """Jacobian of one frame's twist: velocity of its origin, then angular velocity, both in ground axes.
+
+    v = d e / d q, [w]x = dR / dq R^T, by differentiation of the pose.
+
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m.
+        frame: name of the frame.
+
+    Returns:
+        J [6, n], m or 1 by coordinate (m/rad, rad/rad ...).
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates, or there is no such frame.
+
+    Source: Huynh et al. 2020, eq. 5-6.
+    """
+    pose = frame_pose(model, q, frame)
+    change = jax.jacfwd(lambda x: frame_pose(model, x, frame))(q)
+    return pose_change_to_twist(pose, change)
+
+
+def pose_change_to_twist(pose: Float[Array, "4 4"], change: Float[Array, "4 4 n"]) -> Float[Array, "6 n"]:
+    """Twist [6, n] in ground axes of the derivative of a pose with respect to n coordinates."""
+    angular = jax.vmap(lambda d: vee(d @ pose[:3, :3].T), in_axes=2, out_axes=1)(change[:3, :3])
+    return jnp.concatenate([change[:3, 3], angular])

@@ -1,0 +1,173 @@
+"""Frequency responses between frames of a machine. All are for e^{+j omega t}."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Complex, Float
+
+from jaxmb.linalg import receptance
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import frame_jacobian, frame_pose
+from jaxmb.mechanics.tangent import LinearizeAt, linearize, working_point
+
+FrfKind = Literal["receptance", "mobility", "accelerance"]
+DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
+"""How often the displacement is differentiated in time."""
+
+Direction = str
+"""x y z (translation, force) or rx ry rz (rotation, moment), in the frame's own axes; a leading - turns it round."""
+DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
+Point = tuple[str, Direction]
+"""A degree of freedom of a sensor or a shaker: (frame, direction)."""
+
+
+@eqx.filter_jit
+def frf(
+    model: Model,
+    q: Float[Array, "n"],
+    frequency_hz: Float[Array, "f"],
+    frame: str = "tool",
+    kind: FrfKind = "accelerance",
+    outputs: Sequence[Point] | None = None,
+    inputs: Sequence[Point] | None = None,
+    at: LinearizeAt = "posture",
+) -> Complex[Array, "f o i"]:
+    """Frequency responses [freq, output, input] of the machine at rest in a posture, springs unloaded there.
+
+    H = (j w)^d O (K + j w C - w^2 M)^-1 I^T, rows of O and I the Jacobians of the outputs and inputs along their
+    directions, d = 0, 1, 2 for receptance, mobility, accelerance.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        frequency_hz: frequencies [f], Hz.
+        frame: where outputs and inputs are x, y, z, unless they are given.
+        kind: "receptance" (m/N), "mobility" (m/s/N) or "accelerance" (m/s^2/N).
+        outputs: sensors as (frame, direction), direction x y z rx ry rz in the frame's axes, "-x" for reversed.
+        inputs: forces (moments for rx ry rz) likewise; the outputs where only those are given, and the reverse.
+        at: linearize at the "posture" or at the static "equilibrium" under gravity.
+
+    Raises:
+        ValueError: sizes, a frame, a direction or the kind is wrong.
+
+    Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
+    """
+    outputs, inputs = endpoints(frame, outputs, inputs)
+    derivatives = check_kind(kind)
+    tangent = linearize(model, q, at)
+    place = working_point(model, q, at)
+    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
+    output_rows = response_rows(model, place, outputs)
+    input_rows = output_rows if inputs == outputs else response_rows(model, place, inputs)
+    h = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, output_rows, input_rows)
+    return h * ((1j * omega) ** derivatives)[:, None, None]
+
+
+@eqx.filter_jit
+def frf_finite_force(
+    model: Model,
+    q: Float[Array, "n"],
+    frequency_hz: Float[Array, "f"],
+    frame: str = "tool",
+    kind: FrfKind = "accelerance",
+    force_n: float = 1.0,
+) -> Complex[Array, "f 3 3"]:
+    """Frequency responses at one frame in the paper's form: the pose moved by a finite force, minus the pose at rest.
+
+    Eq. 23-28 literally, the frame displaced by Re(dq) and by Im(dq) through the full kinematics. It tends to `frf` as
+    the force goes to zero, with an error that is linear in it; it is here to show that.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        frequency_hz: frequencies [f], Hz.
+        frame: the sensor's frame.
+        kind: "receptance", "mobility" or "accelerance".
+        force_n: the force F_EMA, N.
+
+    Raises:
+        ValueError: sizes, the frame or the kind is wrong.
+
+    Source: Huynh et al. 2020, eq. 23-28.
+    """
+    derivatives = check_kind(kind)
+    tangent = linearize(model, q)
+    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
+    pose = frame_pose(model, q, frame)
+    efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
+    dq = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, jnp.eye(q.size), efforts)
+
+    def displacement(moved: Array) -> Array:
+        return pose[:3, :3].T @ (frame_pose(model, q + moved, frame)[:3, 3] - pose[:3, 3])
+
+    each = jax.vmap(jax.vmap(displacement, in_axes=1, out_axes=1))
+    h = jax.lax.complex(each(dq.real), each(dq.imag)) / force_n
+    return h * ((1j * omega) ** derivatives)[:, None, None]
+
+
+def convert_frf(
+    frf: Complex[Array, "f o i"], frequency_hz: Float[Array, "f"], from_kind: FrfKind, to_kind: FrfKind
+) -> Complex[Array, "f o i"]:
+    """The same frequency responses as another kind: multiplied by a power of j omega.
+
+    Args:
+        frf: responses [f, o, i].
+        frequency_hz: their frequencies [f], Hz.
+        from_kind: what they are.
+        to_kind: what to return.
+
+    Raises:
+        ValueError: a kind is unknown, or the conversion integrates at 0 Hz, where it is undefined.
+    """
+    power = check_kind(to_kind) - check_kind(from_kind)
+    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
+    if power < 0 and not isinstance(omega, jax.core.Tracer) and bool(jnp.any(omega == 0.0)):
+        raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: leave that line out first")
+    return frf * ((1j * omega) ** power)[:, None, None]
+
+
+def endpoints(
+    frame: str, outputs: Sequence[Point] | None, inputs: Sequence[Point] | None
+) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Outputs and inputs of a test: x, y, z of one frame where neither is given, the given one where one is."""
+    at_frame = tuple((frame, axis) for axis in "xyz")
+    first = outputs if outputs is not None else inputs
+    second = inputs if inputs is not None else outputs
+    chosen = tuple(tuple(p) for p in first) if first is not None else at_frame
+    other = tuple(tuple(p) for p in second) if second is not None else at_frame
+    return chosen, other
+
+
+def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p n"]:
+    """Jacobian [p, n] of the displacement at each point along its direction, in the axes of the point's frame.
+
+    Raises:
+        ValueError: a frame or a direction does not exist.
+    """
+    jacobians: dict[str, Array] = {}
+    rows = []
+    for point in points:
+        if len(point) != 2 or point[1].removeprefix("-") not in DIRECTIONS:
+            raise ValueError(f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}")
+        frame, direction = point
+        if frame not in jacobians:
+            rotation = frame_pose(model, q, frame)[:3, :3]
+            twist = frame_jacobian(model, q, frame)
+            jacobians[frame] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
+        row = jacobians[frame][DIRECTIONS.index(direction.removeprefix("-"))]
+        rows.append(-row if direction.startswith("-") else row)
+    return jnp.stack(rows)
+
+
+def check_kind(kind: str) -> int:
+    """Number of time derivatives of a kind of FRF.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if kind not in DERIVATIVES:
+        raise ValueError(f"kind is '{kind}', expected one of {', '.join(DERIVATIVES)}")
+    return DERIVATIVES[kind]

@@ -1,0 +1,131 @@
+"""Natural frequencies, damping ratios and mode shapes of a linearized machine."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float
+
+from jaxmb.linalg import eigenpairs, symmetric_pencil
+from jaxmb.mechanics.tangent import Tangent
+
+
+class Modes(eqx.Module):
+    """Modes of a machine, one per conjugate pair, by ascending |eigenvalue|."""
+
+    frequency_hz: Float[Array, "mode"]
+    """|lambda| / 2 pi."""
+    damped_frequency_hz: Float[Array, "mode"]
+    """Im(lambda) / 2 pi, eq. 20 of Huynh et al. 2020."""
+    damping_ratio: Float[Array, "mode"]
+    """-Re(lambda) / |lambda|."""
+    eigenvalue: Complex[Array, "mode"]
+    shape: Complex[Array, "n mode"]
+    """Columns, the largest component 1."""
+    overdamped: Float[Array, "root"]
+    """Real eigenvalues, 1/s: roots that do not oscillate."""
+
+
+def modes(tangent: Tangent) -> Modes:
+    """Complex modes of M dq'' + C dq' + K dq = 0.
+
+    (lambda^2 M + lambda C + K) phi = 0, by the first-order form of eq. 18-19; frequency and damping by eq. 20.
+
+    Args:
+        tangent: from `linearize`.
+
+    Returns:
+        The modes with Im(lambda) > 0; what is overdamped stands apart. For use inside `jit`, where the number of modes
+        must be known beforehand, see `oscillating_modes`.
+
+    Source: Huynh et al. 2020, eq. 18-20.
+    """
+    eigenvalue, shape, oscillates = oscillating_modes(tangent)
+    keep = np.asarray(oscillates)
+    every, _ = eigenpairs(_first_order(tangent))
+    every = np.asarray(every)
+    real = np.sort(every[every.imag == 0.0].real)
+    return _modes(eigenvalue[keep], shape[:, keep], jnp.asarray(real))
+
+
+@eqx.filter_jit
+def oscillating_modes(
+    tangent: Tangent,
+) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
+    """Eigenvalues [n] with Im > 0 and shapes [n, n] by ascending |eigenvalue|, and which of them are modes.
+
+    Always n of them, so that it can be compiled and differentiated: where a pair is overdamped the last entries are
+    real eigenvalues, marked False.
+    """
+    values, vectors = eigenpairs(_first_order(tangent))
+    n = tangent.mass.shape[0]
+    above = values.imag > 0.0
+    order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[:n]
+    shapes = vectors[:n, order]
+    largest = jnp.take_along_axis(shapes, jnp.argmax(jnp.abs(shapes), axis=0)[None, :], axis=0)
+    return values[order], shapes / largest, above[order]
+
+
+def undamped_modes(tangent: Tangent) -> Modes:
+    """Modes of M dq'' + K dq = 0: real shapes, no damping.
+
+    Args:
+        tangent: from `linearize`; its damping is not used.
+
+    Returns:
+        The modes; directions in which the machine is unstable (negative stiffness) or free are left out.
+    """
+    values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
+    keep = np.asarray(values) > 0.0
+    eigenvalue = 1j * jnp.sqrt(values[keep])
+    shape = vectors[:, keep]
+    largest = jnp.take_along_axis(shape, jnp.argmax(jnp.abs(shape), axis=0)[None, :], axis=0)
+    return _modes(eigenvalue, (shape / largest).astype(complex), jnp.zeros(0))
+
+
+@eqx.filter_jit
+def mac(shapes_a: Complex[Array, "n a"], shapes_b: Complex[Array, "n b"]) -> Float[Array, "a b"]:
+    """Modal assurance criterion between two sets of shapes (columns): 1 alike, 0 orthogonal.
+
+    MAC_ij = |a_i^H b_j|^2 / ((a_i^H a_i) (b_j^H b_j))
+
+    Raises:
+        ValueError: the shapes do not have the same number of components.
+
+    Source: Allemang, "The modal assurance criterion", Sound and Vibration 37(8), 2003.
+    """
+    if shapes_a.ndim != 2 or shapes_b.ndim != 2 or shapes_a.shape[0] != shapes_b.shape[0]:
+        raise ValueError(
+            f"shapes are {shapes_a.shape} and {shapes_b.shape}, expected [n, modes] with the same n, shapes as columns"
+        )
+    cross = jnp.abs(jnp.conj(shapes_a).T @ shapes_b) ** 2
+    norm_a = jnp.sum(jnp.abs(shapes_a) ** 2, axis=0)
+    norm_b = jnp.sum(jnp.abs(shapes_b) ** 2, axis=0)
+    return cross / (norm_a[:, None] * norm_b[None, :])
+
+
+def energy_shares(shapes: Complex[Array, "n mode"], stiffness: Float[Array, "n"]) -> Float[Array, "n mode"]:
+    """Share of each coordinate's own spring in the strain energy of each mode; columns sum to 1.
+
+    share_ir = k_i |phi_ir|^2 / sum_j k_j |phi_jr|^2
+    """
+    energy = stiffness[:, None] * jnp.abs(shapes) ** 2
+    return energy / jnp.sum(energy, axis=0)
+
+
+def _first_order(tangent: Tangent) -> Array:
+    n = tangent.mass.shape[0]
+    solved = jnp.linalg.solve(tangent.mass, jnp.concatenate([tangent.stiffness, tangent.damping], axis=1))
+    upper = jnp.concatenate([jnp.zeros((n, n)), jnp.eye(n)], axis=1)
+    return jnp.concatenate([upper, -solved])
+
+
+def _modes(eigenvalue: Array, shape: Array, overdamped: Array) -> Modes:
+    size = jnp.abs(eigenvalue)
+    return Modes(
+        frequency_hz=size / (2 * jnp.pi),
+        damped_frequency_hz=eigenvalue.imag / (2 * jnp.pi),
+        damping_ratio=-eigenvalue.real / size,
+        eigenvalue=eigenvalue,
+        shape=shape,
+        overdamped=overdamped,
+    )

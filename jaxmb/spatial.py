@@ -1,0 +1,67 @@
+"""Geometry of rigid motions: rotations, homogeneous transforms, and how mass is spread over a body.
+
+The order of every six-component quantity in jaxmb is fixed here: a twist is [linear velocity, angular velocity], a
+wrench is [force, moment]. `T_ab` takes coordinates in frame b to coordinates in frame a.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def skew(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """Matrix [v]x with [v]x w = v x w."""
+    x, y, z = vector
+    zero = jnp.zeros_like(x)
+    return jnp.stack([jnp.stack([zero, -z, y]), jnp.stack([z, zero, -x]), jnp.stack([-y, x, zero])])
+
+
+def vee(matrix: Float[Array, "3 3"]) -> Float[Array, "3"]:
+    """Vector of the skew-symmetric part of a matrix, the inverse of `skew`."""
+    return 0.5 * jnp.stack([
+        matrix[2, 1] - matrix[1, 2],
+        matrix[0, 2] - matrix[2, 0],
+        matrix[1, 0] - matrix[0, 1],
+    ])
+
+
+def rotation_about_axis(axis: Float[Array, "3"], angle: Float[Array, ""]) -> Float[Array, "3 3"]:
+    """Rotation matrix by `angle` [rad] about the unit vector `axis` (Rodrigues' formula)."""
+    cross = skew(axis)
+    return jnp.eye(3) + jnp.sin(angle) * cross + (1.0 - jnp.cos(angle)) * (cross @ cross)
+
+
+def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
+    """Rotation vector (axis times angle, rad) of a rotation matrix, for angles below pi.
+
+    theta / sin(theta) * vee(R), smooth through theta = 0, so that it can be differentiated at rest.
+    """
+    sine_axis = vee(rotation)
+    sine_squared = jnp.dot(sine_axis, sine_axis)
+    small = sine_squared < 1e-12
+    # Both branches of a `where` are differentiated: the unused one must stay finite.
+    sine = jnp.sqrt(jnp.where(small, 1.0, sine_squared))
+    angle = jnp.arctan2(sine, 0.5 * (jnp.trace(rotation) - 1.0))
+    near_zero = small & (jnp.trace(rotation) > 1.0)
+    return jnp.where(near_zero, 1.0 + sine_squared / 6.0, angle / sine) * sine_axis
+
+
+def transform(rotation: Float[Array, "3 3"], translation: Float[Array, "3"]) -> Float[Array, "4 4"]:
+    """Homogeneous transform of a rotation and a translation."""
+    upper = jnp.concatenate([rotation, translation[:, None]], axis=1)
+    return jnp.concatenate([upper, jnp.array([[0.0, 0.0, 0.0, 1.0]])], axis=0)
+
+
+def pseudo_inertia(
+    mass: Float[Array, ""], first_moment: Float[Array, "3"], inertia: Float[Array, "3 3"]
+) -> Float[Array, "4 4"]:
+    """Second moment of a body's mass over homogeneous coordinates, integral of [r; 1] [r; 1]^T dm.
+
+    With it the kinetic energy of a body at pose T is trace(T' P T'^T) / 2: linear in mass [kg], first moment m c
+    [kg m] and the inertia tensor [kg m^2], the last two about the origin of the frame they are given in.
+
+    Source: Wensing, Kim, Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameters".
+    """
+    second_moment = 0.5 * jnp.trace(inertia) * jnp.eye(3) - inertia
+    upper = jnp.concatenate([second_moment, first_moment[:, None]], axis=1)
+    lower = jnp.concatenate([first_moment, mass[None]])
+    return jnp.concatenate([upper, lower[None, :]], axis=0)
