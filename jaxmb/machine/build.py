@@ -1,5 +1,6 @@
 """From the description of a machine to the Model that the equations work on."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -7,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.machine.schema import GROUND, Machine, Origin, RigidMass
+from jaxmb.machine.geometry import origin_matrix
+from jaxmb.machine.schema import GROUND, Machine, RigidMass
 
 
 class Model(eqx.Module):
@@ -107,6 +109,67 @@ def build_model(machine: Machine) -> Model:
     )
 
 
+def without_coordinates(machine: Machine, names: Sequence[str]) -> Machine:
+    """The machine with some coordinates locked, so that they are no coordinates any more.
+
+    Raises:
+        ValueError: a name is not a coordinate, or its value in the reference posture is not 0, where a locked joint
+            would need an origin of its own.
+    """
+    for name in names:
+        if name not in machine.coordinates:
+            raise ValueError(known_name("locked coordinate", name, machine.coordinates))
+        if machine.posture.get(name, 0.0) != 0.0:
+            raise ValueError(
+                f"locked coordinate '{name}' is {machine.posture[name]:g} in the reference posture, expected 0"
+            )
+    body = tuple(b.model_copy(update={"joint": tuple(c for c in b.joint if c.name not in names)}) for b in machine.body)
+    posture = {name: value for name, value in machine.posture.items() if name not in names}
+    return Machine.model_validate(machine.model_copy(update={"body": body, "posture": posture}).model_dump())
+
+
+def machine_of(machine: Machine, model: Model) -> Machine:
+    """The machine with the numbers of a model that was built from it and then changed.
+
+    Stiffness, damping, rotor inertia of coordinates and springs, mass, centre of mass and inertia of bodies and
+    payloads are taken from the model; what did not change keeps the form in which it was written.
+    """
+    start = build_model(machine)
+    elastic = {
+        name: {
+            "stiffness": float(model.stiffness[i]),
+            "damping": float(model.damping[i]),
+            "rotor_inertia": float(model.rotor_inertia[i]),
+        }
+        for i, name in enumerate(model.coordinates)
+    }
+    rigid: dict[str, dict[str, Any]] = {}
+    for i, name in enumerate(model.masses):
+        pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]
+        if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
+            mass, moment, inertia = (np.asarray(b) for _, b in pairs)
+            center, about_center = central_inertia(float(mass), moment, inertia)
+            symmetric = 0.5 * (about_center + about_center.T)
+            rigid[name] = {
+                "mass": float(mass),
+                "center_of_mass": tuple(center.tolist()),
+                "inertia_products": None,
+                "inertia_tensor": tuple(tuple(row) for row in symmetric.tolist()),
+            }
+    body = tuple(
+        b.model_copy(
+            update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)} | rigid.get(b.name, {})
+        )
+        for b in machine.body
+    )
+    payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
+    spring = tuple(
+        s.model_copy(update={"stiffness": float(model.spring_stiffness[i]), "damping": float(model.spring_damping[i])})
+        for i, s in enumerate(machine.spring)
+    )
+    return machine.model_copy(update={"body": body, "payload": payload, "spring": spring})
+
+
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, first moment and inertia about the origin of the frame the data are given in (Steiner's theorem)."""
     c = np.array(rigid.center_of_mass)
@@ -118,32 +181,6 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     """Centre of mass and inertia about it, from the standard form: the inverse of `standard_inertia`."""
     c = first_moment / mass if mass else np.zeros(3)
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
-
-
-def rotation_matrix(rpy: Any) -> np.ndarray:
-    """Rotation matrix of fixed-axis roll, pitch, yaw [rad]: Rz(yaw) Ry(pitch) Rx(roll)."""
-    (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
-    rx = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
-    ry = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
-    rz = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
-    return rz @ ry @ rx
-
-
-def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
-    """Fixed-axis roll, pitch, yaw [rad] of a rotation matrix: the inverse of `rotation_matrix`."""
-    pitch = np.arctan2(-rotation[2, 0], np.hypot(rotation[0, 0], rotation[1, 0]))
-    if np.hypot(rotation[0, 0], rotation[1, 0]) < 1e-9:  # gimbal lock: yaw is free, so it is 0
-        return float(np.arctan2(-rotation[1, 2], rotation[1, 1])), float(pitch), 0.0
-    roll = np.arctan2(rotation[2, 1], rotation[2, 2])
-    return float(roll), float(pitch), float(np.arctan2(rotation[1, 0], rotation[0, 0]))
-
-
-def origin_matrix(origin: Origin) -> np.ndarray:
-    """Homogeneous transform [4, 4] of an origin."""
-    matrix = np.eye(4)
-    matrix[:3, :3] = rotation_matrix(origin.rpy)
-    matrix[:3, 3] = origin.xyz
-    return matrix
 
 
 def _place_bodies(

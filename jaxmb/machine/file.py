@@ -1,31 +1,25 @@
 """Machines and other descriptions in files: read with one clear sentence where they are wrong, written whole or not."""
 
-import difflib
-import json
 import os
+import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ValidationError
 
 from jaxmb.machine.schema import Machine, known_name
 from jaxmb.machine.tables import expand_tables
 from jaxmb.machine.urdf import machine_from_urdf
+from jaxmb.machine.validation import InputError, validated
 
 LARGEST_FILE = 4_000_000
 """Bytes; a description larger than this is no description but data, and would only be slow to refuse."""
-
-
-T = TypeVar("T", bound=BaseModel)
-
-
-class InputError(ValueError):
-    """Wrong input from a file: the message names the file, the place, what stood there and what was expected."""
+MOST_KEY_PARTS = 1000
+_KEY_DOT = re.compile(r"""\.[ \t]*(?:["'A-Za-z_\-]|\d+[ \t]*\.)""")
+"""A dot between the parts of a key, not the one of a decimal number."""
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
@@ -45,8 +39,6 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
             return machine_from_urdf(read_text(path), path.stem)
         except NotImplementedError as error:
             raise NotImplementedError(f"{path}: {error}") from None
-        except ValidationError as error:
-            raise InputError(f"{path}: {_sentence(error, {}, Machine)}") from None
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
     return validated(Machine, read_toml(path), str(path), prepare=expand_tables)
@@ -78,9 +70,7 @@ def library_names(room: str) -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
-def find_description(
-    name_or_path: str | os.PathLike[str], room: str, what: str, endings: tuple[str, ...]
-) -> Path:
+def find_description(name_or_path: str | os.PathLike[str], room: str, what: str, endings: tuple[str, ...]) -> Path:
     """Path of a built-in description by name, or of the file the user names.
 
     Raises:
@@ -91,7 +81,8 @@ def find_description(
     if text in names:
         return Path(str(resources.files("jaxmb.library") / room / f"{text}.toml"))
     path = Path(text)
-    if path.suffix not in endings and os.sep not in text and not path.exists():
+    # os.path.exists is False, where Path.exists raises, for a name that no file can have.
+    if path.suffix not in endings and os.sep not in text and not os.path.exists(text):
         raise InputError(known_name(f"{what}", text, names) + f", or a file ending in {' or '.join(endings)}")
     if path.suffix not in endings:
         raise InputError(f"{path}: expected a file ending in {' or '.join(endings)}")
@@ -105,12 +96,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, is no text, or is no TOML; the message gives line and column.
     """
     text = read_text(path)
+    for number, line in enumerate(text.split("\n"), start=1):
+        # The reader's time grows with the square of the parts of one key: a megabyte of "a.a.a" would take hours.
+        if line.count(".") > MOST_KEY_PARTS and len(_KEY_DOT.findall(line)) > MOST_KEY_PARTS:
+            raise InputError(f"{path}: line {number} is nested too deeply, expected at most a few levels")
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise InputError(f"{path}: nested too deeply, expected at most a few levels") from None
-    except ValueError as error:  # TOMLDecodeError, and integers too long for Python
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        raise InputError(f"{path}: holds an integer of thousands of digits, expected a physical number") from None
 
 
 def read_text(path: Path) -> str:
@@ -122,12 +119,13 @@ def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read: {reason}") from None
     if len(data) > LARGEST_FILE:
         raise InputError(f"{path}: larger than {LARGEST_FILE} bytes, expected a description, not measured data")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # Windows editors put a byte order mark first
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
     if "\0" in text:
@@ -147,96 +145,6 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def validated(
-    cls: type[T],
-    data: dict[str, Any],
-    source: str,
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-) -> T:
-    """Description of class `cls` from the contents of a file.
-
-    Args:
-        cls: what the file describes.
-        data: what stands in it.
-        source: name of the file, for messages.
-        prepare: rewrites shorthand (such as DH tables) before validation; raises ValueError where it cannot.
-
-    Raises:
-        InputError: one sentence naming the file, the place, what stood there and what was expected.
-    """
-    try:
-        return cls.model_validate(prepare(data) if prepare else data)
-    except ValidationError as error:
-        raise InputError(f"{source}: {_sentence(error, data, cls)}") from None
-    except ValueError as error:
-        raise InputError(f"{source}: {error}") from None
-
-
-def _sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
-    errors = error.errors(include_url=False)
-    # A misspelt key gives both an unknown and a missing one: the unknown one says more.
-    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")
-    place = _place(first["loc"], data)
-    key = first["loc"][-1] if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        allowed = [k for e in _keys_beside(cls, first["loc"]) for k in e]
-        near = difflib.get_close_matches(str(key), allowed, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else ";"
-        text = f"{place}: unknown key{hint} expected one of: {', '.join(allowed)}"
-    elif first["type"] == "missing":
-        text = f"{place}: missing, expected a value"
-    elif first["type"] == "value_error":
-        message = str(first["ctx"]["error"])
-        shown = "" if isinstance(first["input"], dict | BaseModel) else f"found {_shown(first['input'])}, "
-        text = f"{place}: {shown}{message}" if place else message
-    else:
-        expected = first["msg"].removeprefix("Input should be ").removeprefix("a ").removeprefix("valid ")
-        text = f"{place}: found {_shown(first['input'])}, expected {expected}"
-    more = len(errors) - 1
-    return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")
-
-
-def _place(loc: tuple[int | str, ...], data: Any) -> str:
-    """Where in the file: names instead of numbers where the items have them."""
-    words: list[str] = []
-    at = data
-    for step in loc:
-        try:
-            at = at[step]
-        except (KeyError, IndexError, TypeError):
-            at = None
-        if isinstance(step, int):
-            name = at.get("name") if isinstance(at, dict) else None
-            words[-1:] = [f"{words[-1] if words else 'item'} " + (f"'{name}'" if name else f"number {step + 1}")]
-        else:
-            words.append(str(step))
-    return ", ".join(words)
-
-
-def _keys_beside(cls: type[BaseModel], loc: tuple[int | str, ...]) -> Iterator[tuple[str, ...]]:
-    at: Any = cls
-    for step in loc[:-1]:
-        if isinstance(step, str) and hasattr(at, "model_fields") and step in at.model_fields:
-            at = _inner_model(at.model_fields[step].annotation)
-    if hasattr(at, "model_fields"):
-        yield tuple(at.model_fields)
-
-
-def _inner_model(annotation: Any) -> Any:
-    if hasattr(annotation, "model_fields"):
-        return annotation
-    found = [_inner_model(a) for a in getattr(annotation, "__args__", ())]
-    return next((f for f in found if f is not None), None)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        text = str(type(value).__name__)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _umask() -> int:

@@ -1,7 +1,184 @@
 """Machines from tables of Denavit-Hartenberg parameters."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
+from jaxmb.machine.schema import (
+    GROUND,
+    SOME,
+    Angle,
+    Machine,
+    Name,
+    NonNegative,
+    Number,
+    Origin,
+    Part,
+    RigidMass,
+)
+from jaxmb.machine.validation import sentence, validated
+
+Convention = Literal["standard", "modified"]
+
+
+class DhRow(RigidMass):
+    """One row of the table: a coordinate and the link it moves, whose mass data are in the row's own DH frame."""
+
+    type: Literal["revolute", "prismatic"] = "revolute"
+    a: Number = 0.0
+    alpha: Angle = 0.0
+    d: Number = 0.0
+    """m; a prismatic coordinate adds to it."""
+    theta: Angle = 0.0
+    """rad; a revolute coordinate adds to it."""
+    stiffness: NonNegative = 0.0
+    damping: NonNegative = 0.0
+    rotor_inertia: NonNegative = 0.0
+
+
+class DhTable(Part):
+    """A serial chain by its DH parameters."""
+
+    convention: Convention
+    row: Annotated[tuple[DhRow, ...], SOME]
+    parent: Name = GROUND
+    """Body that carries the table's frame 0."""
+    origin: Origin = Origin()
+    """Frame 0 in the parent's frame."""
+
+
+class _Section(Part):
+    dh: DhTable
+
+
+def frame_of_row(name: str) -> str:
+    """Name of the frame that the row called `name` has in the DH convention."""
+    return f"{name}_dh"
+
+
+def machine_from_dh(
+    name: str,
+    rows: Iterable[Mapping[str, Any]],
+    convention: Convention = "standard",
+    *,
+    parent: str = GROUND,
+    origin: Mapping[str, Any] | None = None,
+    **machine: Any,
+) -> Machine:
+    """Machine of a DH table.
+
+    standard:       T = Rz(theta) Tz(d) Tx(a) Rx(alpha), the row's frame at the far end of its link;
+    modified:       T = Rx(alpha) Tx(a) Rz(theta) Tz(d), with a and alpha of the link before (Craig's a_i-1, alpha_i-1);
+    with theta + q for a revolute and d + q for a prismatic coordinate q.
+
+    Args:
+        name: name of the machine.
+        rows: name, type, a [m], alpha [rad or "90 deg"], d [m], theta [rad or "90 deg"] of each row, and optionally
+            mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping and
+            rotor_inertia. Coordinate and body of a row have its name, its DH frame is `<name>_dh`.
+        convention: "standard" or "modified".
+        parent: body that carries the table's frame 0.
+        origin: frame 0 in the parent's frame, as in a machine file: {"xyz": [...], "rpy": [...]}.
+        machine: the other keys of a machine file (gravity, body, frame, payload, spring, posture ...).
+
+    Raises:
+        ValueError: a row is wrong; the sentence names it, what stood there and what was expected.
+
+    Source: Denavit and Hartenberg 1955; Craig, "Introduction to Robotics", section 3.4.
+    """
+    table = {"convention": convention, "row": [dict(row) for row in rows], "parent": parent, "origin": origin or {}}
+    return validated(Machine, {"name": name, "dh": table} | machine, f"machine '{name}'", prepare=expand_tables)
 
 
 def expand_tables(data: dict[str, Any]) -> dict[str, Any]:
-    return data
+    """Contents of a machine file with its DH table, if it has one, written out as bodies and frames.
+
+    Bodies, frames, payloads and springs may refer to the rows' DH frames.
+
+    Raises:
+        ValueError: the table is wrong; the sentence names the row, what stood there and what was expected.
+    """
+    if "dh" not in data:
+        return data
+    section = {"dh": data["dh"]}
+    try:
+        table = _Section.model_validate(section).dh
+    except ValidationError as error:
+        raise ValueError(sentence(error, section, _Section)) from None
+    bodies, frames = _chain(table)
+    places = {frame["name"]: (frame["body"], _matrix(frame["origin"])) for frame in frames}
+    rest = {key: value for key, value in data.items() if key != "dh"}
+    rest["body"] = bodies + _moved(data.get("body", []), "parent", places)
+    rest["frame"] = frames + _moved(data.get("frame", []), "body", places)
+    return rest
+
+
+def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Bodies and DH frames of a table.
+
+    The motion of a row is along or about z and so commutes with Rz(theta) Tz(d): these come before it, and the body's
+    frame lies directly behind it, with the far end Tx(a) Rx(alpha) of a standard row still to come.
+    """
+    bodies, frames = [], []
+    carrier, before = table.parent, origin_matrix(table.origin)
+    for row in table.row:
+        across = _placed([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
+        along = _placed([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
+        if table.convention == "standard":
+            origin, far_end = before @ along, across
+        else:
+            origin, far_end = before @ across @ along, np.eye(4)
+        bodies.append(_body(row, carrier, origin, far_end))
+        frames.append({"name": frame_of_row(row.name), "body": row.name, "origin": _origin(far_end)})
+        carrier, before = row.name, far_end
+    return bodies, frames
+
+
+def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> dict[str, Any]:
+    given = row.model_fields_set
+    coordinate = {key: getattr(row, key) for key in ("name", "type", "stiffness", "damping", "rotor_inertia")}
+    body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
+    rotation, offset = far_end[:3, :3], far_end[:3, 3]
+    body["mass"] = row.mass
+    if row.mass != 0.0:
+        body["center_of_mass"] = (rotation @ np.array(row.center_of_mass) + offset).tolist()
+    if given & {"inertia_products", "inertia_tensor"}:
+        turned = rotation @ row.central_inertia @ rotation.T
+        body["inertia_tensor"] = (0.5 * (turned + turned.T)).tolist()
+    return body
+
+
+def _moved(parts: Any, key: str, places: dict[str, tuple[str, np.ndarray]]) -> list[Any]:
+    """Parts that stand on a DH frame, put on that frame's body instead; what is wrong is left for the validation."""
+    if not isinstance(parts, list | tuple):
+        return [parts]
+    moved = []
+    for part in parts:
+        on = part.get(key) if isinstance(part, dict) else None
+        if isinstance(on, str) and on in places:
+            try:
+                own = _matrix(part.get("origin", {}))
+            except ValidationError:
+                moved.append(part)
+                continue
+            body, place = places[on]
+            part = part | {key: body, "origin": _origin(place @ own)}
+        moved.append(part)
+    return moved
+
+
+def _matrix(origin: Any) -> np.ndarray:
+    return origin_matrix(Origin.model_validate(origin))
+
+
+def _placed(xyz: list[float], rpy: list[float]) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
+    return matrix
+
+
+def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
+    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}

@@ -1,7 +1,290 @@
 """Machines from URDF."""
 
-from jaxmb.machine.schema import Machine
+import math
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from xml.parsers import expat
+
+import numpy as np
+from pydantic import ValidationError
+
+from jaxmb.machine.geometry import rotation_matrix
+from jaxmb.machine.schema import GROUND, MOST_PARTS, Machine, valid_name
+from jaxmb.machine.validation import sentence, shown
+
+COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
+UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
+MOST_ELEMENTS = 100_000
+DEEPEST = 100
+"""Levels of elements in elements."""
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
+
+
+@dataclass
+class _Element:
+    """An XML element: what URDF has of it, and the line it stands in."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list["_Element"] = field(default_factory=list)
 
 
 def machine_from_urdf(text: str, name: str) -> Machine:
-    raise NotImplementedError
+    """Machine described by a URDF.
+
+    Links become bodies, joints coordinates, both under their own names; the coordinates are in the order of the file's
+    joints. A root link called "ground" is the ground itself, any other root link is a body fixed to it. Damping is read
+    from `<dynamics>`; geometry, limits and transmissions are not used.
+
+    Args:
+        text: the XML.
+        name: name of the machine; characters that no name has are replaced by _.
+
+    Raises:
+        ValueError: the text is no XML, or describes no possible machine; the sentence names the link or joint, what
+            stood there and what was expected.
+        NotImplementedError: a floating, planar, spherical or mimicking joint, or an origin given by a quaternion.
+
+    Warns:
+        UserWarning: a joint has Coulomb friction, which is left out.
+    """
+    robot = _parse(text)
+    if robot.tag != "robot":
+        raise ValueError(f"line {robot.line}: found <{robot.tag}>, expected <robot>")
+    for element in robot.children:
+        if element.tag.startswith("xacro:"):
+            raise ValueError(f"line {element.line}: found <{element.tag}>, expected plain URDF: expand the xacro first")
+    links = _by_name(robot, "link")
+    joints = _by_name(robot, "joint")
+    parent_joint = _tree(links, joints)
+    (root,) = (link for link in links if link not in parent_joint)
+    order = [root, *(link for link in parent_joint)]
+    bodies = [_body(link, links[link], parent_joint.get(link)) for link in order if not link == root == GROUND]
+    data = {"name": _OUTSIDE_NAME.sub("_", name) or "_", "body": bodies}
+    try:
+        return Machine.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(sentence(error, data, Machine)) from None
+
+
+def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": name} | _inertial(name, link)
+    if joint is None:
+        return body
+    what = _what(joint)
+    body["parent"] = _attribute(_only(joint, "parent", what), "link", what)
+    body["origin"] = _origin(joint, what)
+    kind = COORDINATE_OF_JOINT[joint.attributes["type"]]
+    if kind is None:
+        return body
+    coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint, what)}
+    dynamics = _optional(joint, "dynamics", what)
+    if dynamics is not None:
+        place = f"{what}, dynamics"
+        if "damping" in dynamics.attributes:
+            coordinate["damping"] = _not_negative(dynamics, "damping", place)
+        if "friction" in dynamics.attributes and _not_negative(dynamics, "friction", place) > 0.0:
+            warnings.warn(f"{place}: Coulomb friction is not part of the model and is left out", stacklevel=3)
+    body["joint"] = [coordinate]
+    return body
+
+
+def _inertial(name: str, link: _Element) -> dict[str, Any]:
+    """Mass, centre of mass and inertia about it in the link's axes; nothing where the link has no mass."""
+    what = f"link '{name}', inertial"
+    inertial = _optional(link, "inertial", f"link '{name}'")
+    if inertial is None:
+        return {}
+    mass = _not_negative(_only(inertial, "mass", what), "value", f"{what}, mass")
+    origin = _origin(inertial, what)
+    data: dict[str, Any] = {"mass": mass, "center_of_mass": origin["xyz"]}
+    inertia = _optional(inertial, "inertia", what)
+    if inertia is None:
+        return data
+    place = f"{what}, inertia"
+    xx, yy, zz = (_numbers(inertia, key, 1, place)[0] for key in ("ixx", "iyy", "izz"))
+    # Files that give only the diagonal are common, and mean zero.
+    xy, xz, yz = (_numbers(inertia, key, 1, place, "0")[0] for key in ("ixy", "ixz", "iyz"))
+    tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    rotation = rotation_matrix(origin["rpy"])
+    if mass == 0.0 and not tensor.any():
+        return data
+    turned = rotation @ tensor @ rotation.T if any(origin["rpy"]) else tensor
+    return data | {"inertia_tensor": (0.5 * (turned + turned.T)).tolist()}
+
+
+def _axis(joint: _Element, what: str) -> list[float]:
+    element = _optional(joint, "axis", what)
+    axis = [1.0, 0.0, 0.0] if element is None else _numbers(element, "xyz", 3, f"{what}, axis")
+    largest = max(abs(a) for a in axis)
+    if largest == 0.0:
+        raise ValueError(f"{what}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")
+    scaled = [a / largest for a in axis]  # so that neither tiny nor huge components are lost in the square
+    length = math.hypot(*scaled)
+    return [a / length for a in scaled]
+
+
+def _origin(element: _Element, what: str) -> dict[str, Any]:
+    origin = _optional(element, "origin", what)
+    if origin is None:
+        return {"xyz": [0.0, 0.0, 0.0], "rpy": [0.0, 0.0, 0.0]}
+    place = f"{what}, origin"
+    if "quat_xyzw" in origin.attributes:
+        raise NotImplementedError(f"{place}: a rotation by quat_xyzw is not supported, expected rpy")
+    return {key: _numbers(origin, key, 3, place, "0 0 0") for key in ("xyz", "rpy")}
+
+
+def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, _Element]:
+    """Joint above each link but the root, in the order of the joints; they form one tree over all links."""
+    if not links:
+        raise ValueError("the robot has no link, expected at least one")
+    above: dict[str, _Element] = {}
+    parents: dict[str, str] = {}
+    for joint in joints.values():
+        what = _what(joint)
+        _check_type(joint, what)
+        ends = {}
+        for end in ("parent", "child"):
+            ends[end] = _attribute(_only(joint, end, what), "link", what)
+            if ends[end] not in links:
+                raise ValueError(f"{what}: {end} link '{ends[end]}' does not exist, expected one of: {_listed(links)}")
+        child = ends["child"]
+        if child in above:
+            raise ValueError(
+                f"link '{child}' is the child of two joints, '{above[child].attributes['name']}' and"
+                f" '{joint.attributes['name']}', expected a tree"
+            )
+        above[child], parents[child] = joint, ends["parent"]
+    roots = [link for link in links if link not in above]
+    if len(roots) > 1:
+        raise ValueError(f"the robot has {len(roots)} root links ({_listed(roots)}), expected one")
+    reached = set(roots)
+    for start in links:
+        path: dict[str, None] = {}
+        link = start
+        while link not in reached:
+            if link in path:
+                loop = [*list(path)[list(path).index(link) :], link]
+                raise ValueError(
+                    f"the parents of links form a cycle: {' -> '.join(loop)}; expected a tree with one root"
+                )
+            path[link] = None
+            link = parents[link]
+        reached.update(path)
+    return above
+
+
+def _check_type(joint: _Element, what: str) -> None:
+    kind = _attribute(joint, "type", what)
+    if kind in UNSUPPORTED_JOINTS:
+        raise NotImplementedError(f"{what}: a {kind} joint is not supported, expected {_listed(COORDINATE_OF_JOINT)}")
+    if kind not in COORDINATE_OF_JOINT:
+        raise ValueError(f"{what}: found type={shown(kind)}, expected one of: {_listed(COORDINATE_OF_JOINT)}")
+    if any(child.tag == "mimic" for child in joint.children):
+        raise NotImplementedError(f"{what}: a joint that mimics another is not supported")
+
+
+def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
+    found: dict[str, _Element] = {}
+    for element in robot.children:
+        if element.tag != tag:
+            continue
+        name = _attribute(element, "name", f"line {element.line}: <{tag}>")
+        try:
+            valid_name(name)
+        except ValueError as error:
+            raise ValueError(f"line {element.line}: <{tag}>: found name={shown(name)}, {error}") from None
+        if name in found:
+            raise ValueError(f"line {element.line}: the {tag} name '{name}' is used twice, expected each once")
+        found[name] = element
+        if len(found) > MOST_PARTS:
+            raise ValueError(f"line {element.line}: more than {MOST_PARTS} {tag}s, expected at most that many")
+    return found
+
+
+def _what(joint: _Element) -> str:
+    return f"joint '{joint.attributes['name']}'"
+
+
+def _only(element: _Element, tag: str, what: str) -> _Element:
+    found = _optional(element, tag, what)
+    if found is None:
+        raise ValueError(f"{what}: line {element.line}: <{tag}> is missing, expected one")
+    return found
+
+
+def _optional(element: _Element, tag: str, what: str) -> _Element | None:
+    found = [child for child in element.children if child.tag == tag]
+    if len(found) > 1:
+        raise ValueError(f"{what}: line {found[1].line}: found a second <{tag}>, expected one")
+    return found[0] if found else None
+
+
+def _attribute(element: _Element, key: str, what: str) -> str:
+    if key not in element.attributes:
+        raise ValueError(f'{what}: line {element.line}: <{element.tag}> has no {key}, expected {key}="..."')
+    return element.attributes[key]
+
+
+def _not_negative(element: _Element, key: str, what: str) -> float:
+    (value,) = _numbers(element, key, 1, what)
+    if value < 0.0:
+        raise ValueError(f'{what}: line {element.line}: found {key}="{value:g}", expected a number not below 0')
+    return value
+
+
+def _numbers(element: _Element, key: str, count: int, what: str, default: str | None = None) -> list[float]:
+    """Exactly `count` finite decimal numbers; Python's float() would also take nan, inf, 1_000 and other digits."""
+    text = element.attributes.get(key, default)
+    if text is None:
+        text = _attribute(element, key, what)
+    words = text.split()
+    values = [float(word) if _NUMBER.fullmatch(word) else math.nan for word in words[: count + 1]]
+    if len(words) != count or not all(math.isfinite(v) for v in values):
+        expected = "one finite number" if count == 1 else f"{count} finite numbers"
+        raise ValueError(f"{what}: line {element.line}: found {key}={shown(text)}, expected {expected}")
+    return values
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+
+
+def _parse(text: str) -> _Element:
+    """Elements of an XML text; a DTD is refused, so that there are no entities to expand or to fetch."""
+    top = _Element("", {}, 0)
+    stack = [top]
+    count = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal count
+        count += 1
+        if count > MOST_ELEMENTS or len(stack) > DEEPEST:
+            limit = f"{MOST_ELEMENTS} elements" if count > MOST_ELEMENTS else f"{DEEPEST} levels"
+            raise ValueError(f"line {parser.CurrentLineNumber}: <{tag}> is one too many, expected at most {limit}")
+        element = _Element(tag, attributes, parser.CurrentLineNumber)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def end(_tag: str) -> None:
+        stack.pop()
+
+    def doctype(*_declared: Any) -> NoReturn:
+        raise ValueError(f"line {parser.CurrentLineNumber}: found a document type declaration, expected plain URDF")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartDoctypeDeclHandler = doctype
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ValueError(f"line {error.lineno}, column {error.offset + 1}: not valid XML: {reason}") from None
+    return top.children[0]

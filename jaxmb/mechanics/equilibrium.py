@@ -1,13 +1,19 @@
 """Where a machine with springs comes to rest under gravity and a load."""
 
+from collections.abc import Callable
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import optimistix as optx
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
 from jaxmb.mechanics.kinematics import check_coordinates, frame_jacobian
+
+MOST_STEPS = 50
+SHORTEST_STEP = 1e-6
+"""Fraction of Newton's step below which no part of it is taken."""
 
 
 @eqx.filter_jit
@@ -40,19 +46,50 @@ def static_equilibrium(
     if wrench is not None and jnp.shape(wrench) != (6,):
         raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
 
-    def imbalance(q: Array, load: tuple[Model, Array, Array | None]) -> Array:
-        machine, rest, applied = load
-        effort = gravity_effort(machine, q) + elastic_effort(machine, q, jnp.zeros_like(q), rest)
-        if frame is not None and applied is not None:
-            effort = effort - frame_jacobian(machine, q, frame).T @ applied
+    def pull(q: Array) -> Array:
+        effort = gravity_effort(model, q)
+        if frame is not None and wrench is not None:
+            effort = effort - frame_jacobian(model, q, frame).T @ wrench
         return effort
 
-    # Newton's own rate of convergence ends it: in Nm the residual's rounding never reaches a fixed tolerance.
-    solver = optx.Newton(rtol=1e-10, atol=1e-12, cauchy_termination=False)
-    solution = optx.root_find(imbalance, solver, q_rest, (model, q_rest, wrench), max_steps=50, throw=False)
-    failed = (solution.result != optx.RESULTS.successful) | ~jnp.all(jnp.isfinite(solution.value))
+    def imbalance(q: Array) -> Array:
+        return pull(q) + elastic_effort(model, q, jnp.zeros_like(q), q_rest)
+
+    def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
+        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
+
+    q = jax.lax.custom_root(imbalance, q_rest, _newton, tangent_solve)
+    # What is left of a balanced load is rounding: of the stiffest spring's force, or of the load itself.
+    largest = jnp.max(jnp.abs(jnp.stack([pull(q), pull(q_rest), model.stiffness * jnp.abs(q)])))
+    rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
+    failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
     return eqx.error_if(
-        solution.value,
-        failed,
-        "no static equilibrium was found: a loaded coordinate has too little stiffness to hold it",
+        q, failed, "no static equilibrium was found: a loaded coordinate has too little stiffness to hold it"
     )
+
+
+def _newton(residual: Callable[[Array], Array], start: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Root of the residual, or where the search for it ended: Newton's method, each step halved until it helps."""
+
+    def size(q: Array) -> Array:
+        return jnp.linalg.norm(residual(q))
+
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        q, _, count = state
+        full = jnp.linalg.solve(jax.jacfwd(residual)(q), -residual(q))
+        now = size(q)
+
+        def worse(fraction: Array) -> Array:
+            return (fraction > SHORTEST_STEP) & ~(size(q + fraction * full) < now)
+
+        fraction = jax.lax.while_loop(worse, lambda f: 0.5 * f, jnp.ones_like(now))
+        taken = jnp.where(fraction > SHORTEST_STEP, fraction, 0.0) * full
+        finite = jnp.all(jnp.isfinite(taken))
+        return jnp.where(finite, q + taken, q), finite & (jnp.max(jnp.abs(taken)) > 0.0), count + 1
+
+    def going(state: tuple[Array, Array, Array]) -> Array:
+        _, moving, count = state
+        return moving & (count < MOST_STEPS)
+
+    q, _, _ = jax.lax.while_loop(going, step, (start, jnp.array(True), jnp.array(0)))
+    return q

@@ -151,7 +151,9 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     rows = []
     for point in points:
         if len(point) != 2 or point[1].removeprefix("-") not in DIRECTIONS:
-            raise ValueError(f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}")
+            raise ValueError(
+                f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}"
+            )
         frame, direction = point
         if frame not in jacobians:
             rotation = frame_pose(model, q, frame)[:3, :3]

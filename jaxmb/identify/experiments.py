@@ -1,0 +1,153 @@
+"""What was done to a machine and what was measured: each test predicts its measurement and compares.
+
+A test is data at one posture. It sees the machine as a `Scene` (its small motions there, and the sensors' Jacobians),
+and returns a residual in units of its noise, so that tests of all kinds add up to one cost.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float
+
+from jaxmb.linalg import Support, receptance
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
+from jaxmb.response.frf import Point, response_rows
+from jaxmb.response.modal import energy_shares, oscillating_modes
+
+Phase = Literal["safe", "principal"]
+
+
+class Scene(eqx.Module):
+    """What a test sees of a machine at its posture."""
+
+    tangent: Tangent
+    stiffness: Float[Array, "n"]
+    """Stiffness of each coordinate's own spring."""
+    output_rows: Float[Array, "o n"]
+    input_rows: Float[Array, "i n"] | None
+    """None where the inputs are the outputs."""
+    support: Support | None = eqx.field(static=True, default=None)
+    """Entries of the tangent that the free parameters move, where that is known."""
+
+
+class FrfTest(eqx.Module):
+    """Frequency responses measured at one posture."""
+
+    name: str = eqx.field(static=True)
+    q: Float[Array, "n"]
+    outputs: tuple[Point, ...] = eqx.field(static=True)
+    inputs: tuple[Point, ...] = eqx.field(static=True)
+    derivatives: int = eqx.field(static=True)
+    """0 receptance, 1 mobility, 2 accelerance."""
+    at: LinearizeAt = eqx.field(static=True)
+    phase: Phase = eqx.field(static=True)
+    omega: Float[Array, "f"]
+    measured: Complex[Array, "f o i"]
+    weight: Float[Array, "f o i"]
+    """W of eq. 22; 0 for lines that are not used."""
+    noise_std: Float[Array, ""]
+    """Standard deviation of log H, real and imaginary part each."""
+
+    def predict(self, scene: Scene) -> Complex[Array, "f o i"]:
+        """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
+        t = scene.tangent
+        outputs = scene.output_rows
+        inputs = outputs if scene.input_rows is None else scene.input_rows
+        h = receptance(t.mass, t.damping, t.stiffness, self.omega, outputs, inputs, scene.support)
+        return h * ((1j * self.omega) ** self.derivatives)[:, None, None]
+
+    def residual(self, scene: Scene) -> Float[Array, "m"]:
+        """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
+
+        "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
+        principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
+        """
+        used = self.weight > 0.0
+        predicted = jnp.where(used, self.predict(scene), 1.0)
+        measured = jnp.where(used, self.measured, 1.0)
+        if self.phase == "safe":
+            difference = jnp.log(predicted / measured)
+        else:
+            difference = jnp.log(predicted) - jnp.log(measured)
+        scaled = difference * (jnp.sqrt(self.weight) / self.noise_std)
+        return jnp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
+
+    def row_weights(self) -> Float[Array, "m"]:
+        """W of every residual, which is also the variance of the residual under the test's own noise."""
+        return jnp.tile(self.weight.ravel(), 2)
+
+
+class ModesTest(eqx.Module):
+    """Natural frequencies and damping ratios measured at one posture, and what moves in each mode."""
+
+    name: str = eqx.field(static=True)
+    q: Float[Array, "n"]
+    at: LinearizeAt = eqx.field(static=True)
+    frequency_hz: Float[Array, "m"]
+    """Damped frequencies, as modal analysis gives them (eq. 20)."""
+    damping_ratio: Float[Array, "m"]
+    content: Bool[Array, "m n"]
+    """Coordinates that dominate each mode; all False where that is not known."""
+    frequency_std: Float[Array, "m"]
+    damping_std: Float[Array, "m"]
+    content_share: Float[Array, ""]
+    """Share of a mode's strain energy that its named coordinates hold at least."""
+    content_std: Float[Array, ""]
+
+    outputs: tuple[Point, ...] = eqx.field(static=True, default=())
+    inputs: tuple[Point, ...] = eqx.field(static=True, default=())
+
+    def predict(self, scene: Scene) -> tuple[Float[Array, "m"], Float[Array, "m"], Float[Array, "m"]]:
+        """Damped frequency [Hz], damping ratio and content share of the predicted mode paired with each measured one."""
+        eigenvalue, shape, oscillates = oscillating_modes(scene.tangent)
+        size = jnp.abs(eigenvalue)
+        frequency = eigenvalue.imag / (2 * jnp.pi)
+        damping = -eigenvalue.real / size
+        shares = self.content.astype(float) @ energy_shares(shape, scene.stiffness)
+        known = jnp.any(self.content, axis=1)[:, None]
+        # A tenth in frequency counts as much as three tenths of the energy in other coordinates.
+        distance = (jnp.log(jnp.where(oscillates, frequency, 1.0)) - jnp.log(self.frequency_hz)[:, None]) ** 2 / 0.01
+        distance = distance + jnp.where(known, (1.0 - shares) ** 2 / 0.09, 0.0)
+        pairs = _pair(jnp.where(oscillates, distance, jnp.inf))
+        return frequency[pairs], damping[pairs], jnp.take_along_axis(shares, pairs[:, None], axis=1)[:, 0]
+
+    def residual(self, scene: Scene) -> Float[Array, "r"]:
+        """Errors of frequency, damping and content over their standard deviations; content errs only from below."""
+        frequency, damping, share = self.predict(scene)
+        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - share, 0.0), 0.0)
+        return jnp.concatenate([
+            (frequency - self.frequency_hz) / self.frequency_std,
+            (damping - self.damping_ratio) / self.damping_std,
+            missing / self.content_std,
+        ])
+
+    def row_weights(self) -> Float[Array, "r"]:
+        """Variance of every residual under the test's own noise: 1."""
+        return jnp.ones(3 * self.frequency_hz.size)
+
+
+Test = FrfTest | ModesTest
+
+
+def observe(test: Test, model: Model) -> Scene:
+    """What the test sees of a machine: its tangent at the test's posture, and the rows of sensors and shakers."""
+    point = working_point(model, test.q, test.at)
+    output_rows = response_rows(model, point, test.outputs) if test.outputs else jnp.zeros((0, point.size))
+    input_rows = None if test.inputs == test.outputs else response_rows(model, point, test.inputs)
+    return Scene(linearize(model, test.q, test.at), model.stiffness, output_rows, input_rows)
+
+
+def _pair(distance: Float[Array, "m n"]) -> Array:
+    """Predicted mode of each measured one: the nearest pair first, then the nearest of what is left."""
+    m = distance.shape[0]
+
+    def take(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, pairs = state
+        row, column = jnp.unravel_index(jnp.argmin(left), left.shape)
+        return left.at[row].set(jnp.inf).at[:, column].set(jnp.inf), pairs.at[row].set(column)
+
+    _, pairs = jax.lax.fori_loop(0, m, take, (jax.lax.stop_gradient(distance), jnp.zeros(m, dtype=int)))
+    return pairs

@@ -1,0 +1,268 @@
+"""The loop of Huynh et al. 2020, Fig. 2: search, refine, again from there until the tolerance or the round limit."""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments import FrfTest
+from jaxmb.identify.least_squares import Box
+from jaxmb.identify.problem import Problem, make_problem
+from jaxmb.identify.stages import Descent, LeastSquares, NelderMead, PopulationSearch, Stage
+from jaxmb.identify.study import Study
+from jaxmb.machine.file import InputError, write_whole
+
+SAME_MINIMUM = 1e-6
+"""Two starts came to the same minimum where their costs agree to this, relative."""
+SAVE_EVERY_S = 2.0
+
+
+class Report(NamedTuple):
+    """What is shown while a fit runs."""
+
+    round: int
+    rounds: int
+    stage: str
+    evaluations: int
+    cost: float
+    """Best objective so far, on all lines and with the study's own weights; inf before the first refinement."""
+
+
+@dataclasses.dataclass
+class Fit:
+    """Everything a fit knows between two advances of a stage; all of it is saved."""
+
+    round: int = 0
+    stage: int = 0
+    best_u: np.ndarray | None = None
+    best: float = float("inf")
+    minima: list[float] = dataclasses.field(default_factory=list)
+    """Objective of every start that was refined to its end, all rounds."""
+    history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    """(evaluations so far, best objective so far)."""
+    search_evaluations: int = 0
+    refine_evaluations: int = 0
+    non_finite: int = 0
+    search_seconds: float = 0.0
+    refine_seconds: float = 0.0
+    candidates: np.ndarray | None = None
+    """What the last finished stage of the round handed on."""
+    done: bool = False
+
+
+def run_fit(
+    study: Study,
+    seed: int,
+    state_file: Path | None = None,
+    resume: bool = False,
+    report: Callable[[Report], None] | None = None,
+) -> tuple[Problem, Fit]:
+    """Fit a study's free parameters.
+
+    Every round draws starts (or lets a population search propose them), fits all of them to a few evenly weighted
+    lines, and refines the best on everything. Rounds differ by their random key only, so that a run taken up again
+    from a saved state goes on exactly as it would have.
+
+    Args:
+        study: the study.
+        seed: seed of search and starts.
+        state_file: where the state is saved every few seconds; not saved where None.
+        resume: take up the saved state where there is one.
+        report: called after every advance.
+
+    Raises:
+        InputError: the saved state is of another study or seed, or cannot be read.
+    """
+    problem = make_problem(study.model, study.free, study.tests, study.prior)
+    stages = _stages(study, problem)
+    mark = _fingerprint(study, seed)
+    fit, stage_state = Fit(), None
+    if resume and state_file is not None and state_file.exists():
+        fit, stage_state = _load(state_file, mark, stages, study)
+    saved = time.monotonic()
+    while not fit.done:
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.PRNGKey(seed), fit.round), fit.stage)
+        stage = stages[fit.stage]
+        began = time.monotonic()
+        if stage_state is None:
+            incoming = fit.candidates if fit.stage > 0 and fit.candidates is not None else _starts(study, fit, key)
+            stage_state = stage.begin(key, jnp.asarray(incoming))
+        stage_state = stage.advance(stage_state)
+        progress = stage.progress(stage_state)
+        spent = time.monotonic() - began
+        searching = fit.stage < len(stages) - 1
+        if searching:
+            fit.search_seconds += spent
+        else:
+            fit.refine_seconds += spent
+        if report is not None or progress.finished:
+            best = fit.best if searching else min(fit.best, progress.objective)
+            so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
+            if report is not None:
+                report(Report(fit.round + 1, study.rounds, stage.name, so_far, best))
+        if not searching:
+            total = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
+            fit.history.append((total, min(fit.best, progress.objective)))
+        if progress.finished:
+            _finish_stage(study, fit, stage, stage_state, searching)
+            stage_state = None
+            fit.stage += 1
+            if fit.stage == len(stages):
+                _finish_round(study, fit)
+        if state_file is not None and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
+            _save(state_file, mark, fit, stage_state)
+            saved = time.monotonic()
+    return problem, fit
+
+
+def _stages(study: Study, problem: Problem) -> list[Stage]:
+    box = Box(study.free.lower, study.free.upper, jnp.asarray(study.free.logarithmic))
+    refine, search = study.refine, study.search
+    coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
+    stages: list[Stage] = []
+    if search.algorithm != "random":
+        stages.append(PopulationSearch(coarse, box, search.algorithm, search.population, search.generations))
+    if refine.method == "least-squares":
+        if refine.coarse_lines and any(isinstance(t, FrfTest) for t in study.tests):
+            # This far from the end the gradient tolerance only needs to tell what has settled.
+            stages.append(LeastSquares("starts", coarse, box, refine.coarse_steps, refine.starts, 1e-6))
+            keep = min(refine.keep, refine.starts)
+        else:
+            keep = refine.starts
+        stages.append(LeastSquares("refine", problem, box, refine.most_steps, keep, refine.gradient_tolerance))
+    elif refine.method == "nelder-mead":
+        stages.append(NelderMead(problem, box, refine.most_steps))
+    else:
+        stages.append(Descent(problem, box, refine.method, refine.most_steps))
+    return stages
+
+
+def coarsened(problem: Problem, lines: int) -> Problem:
+    """The problem on at most `lines` lines of each FRF, spread evenly, all with the same weight.
+
+    Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find the
+    right one, and a few lines show it as well as all.
+    """
+
+    def thin(test: Any) -> Any:
+        if not isinstance(test, FrfTest):
+            return test
+        picked = np.unique(np.linspace(0, test.omega.size - 1, min(lines, test.omega.size)).round().astype(int))
+        return dataclasses.replace(
+            test,
+            omega=test.omega[picked],
+            measured=test.measured[picked],
+            weight=jnp.where(test.weight[picked] > 0.0, 1.0, 0.0),
+        )
+
+    return dataclasses.replace(problem, tests=tuple(thin(test) for test in problem.tests))
+
+
+def _starts(study: Study, fit: Fit, key: Any) -> np.ndarray:
+    """Starts of a round: the initial values first (later the best so far), then points drawn evenly in the box."""
+    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
+    count = max(study.refine.starts, study.search.population if study.search.algorithm != "random" else 1)
+    drawn = np.asarray(jax.random.uniform(jax.random.fold_in(key, 1), (count, lower.size)))
+    starts = lower + drawn * (upper - lower)
+    known = fit.best_u if fit.best_u is not None else np.asarray(study.free.encode(jnp.asarray(study.initial)))
+    starts[0] = np.clip(known, lower, upper)
+    return starts
+
+
+def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: bool) -> None:
+    progress = stage.progress(state)
+    fit.candidates = stage.outcome(state)
+    fit.non_finite += progress.non_finite
+    if searching:
+        fit.search_evaluations += progress.evaluations
+        # A search of few candidates leaves room for starts drawn at random beside them.
+        missing = study.refine.starts - len(fit.candidates)
+        if missing > 0 and stage.name == "search":
+            drawn = _starts(study, fit, jax.random.PRNGKey(fit.round + 1))[1 : missing + 1]
+            fit.candidates = np.concatenate([fit.candidates, drawn])
+        return
+    fit.refine_evaluations += progress.evaluations
+    if progress.objective < fit.best:
+        fit.best, fit.best_u = progress.objective, progress.u
+    if isinstance(stage, LeastSquares):
+        fit.minima += [float(x) for x in np.asarray(state.objective)[np.asarray(state.stationary)]]
+
+
+def _finish_round(study: Study, fit: Fit) -> None:
+    fit.stage, fit.candidates = 0, None
+    fit.round += 1
+    agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
+    fit.done = fit.best <= study.tolerance or agree >= study.agreement or fit.round >= study.rounds
+
+
+def _fingerprint(study: Study, seed: int) -> str:
+    """What a saved state must agree with: the data and settings of the study, and the seed."""
+    digest = hashlib.sha256()
+    leaves, structure = jax.tree.flatten((study.model, study.free, study.tests, study.prior))
+    digest.update(str(structure).encode())
+    for leaf in leaves:
+        digest.update(np.asarray(leaf).tobytes())
+    settings = (study.search, study.refine, study.rounds, study.agreement, study.tolerance, study.initial.tolist())
+    digest.update(repr((settings, seed)).encode())
+    return digest.hexdigest()
+
+
+def _save(path: Path, mark: str, fit: Fit, stage_state: Any) -> None:
+    arrays = {f"fit.{k}": np.asarray(v) for k, v in dataclasses.asdict(fit).items() if v is not None}
+    leaves = jax.tree.leaves(stage_state)
+    arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    buffer = BytesIO()
+    np.savez(buffer, mark=np.asarray(mark), **arrays)  # pyright: ignore[reportArgumentType]
+    write_whole(path, buffer.getvalue())
+
+
+def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple[Fit, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            data = {name: stored[name] for name in stored.files}
+        if str(data["mark"]) != mark:
+            raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
+        fit = Fit(
+            round=int(data["fit.round"]),
+            stage=int(data["fit.stage"]),
+            best_u=data.get("fit.best_u"),
+            best=float(data["fit.best"]),
+            minima=data["fit.minima"].tolist(),
+            history=[(int(n), float(c)) for n, c in data["fit.history"]],
+            search_evaluations=int(data["fit.search_evaluations"]),
+            refine_evaluations=int(data["fit.refine_evaluations"]),
+            non_finite=int(data["fit.non_finite"]),
+            search_seconds=float(data["fit.search_seconds"]),
+            refine_seconds=float(data["fit.refine_seconds"]),
+            candidates=data.get("fit.candidates"),
+            done=bool(data["fit.done"]),
+        )
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not a saved state of a fit: {error}") from None
+    leaves = [data[f"stage.{i}"] for i in range(sum(name.startswith("stage.") for name in data))]
+    if not leaves:
+        return fit, None
+    # The shape of a stage's state is that of a fresh one.
+    count = max(study.refine.starts, study.search.population)
+    fresh = stages[fit.stage].begin(jax.random.PRNGKey(0), jnp.zeros((count, study.free.size)))
+    structure = jax.tree.structure(fresh)
+    kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
+            for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip
+    return fit, jax.tree.unflatten(structure, kept)
+
+
+@eqx.filter_jit
+def final_state(problem: Problem, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Residual and Jacobian at the end of a fit, in units of the noise."""
+    jacobian, value = jax.jacfwd(lambda x: (problem.residual(x),) * 2, has_aux=True)(u)
+    return value / problem.noise_unit, jacobian / problem.noise_unit

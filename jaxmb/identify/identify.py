@@ -1,0 +1,204 @@
+"""Identification of a study's parameters, from the fit to what a user wants to know of it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments import FrfTest, ModesTest, Test
+from jaxmb.identify.fit import Fit, Report, final_state, run_fit
+from jaxmb.identify.identifiability import Knowledge, knowledge
+from jaxmb.identify.parameters import unit
+from jaxmb.identify.problem import Problem
+from jaxmb.identify.result import Mode, Parameter, Result, evaluations
+from jaxmb.identify.study import Study
+from jaxmb.machine.build import Model, machine_of
+from jaxmb.mechanics.tangent import linearize
+from jaxmb.response.modal import Modes, modes
+
+CONVERGED_SLOPE = 1e-6
+"""Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
+
+
+def identify(
+    study: Study,
+    seed: int = 0,
+    state_file: Path | None = None,
+    resume: bool = False,
+    report: Callable[[Report], None] | None = None,
+) -> Result:
+    """Identify the free parameters of a study.
+
+    Args:
+        study: from `load_study`.
+        seed: seed of search and starts; the same seed gives the same result.
+        state_file: where the state of the fit is saved every few seconds.
+        resume: take up the saved state, to the same answer as if it had never stopped.
+        report: called with the progress while it runs.
+
+    Returns:
+        Values with standard deviations, modes, history, and the identified machine. Its status says whether the fit
+        came to a minimum.
+
+    Raises:
+        InputError: the saved state does not belong to this study and seed.
+    """
+    began = time.monotonic()
+    problem, fit = run_fit(study, seed, state_file, resume, report)
+    if fit.best_u is None:
+        raise ValueError(f"study '{study.name}': no start has a finite cost")
+    u = jnp.asarray(fit.best_u)
+    residual, jacobian = (np.asarray(x) for x in final_state(problem, u))
+    known = knowledge(jacobian, np.asarray(problem.row_weights()), _prior_std(study))
+    values = np.asarray(study.free.values(u))
+    on_bound = _on_bound(study, np.asarray(u))
+    model = study.free.apply(study.model, jnp.asarray(values))
+    found_modes = [modes(linearize(model, test.q, test.at)) for test in study.tests]
+    noise = float(problem.noise_unit)
+    cost = noise**2 * float(np.sum(residual[: residual.size - _prior_size(study)] ** 2))
+    initial_u = study.free.encode(jnp.asarray(study.initial))
+    total = time.monotonic() - began
+    return Result(
+        study=study,
+        status=_status(study, fit, residual, jacobian, on_bound, cost),
+        seed=seed,
+        cost=cost,
+        initial_cost=float(problem.cost(initial_u)),
+        parameters=_parameters(study, values, known),
+        modes=tuple(m for test, found in zip(study.tests, found_modes, strict=True) for m in _below_band(test, found)),
+        metrics=_metrics(study, problem, values, u),
+        remarks=_remarks(study, known, on_bound, jacobian),
+        correlation=_correlation(known),
+        singular_values=known.singular_values,
+        model=model,
+        machine=machine_of(study.machine, model),
+        evaluations=evaluations(fit),
+        seconds={
+            "total": total,
+            "compile": max(total - fit.search_seconds - fit.refine_seconds, 0.0),
+            "search": fit.search_seconds,
+            "refine": fit.refine_seconds,
+        },
+        history=fit.history,
+    )
+
+
+def _status(
+    study: Study, fit: Fit, residual: np.ndarray, jacobian: np.ndarray, on_bound: np.ndarray, cost: float
+) -> str:
+    if cost <= study.tolerance:
+        return "converged"
+    gradient = jacobian.T @ residual
+    size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
+    outwards = np.where(on_bound < 0, gradient > 0.0, np.where(on_bound > 0, gradient < 0.0, False))
+    slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
+    worst = int(np.argmax(slope))
+    if slope[worst] <= CONVERGED_SLOPE:
+        return "converged"
+    return (
+        f"not converged after {fit.round} rounds: the cost still falls along {study.free.names[worst]}"
+        f" (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
+    )
+
+
+def _parameters(study: Study, values: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    lower, upper = (np.asarray(study.free.values(b)) for b in (study.free.lower, study.free.upper))
+    for i, names in enumerate(study.free.tied):
+        if study.free.logarithmic[i]:
+            std_log, std = known.std[i], known.std[i] * values[i]
+        else:
+            std = known.std[i] * float(study.free.width[i])
+            std_log = std / abs(values[i]) if values[i] != 0.0 else np.inf
+        for name in names:
+            found[name] = Parameter(
+                float(values[i]), float(std), float(std_log), unit(study.model, name), float(lower[i]),
+                float(upper[i]), float(study.initial[i]), known.verdict[i],
+            )  # fmt: skip
+    return found
+
+
+def _below_band(test: Test, found: Modes) -> list[Mode]:
+    if isinstance(test, FrfTest):
+        end = float(test.omega[-1]) / (2 * np.pi)
+    else:
+        end = 1.25 * float(jnp.max(test.frequency_hz))
+    columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
+    return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
+
+
+def _metrics(study: Study, problem: Problem, values: np.ndarray, u: Any) -> dict[str, Any]:
+    metrics: dict[str, Any] = {}
+    named = study.free.named(values)
+    errors = {name: named[name] / true - 1.0 for name, true in study.truth.items() if true != 0.0}
+    if errors:
+        metrics["parameter_error"] = errors
+        metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
+    for test, scene in zip(study.tests, problem.at(u), strict=True):
+        if isinstance(test, ModesTest):
+            frequency, damping, share = (np.asarray(x) for x in test.predict(scene))
+            metrics.setdefault("measured_modes", []).extend(
+                {
+                    "posture": test.name,
+                    "measured_frequency_hz": float(test.frequency_hz[m]),
+                    "frequency_hz": float(frequency[m]),
+                    "measured_damping_percent": 100.0 * float(test.damping_ratio[m]),
+                    "damping_percent": 100.0 * float(damping[m]),
+                    "content": [c for c, on in zip(study.model.coordinates, test.content[m], strict=True) if on],
+                    "energy_share": float(share[m]),
+                }
+                for m in range(frequency.size)
+            )
+        else:
+            residual = np.asarray(test.residual(scene)) * float(test.noise_std)
+            weight = np.asarray(test.row_weights())
+            used = weight > 0.0
+            error = float(np.sqrt(np.mean(2.0 * residual[used] ** 2 / weight[used])))
+            metrics.setdefault("log_error", {})[test.name] = error
+    if study.prior is not None:
+        metrics["prior_log_std"] = {
+            name: float(s) for name, s in zip(study.free.names, np.asarray(study.prior.std), strict=True)
+        }
+    return metrics
+
+
+def _remarks(study: Study, known: Knowledge, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
+    remarks = list(study.masked)
+    initial = _on_bound(study, np.asarray(study.free.encode(jnp.asarray(study.initial))))
+    data = jacobian[: jacobian.shape[0] - _prior_size(study)]
+    for i, name in enumerate(study.free.names):
+        side = {-1: "lower", 1: "upper"}
+        if not data[:, i].any():
+            remarks.append(f"{name} does not act on the data")
+        if initial[i]:
+            remarks.append(f"{name} starts on its {side[int(initial[i])]} bound")
+        if on_bound[i]:
+            remarks.append(f"{name} ends on its {side[int(on_bound[i])]} bound")
+    return tuple(remarks)
+
+
+def _on_bound(study: Study, u: np.ndarray) -> np.ndarray:
+    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
+    near = 1e-9 * (upper - lower)
+    return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
+
+
+def _prior_std(study: Study) -> np.ndarray | None:
+    return None if study.prior is None else np.asarray(study.prior.std)
+
+
+def _prior_size(study: Study) -> int:
+    return 0 if study.prior is None else study.free.size
+
+
+def _correlation(known: Knowledge) -> np.ndarray:
+    size = np.sqrt(np.maximum(np.diag(known.covariance), 0.0))
+    return known.covariance / np.outer(np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0))
+
+
+def initial_model(study: Study) -> Model:
+    """The machine at the initial values of the free parameters."""
+    return study.free.apply(study.model, jnp.asarray(study.initial))

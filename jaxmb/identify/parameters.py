@@ -1,0 +1,212 @@
+"""The numbers of a model by name, and which of them a fit may move."""
+
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import known_name
+
+_AXES = "xyz"
+_TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
+
+
+class Place(NamedTuple):
+    """Where a parameter stands: a leaf of the model and the entries of it that carry the number."""
+
+    leaf: str
+    entries: tuple[tuple[int, ...], ...]
+
+
+def places(model: Model) -> dict[str, Place]:
+    """Every parameter of a model by name, and where it stands.
+
+    stiffness.*, damping.* of coordinates and springs, rotor_inertia.* of coordinates; mass.*, first_moment.*.x (y, z)
+    and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame.
+    """
+    found: dict[str, Place] = {}
+    for family in ("stiffness", "damping"):
+        for i, name in enumerate(model.coordinates):
+            found[f"{family}.{name}"] = Place(family, ((i,),))
+        for i, name in enumerate(model.springs):
+            found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
+    for i, name in enumerate(model.coordinates):
+        found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+    for i, name in enumerate(model.masses):
+        found[f"mass.{name}"] = Place("mass", ((i,),))
+    for i, name in enumerate(model.masses):
+        for k, axis in enumerate(_AXES):
+            found[f"first_moment.{name}.{axis}"] = Place("first_moment", ((i, k),))
+        for axes, (a, b) in _TENSOR.items():
+            found[f"inertia.{name}.{axes}"] = Place("inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),))
+    return found
+
+
+def parameters(model: Model) -> dict[str, float]:
+    """Value of every parameter of the model by name, in SI units (see `places` for the names)."""
+    leaves = {place.leaf: np.asarray(getattr(model, place.leaf)) for place in places(model).values()}
+    return {name: float(leaves[place.leaf][place.entries[0]]) for name, place in places(model).items()}
+
+
+def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
+    """The model with the named parameters at the given values (numbers or traced scalars), SI units.
+
+    A mass is changed alone: first moment and inertia keep their values, as torque is linear in these ten numbers.
+
+    Raises:
+        ValueError: a name is not a parameter of the model.
+    """
+    known = places(model)
+    for name in values:
+        if name not in known:
+            raise ValueError(known_name("parameter", name, known))
+    return _assign(model, [known[name] for name in values], list(values.values()))
+
+
+def unit(model: Model, name: str) -> str:
+    """SI unit of a parameter, "N m/rad" for example."""
+    family, item = name.split(".")[:2]
+    if family in ("stiffness", "damping", "rotor_inertia"):
+        if item in model.coordinates:
+            rotation = model.revolute[model.coordinates.index(item)]
+        else:
+            rotation = model.spring_rotational[model.springs.index(item)]
+        units = {
+            "stiffness": ("N/m", "N m/rad"),
+            "damping": ("N s/m", "N m s/rad"),
+            "rotor_inertia": ("kg", "kg m^2"),
+        }
+        return units[family][rotation]
+    return {"mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
+
+
+class Bound(NamedTuple):
+    """What a study says of one free parameter, or of several that share one value."""
+
+    names: tuple[str, ...]
+    lower: float
+    upper: float
+    initial: float | None = None
+    logarithmic: bool = True
+
+
+class FreeParameters(eqx.Module):
+    """The vector u that a fit moves, and how it stands for physical values.
+
+    u is the natural logarithm of the value, or the value over the width of its bounds where the scale is linear, so
+    that one unit of u is a large change of any parameter. Tied parameters share one entry.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    """One name an entry: the first of those tied together."""
+    tied: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    targets: tuple[Place, ...] = eqx.field(static=True)
+    source: tuple[int, ...] = eqx.field(static=True)
+    """Entry of u behind each target."""
+    logarithmic: tuple[bool, ...] = eqx.field(static=True)
+    width: Float[Array, "d"]
+    lower: Float[Array, "d"]
+    """Bounds of u."""
+    upper: Float[Array, "d"]
+
+    @property
+    def size(self) -> int:
+        """Number of entries d."""
+        return len(self.names)
+
+    def values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
+        """Physical values behind u, SI units."""
+        is_log = jnp.array(self.logarithmic)
+        return jnp.where(is_log, jnp.exp(jnp.where(is_log, u, 0.0)), u * self.width)
+
+    def encode(self, values: Float[Array, "d"]) -> Float[Array, "d"]:
+        """u that stands for physical values."""
+        is_log = jnp.array(self.logarithmic)
+        return jnp.where(is_log, jnp.log(jnp.where(is_log, values, 1.0)), values / self.width)
+
+    def apply(self, model: Model, values: Float[Array, "d"]) -> Model:
+        """The model at physical values."""
+        return _assign(model, list(self.targets), [values[i] for i in self.source])
+
+    def named(self, values: Sequence[float] | Array) -> dict[str, float]:
+        """Values by name, tied ones each with their own."""
+        return {name: float(v) for names, v in zip(self.tied, values, strict=True) for name in names}
+
+
+def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
+    """The free parameters of a fit.
+
+    Raises:
+        ValueError: an unknown or repeated name, reversed or non-finite bounds, a bound at or below zero on a
+            logarithmic scale, an initial value outside.
+    """
+    known = places(model)
+    seen: set[str] = set()
+    for bound in bounds:
+        for name in bound.names:
+            if name not in known:
+                raise ValueError(known_name("free parameter", name, known))
+            if name in seen:
+                raise ValueError(f"free parameter '{name}' is given twice")
+            seen.add(name)
+        check_bound(bound)
+    if not bounds:
+        raise ValueError("no parameter is free, expected at least one")
+    targets = [(known[name], i) for i, bound in enumerate(bounds) for name in bound.names]
+    lower = np.array([b.lower for b in bounds])
+    upper = np.array([b.upper for b in bounds])
+    width = upper - lower
+    logarithmic = np.array([b.logarithmic for b in bounds])
+
+    def encoded(x: np.ndarray) -> Array:
+        return jnp.asarray(np.where(logarithmic, np.log(np.where(logarithmic, x, 1.0)), x / width))
+
+    return FreeParameters(
+        names=tuple(b.names[0] for b in bounds),
+        tied=tuple(b.names for b in bounds),
+        targets=tuple(t for t, _ in targets),
+        source=tuple(i for _, i in targets),
+        logarithmic=tuple(bool(x) for x in logarithmic),
+        width=jnp.asarray(width),
+        lower=encoded(lower),
+        upper=encoded(upper),
+    )
+
+
+def check_bound(bound: Bound) -> None:
+    """Raise ValueError where the bounds of a parameter cannot be meant."""
+    place = f"free parameter '{bound.names[0]}'"
+    if not (math.isfinite(bound.lower) and math.isfinite(bound.upper)):
+        raise ValueError(f"{place}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
+    if not bound.lower < bound.upper:
+        raise ValueError(f"{place}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
+    if bound.logarithmic and bound.lower <= 0.0:
+        raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
+    if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
+        raise ValueError(
+            f"{place}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"
+        )
+
+
+def matching(names: Sequence[str], pattern: str) -> list[str]:
+    """Names that a pattern such as "stiffness.*" or "damping.z?" selects, in their own order."""
+    return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+
+def _assign(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
+    leaves: dict[str, Array] = {}
+    for place, value in zip(targets, values, strict=True):
+        leaf = leaves.get(place.leaf, getattr(model, place.leaf))
+        for entry in place.entries:
+            leaf = leaf.at[entry].set(value)
+        leaves[place.leaf] = leaf
+    names = list(leaves)
+    if not names:
+        return model
+    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, [leaves[name] for name in names])

@@ -1,0 +1,120 @@
+"""All tests of a study as one least-squares problem in the free parameters."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.experiments import FrfTest, Scene, Test, observe
+from jaxmb.identify.parameters import FreeParameters
+from jaxmb.machine.build import Model
+
+LINEAR_LEAVES = frozenset({
+    "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
+})  # fmt: skip
+"""Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
+
+
+class Prior(eqx.Module):
+    """Gaussian knowledge of the free parameters before the tests, in the coordinates u."""
+
+    mean: Float[Array, "d"]
+    std: Float[Array, "d"]
+
+
+class LinearScene(eqx.Module):
+    """A scene that is an affine function of the free values: its value at zero and its slopes."""
+
+    base: Scene
+    slope: Scene
+
+    def __call__(self, values: Float[Array, "d"]) -> Scene:
+        """The scene at physical values, exactly."""
+        t, s = self.base.tangent, self.slope.tangent
+        tangent = jax.tree.map(lambda b, c: b + jnp.einsum("...d,d->...", c, values), t, s)
+        stiffness = self.base.stiffness + self.slope.stiffness @ values
+        return Scene(tangent, stiffness, self.base.output_rows, self.base.input_rows, self.base.support)
+
+
+class Problem(eqx.Module):
+    """Residuals of all tests, and of the prior where there is one, as functions of u.
+
+    The cost is eq. 22 of Huynh et al. 2020, sum W |log Hs - log H|^2. Tests with another noise than the first FRF test
+    count by the square of the ratio of the two, so that weights follow from noise; what is no FRF counts by its
+    squared error over its variance, times that first noise's variance.
+    """
+
+    model: Model
+    free: FreeParameters
+    tests: tuple[Test, ...]
+    scenes: tuple[LinearScene | None, ...]
+    prior: Prior | None
+    noise_unit: Float[Array, ""]
+
+    def at(self, u: Float[Array, "d"]) -> tuple[Scene, ...]:
+        """What each test sees at u."""
+        values = self.free.values(u)
+        if all(scene is not None for scene in self.scenes):
+            return tuple(scene(values) for scene in self.scenes if scene is not None)
+        model = self.free.apply(self.model, values)
+        return tuple(
+            observe(test, model) if scene is None else scene(values)
+            for test, scene in zip(self.tests, self.scenes, strict=True)
+        )
+
+    def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
+        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's part."""
+        parts = [test.residual(scene) for test, scene in zip(self.tests, self.at(u), strict=True)]
+        if self.prior is not None:
+            parts.append((u - self.prior.mean) / self.prior.std)
+        return jnp.concatenate(parts) * self.noise_unit
+
+    def objective(self, u: Float[Array, "d"]) -> Float[Array, ""]:
+        """What the fit minimizes: the sum of squares of `residual`."""
+        return jnp.sum(self.residual(u) ** 2)
+
+    def cost(self, u: Float[Array, "d"]) -> Float[Array, ""]:
+        """The cost of eq. 22, the prior left out."""
+        tests = [jnp.sum(t.residual(s) ** 2) for t, s in zip(self.tests, self.at(u), strict=True)]
+        return jnp.sum(jnp.stack(tests)) * self.noise_unit**2
+
+    def row_weights(self) -> Float[Array, "m"]:
+        """Variance of each residual over the square of its scale: W for FRFs, 1 for all else."""
+        parts = [test.row_weights() for test in self.tests]
+        if self.prior is not None:
+            parts.append(jnp.ones(self.free.size))
+        return jnp.concatenate(parts)
+
+
+def make_problem(
+    model: Model, free: FreeParameters, tests: Sequence[Test], prior: Prior | None = None
+) -> Problem:
+    """The least-squares problem of a study.
+
+    Where every free parameter enters the equations of motion linearly and a test is linearized at a fixed posture, its
+    tangent is precomputed as an affine function of the values: exact, and the kinematics leave the inner loop.
+    """
+    linear = all(place.leaf in LINEAR_LEAVES for place in free.targets)
+    scenes = tuple(linear_scene(test, model, free) if linear and test.at == "posture" else None for test in tests)
+    noise = [test.noise_std for test in tests if isinstance(test, FrfTest)]
+    return Problem(model, free, tuple(tests), scenes, prior, noise[0] if noise else jnp.asarray(1.0))
+
+
+def linear_scene(test: Test, model: Model, free: FreeParameters) -> LinearScene:
+    """What a test sees as an affine function of the free values, with the entries of the tangent that they move."""
+    base, slope = _base_and_slope(test, model, free)
+    moved = sum(np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent))
+    support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
+    return LinearScene(Scene(base.tangent, base.stiffness, base.output_rows, base.input_rows, support), slope)
+
+
+@eqx.filter_jit
+def _base_and_slope(test: Test, model: Model, free: FreeParameters) -> tuple[Scene, Scene]:
+    def scene(values: Array) -> Scene:
+        return observe(test, free.apply(model, values))
+
+    zero = jnp.zeros(free.size)
+    return scene(zero), jax.jacfwd(scene)(zero)

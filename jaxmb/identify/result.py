@@ -1,0 +1,128 @@
+"""What an identification gives back, and how it is written."""
+
+import dataclasses
+import importlib.metadata
+import json
+import math
+import platform
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmb.identify.fit import Fit
+from jaxmb.identify.study import Study
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
+
+SCHEMA = 1
+
+
+class Parameter(NamedTuple):
+    """One identified parameter, SI units."""
+
+    value: float
+    std: float
+    """Standard deviation; that of the logarithm times the value where the scale is logarithmic. inf where unknown."""
+    std_log: float
+    """Standard deviation of the natural logarithm."""
+    unit: str
+    lower: float
+    upper: float
+    initial: float
+    identifiable: str
+    """"yes", "weak" or "no" (see `identifiability`)."""
+
+
+class Mode(NamedTuple):
+    """A mode of the identified machine at the posture of a test."""
+
+    posture: str
+    frequency_hz: float
+    damped_frequency_hz: float
+    damping_ratio: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """An identification: what was found, how sure it is, and how it was found."""
+
+    study: Study
+    status: str
+    """"converged", or a sentence that says why not."""
+    seed: int
+    cost: float
+    """Eq. 22 of Huynh et al. 2020, the prior left out."""
+    initial_cost: float
+    parameters: dict[str, Parameter]
+    modes: tuple[Mode, ...]
+    """All modes below the end of each test's band."""
+    metrics: dict[str, Any]
+    remarks: tuple[str, ...]
+    """What a user should know: parameters on a bound or without effect, lines that were not used."""
+    correlation: np.ndarray
+    """Of the entries of u [d, d]."""
+    singular_values: np.ndarray
+    model: Model
+    """The identified machine's."""
+    machine: Machine
+    evaluations: dict[str, int]
+    seconds: dict[str, float]
+    history: list[tuple[int, float]]
+    """(evaluations, best objective so far)."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit ended at a minimum."""
+        return self.status == "converged"
+
+    def as_json(self) -> dict[str, Any]:
+        """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
+        return _strict({
+            "schema": SCHEMA,
+            "study": self.study.name,
+            "description": self.study.description,
+            "status": self.status,
+            "seed": self.seed,
+            "cost": self.cost,
+            "initial_cost": self.initial_cost,
+            "parameters": {name: p._asdict() for name, p in self.parameters.items()},
+            "modes": [m._asdict() for m in self.modes],
+            "metrics": self.metrics,
+            "remarks": list(self.remarks),
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+            "versions": versions(),
+            "history": [cost for _, cost in self.history],
+            "history_evaluations": [n for n, _ in self.history],
+        })
+
+    def json_text(self) -> str:
+        """`as_json` as text."""
+        return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    names = ("jaxmb", "jax", "jaxlib", "numpy", "scipy", "evosax", "optax", "equinox")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+
+
+def evaluations(fit: Fit) -> dict[str, int]:
+    """Evaluations of the cost by part of the fit."""
+    return {"search": fit.search_evaluations, "refine": fit.refine_evaluations, "non_finite": fit.non_finite}
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _strict(value.tolist())
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value

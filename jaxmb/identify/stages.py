@@ -1,0 +1,338 @@
+"""The ways to lower a cost, all driven alike: begin from candidates, advance a while, hand on what was found.
+
+A stage's state is a pytree of arrays, so that any of them can be saved between two advances and taken up again.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+from scipy.optimize import minimize
+
+from jaxmb.identify.least_squares import Box, LeastSquaresState, finished, start, step
+from jaxmb.identify.problem import Problem
+from jaxmb.machine.schema import known_name
+
+STEPS_AT_ONCE = 10
+
+
+class Progress(NamedTuple):
+    """Where a stage stands."""
+
+    u: np.ndarray
+    """Best candidate so far [d]."""
+    objective: float
+    """What the stage minimizes, there."""
+    evaluations: int
+    non_finite: int
+    finished: bool
+
+
+class Stage(Protocol):
+    """One way to lower the objective of a problem."""
+
+    name: str
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> Any:
+        """State at the start, from candidates with the best first."""
+        ...
+
+    def advance(self, state: Any) -> Any:
+        """State some evaluations later."""
+        ...
+
+    def progress(self, state: Any) -> Progress:
+        """Where the state stands."""
+        ...
+
+    def outcome(self, state: Any) -> Float[np.ndarray, "k d"]:
+        """Candidates handed on, the best first."""
+        ...
+
+
+class LeastSquares:
+    """Bounded least squares from several candidates at once (see `least_squares`)."""
+
+    def __init__(self, name: str, problem: Problem, box: Box, most_steps: int, starts: int, gradient_tolerance: float):
+        self.name = name
+        self.starts = starts
+        self._fixed = (problem, box, gradient_tolerance)
+        self._most_steps = most_steps
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
+        return jax.vmap(start)(jnp.asarray(candidates)[: self.starts])
+
+    def advance(self, state: LeastSquaresState) -> LeastSquaresState:
+        return _advance_least_squares(*self._fixed, state)
+
+    def progress(self, state: LeastSquaresState) -> Progress:
+        best = int(np.argmin(_ranked(state.objective)))
+        evaluations = np.asarray(state.evaluations)
+        return Progress(
+            np.asarray(state.u[best]),
+            float(state.objective[best]),
+            int(evaluations.sum()),
+            int(np.asarray(state.non_finite).sum()),
+            bool(np.all(finished(state) | (evaluations >= self._most_steps))),
+        )
+
+    def outcome(self, state: LeastSquaresState) -> np.ndarray:
+        return np.asarray(state.u)[np.argsort(_ranked(state.objective), kind="stable")]
+
+
+@eqx.filter_jit
+def _advance_least_squares(
+    problem: Problem, box: Box, gradient_tolerance: float, state: LeastSquaresState
+) -> LeastSquaresState:
+    def one(s: LeastSquaresState) -> LeastSquaresState:
+        return step(problem.residual, box, gradient_tolerance, s)
+
+    return jax.lax.fori_loop(0, STEPS_AT_ONCE, lambda _, s: jax.vmap(one)(s), state)
+
+
+class SearchState(NamedTuple):
+    """A population search on its way."""
+
+    key: Array
+    algorithm: Any
+    population: Float[Array, "p d"]
+    """Latest population, in u."""
+    fitness: Float[Array, "p"]
+    generations: Int[Array, ""]
+    non_finite: Int[Array, ""]
+    best_u: Float[Array, "d"]
+    best: Float[Array, ""]
+
+
+class PopulationSearch:
+    """Any evosax algorithm, by name, on the box scaled to the unit cube.
+
+    evosax knows no bounds: what it asks for outside is moved onto the bound, evaluated and told back there. A candidate
+    without a finite cost is counted, and told as worse than all others.
+    """
+
+    name = "search"
+
+    def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
+        self._problem, self._box, self._generations, self._size = problem, box, generations, population
+        self._algorithm, self._from_population = _evosax(algorithm, population, generations, box.lower.size)
+        self._params = self._algorithm.default_params
+        if algorithm == "SimpleGA":
+            self._params = self._params.replace(crossover_rate=0.5)
+        self._generation = eqx.filter_jit(self._one_generation)
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SearchState:
+        key, key_population, key_init = jax.random.split(key, 3)
+        lower, upper = self._box.lower, self._box.upper
+        known = (jnp.asarray(candidates)[: self._size] - lower) / (upper - lower)
+        if self._from_population:
+            drawn = jax.random.uniform(key_population, (self._size - known.shape[0], lower.size))
+            cube = jnp.concatenate([known, drawn])
+            population = lower + cube * (upper - lower)
+            fitness, bad = _fitness(self._problem, population)
+            algorithm = self._algorithm.init(key_init, cube, fitness, self._params)
+        else:
+            population = jnp.broadcast_to(lower + known[0] * (upper - lower), (self._size, lower.size))
+            first, bad = _fitness(self._problem, population[:1])
+            fitness = jnp.broadcast_to(first, (self._size,))
+            algorithm = self._algorithm.init(key_init, known[0], self._params)
+        best = jnp.argmin(fitness)
+        zero = jnp.asarray(0)
+        return SearchState(key, algorithm, population, fitness, zero, bad, population[best], fitness[best])
+
+    def advance(self, state: SearchState) -> SearchState:
+        for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
+            state = self._generation(self._problem, self._box, state)
+        return state
+
+    def progress(self, state: SearchState) -> Progress:
+        done = int(state.generations)
+        evaluations = (done + self._from_population) * self._size
+        u = np.asarray(state.best_u)
+        return Progress(u, float(state.best), evaluations, int(state.non_finite), done >= self._generations)
+
+    def outcome(self, state: SearchState) -> np.ndarray:
+        order = np.argsort(np.asarray(state.fitness), kind="stable")
+        ranked = np.concatenate([np.asarray(state.best_u)[None], np.asarray(state.population)[order]])
+        _, first = np.unique(ranked, axis=0, return_index=True)
+        return ranked[np.sort(first)]
+
+    def _one_generation(self, problem: Problem, box: Box, state: SearchState) -> SearchState:
+        key, key_ask, key_tell = jax.random.split(state.key, 3)
+        asked, algorithm = self._algorithm.ask(key_ask, state.algorithm, self._params)
+        cube = jnp.clip(asked, 0.0, 1.0)
+        population = box.lower + cube * (box.upper - box.lower)
+        fitness, bad = _fitness(problem, population)
+        algorithm, _ = self._algorithm.tell(key_tell, cube, fitness, algorithm, self._params)
+        leader = jnp.argmin(fitness)
+        better = fitness[leader] < state.best
+        return SearchState(
+            key,
+            algorithm,
+            population,
+            fitness,
+            state.generations + 1,
+            state.non_finite + bad,
+            jnp.where(better, population[leader], state.best_u),
+            jnp.where(better, fitness[leader], state.best),
+        )
+
+
+class SimplexState(NamedTuple):
+    """A Nelder-Mead simplex on its way; between two advances its vertices are all there is to it."""
+
+    simplex: Float[np.ndarray, "v d"]
+    best: Float[np.ndarray, ""]
+    evaluations: Int[np.ndarray, ""]
+    non_finite: Int[np.ndarray, ""]
+    converged: np.ndarray
+
+
+class NelderMead:
+    """SciPy's bounded Nelder-Mead method from the best candidate."""
+
+    name = "refine"
+
+    def __init__(self, problem: Problem, box: Box, most_evaluations: int):
+        self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
+        self._most = most_evaluations
+        self._cost = lambda u: float(_objective(problem, u))
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SimplexState:
+        u = np.asarray(candidates)[0]
+        low, high = np.array(self._bounds).T
+        # A twentieth of the bounds' width along each axis, inwards, as fminsearch takes a twentieth of the value.
+        edge = 0.05 * (high - low)
+        corners = u + np.diag(np.where(u + edge <= high, edge, -edge))
+        zero = np.asarray(0)
+        return SimplexState(np.vstack([u, corners]), np.asarray(np.inf), zero, zero, np.asarray(False))
+
+    def advance(self, state: SimplexState) -> SimplexState:
+        bad = 0
+
+        def cost(u: np.ndarray) -> float:
+            nonlocal bad
+            value = self._cost(u)
+            bad += not np.isfinite(value)
+            return value if np.isfinite(value) else 1e300
+
+        most = min(1000, self._most - int(state.evaluations))
+        options = {
+            "initial_simplex": state.simplex, "maxfev": most, "maxiter": most, "xatol": 1e-12, "fatol": 1e-15,
+        }  # fmt: skip
+        found = minimize(cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options)
+        return SimplexState(
+            found.final_simplex[0],
+            np.asarray(found.fun),
+            state.evaluations + found.nfev,
+            state.non_finite + bad,
+            np.asarray(found.status == 0),
+        )
+
+    def progress(self, state: SimplexState) -> Progress:
+        evaluations = int(state.evaluations)
+        end = bool(state.converged) or evaluations >= self._most
+        return Progress(state.simplex[0], float(state.best), evaluations, int(state.non_finite), end)
+
+    def outcome(self, state: SimplexState) -> np.ndarray:
+        return state.simplex[:1]
+
+
+class DescentState(NamedTuple):
+    """A gradient descent on its way."""
+
+    u: Float[Array, "d"]
+    optimizer: Any
+    best_u: Float[Array, "d"]
+    best: Float[Array, ""]
+    steps: Int[Array, ""]
+    non_finite: Int[Array, ""]
+
+
+class Descent:
+    """optax's Adam or L-BFGS from the best candidate, projected onto the box; for comparison."""
+
+    name = "refine"
+
+    def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
+        self._problem, self._box, self._most = problem, box, most_steps
+        self._optimizer = optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
+        self._some = eqx.filter_jit(self._some_steps)
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> DescentState:
+        u = jnp.asarray(candidates)[0]
+        zero = jnp.asarray(0)
+        return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
+
+    def advance(self, state: DescentState) -> DescentState:
+        return self._some(self._problem, self._box, state)
+
+    def progress(self, state: DescentState) -> Progress:
+        steps = int(state.steps)
+        return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), steps >= self._most)
+
+    def outcome(self, state: DescentState) -> np.ndarray:
+        return np.asarray(state.best_u)[None]
+
+    def _some_steps(self, problem: Problem, box: Box, state: DescentState) -> DescentState:
+        def one(_: int, s: DescentState) -> DescentState:
+            value, gradient = jax.value_and_grad(problem.objective)(s.u)
+            finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+            updates, optimizer = self._optimizer.update(
+                gradient, s.optimizer, s.u, value=value, grad=gradient, value_fn=problem.objective
+            )  # fmt: skip
+            new = jnp.clip(optax.apply_updates(s.u, updates), box.lower, box.upper)  # pyright: ignore[reportArgumentType]
+            better = finite & (value < s.best)
+            return DescentState(
+                jnp.where(finite, new, s.best_u),
+                optimizer,
+                jnp.where(better, s.u, s.best_u),
+                jnp.where(better, value, s.best),
+                s.steps + 1,
+                s.non_finite + ~finite,
+            )
+
+        return jax.lax.fori_loop(0, 10 * STEPS_AT_ONCE, one, state)
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Names of evosax's algorithms."""
+    import evosax.algorithms
+
+    return tuple(evosax.algorithms.algorithms)
+
+
+def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
+    """evosax's algorithm of that name, and whether it starts from a population rather than from a mean."""
+    # evosax takes over a second to import, which a fit without it need not wait for.
+    from evosax.algorithms import algorithms, population_based_algorithms
+
+    if name not in algorithms:
+        raise ValueError(known_name("search algorithm", name, algorithms))
+    options = {}
+    if name == "SimpleGA":
+        # Its own defaults, no crossover and mutations as wide as the box, do not converge.
+        options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
+    algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
+    return algorithm, name in population_based_algorithms
+
+
+@eqx.filter_jit
+def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
+    fitness = jax.lax.map(problem.objective, population, batch_size=8)
+    finite = jnp.isfinite(fitness)
+    return jnp.where(finite, fitness, 1e300), jnp.sum(~finite)
+
+
+@eqx.filter_jit
+def _objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+    return problem.objective(u)
+
+
+def _ranked(objective: Array) -> np.ndarray:
+    values = np.asarray(objective)
+    return np.where(np.isfinite(values), values, np.inf)

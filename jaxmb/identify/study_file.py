@@ -1,0 +1,201 @@
+"""What a study file may hold: plain validated data, in the terms of the user."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
+
+Positive = Annotated[Number, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+Band = tuple[NonNegative, NonNegative]
+PointName = tuple[str, str]
+MOST_LINES = 100_000
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Lines(Part):
+    """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
+
+    first_hz: NonNegative
+    last_hz: NonNegative
+    step_hz: Positive
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.last_hz < self.first_hz:
+            raise ValueError(f"last_hz {self.last_hz:g} is below first_hz {self.first_hz:g}")
+        if (self.last_hz - self.first_hz) / self.step_hz > MOST_LINES:
+            raise ValueError(f"more than {MOST_LINES} lines from first_hz, last_hz and step_hz")
+        return self
+
+
+class Simulate(Part):
+    """Pseudo-measured FRFs: those of a machine at known parameters, with noise where asked for."""
+
+    lines: Lines
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    noise_log_std: NonNegative = 0.0
+    """Standard deviation of the noise in log H, real and imaginary part each."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+
+
+class BandWeight(Part):
+    """Weight of the lines in a band, for all FRFs or for those between the named points."""
+
+    band_hz: Band
+    weight: NonNegative
+    outputs: tuple[PointName, ...] | None = None
+    inputs: tuple[PointName, ...] | None = None
+
+
+class Weights(Part):
+    """Weights of an FRF test: peaks picked, or bands by hand, and the rest."""
+
+    peaks: NonNegative | None = None
+    half_width_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 2
+    prominence: Positive = 0.1
+    """How far a peak stands out of the lines around it to count, in decades of magnitude."""
+    bands: tuple[BandWeight, ...] = ()
+    elsewhere: NonNegative = 1.0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.peaks is not None and self.bands:
+            raise ValueError("gives both peaks and bands, expected one of them")
+        return self
+
+
+class TestPart(Part):
+    """What all tests have."""
+
+    __test__ = False
+
+    name: str | None = None
+    posture: dict[Name, Angle] = {}
+
+
+class FrfTestPart(TestPart):
+    """Frequency responses, from a file or simulated."""
+
+    kind: Literal["frf"]
+    file: str | None = None
+    simulate: Simulate | None = None
+    frame: str = "tool"
+    outputs: tuple[PointName, ...] | None = None
+    inputs: tuple[PointName, ...] | None = None
+    band_hz: Band | None = None
+    noise_log_std: Positive = 0.01
+    weights: Weights | None = None
+    phase: Literal["safe", "principal"] = "safe"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.simulate is None):
+            raise ValueError("expected either file or simulate")
+        return self
+
+
+class ModesTestPart(TestPart):
+    """Natural frequencies and damping ratios, and which coordinates dominate each mode."""
+
+    kind: Literal["modes"]
+    frequency_hz: tuple[Positive, ...] = Field(min_length=1)
+    damping_percent: tuple[Positive, ...]
+    content: tuple[tuple[str, ...], ...] | None = None
+    frequency_std_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    damping_std_percent: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    content_share: Annotated[Number, Field(gt=0.0, le=1.0)] = 0.5
+    content_std: Positive = 0.1
+
+    @model_validator(mode="after")
+    def _same_count(self) -> Self:
+        count = len(self.frequency_hz)
+        for name in ("damping_percent", "content", "frequency_std_hz", "damping_std_percent"):
+            given = getattr(self, name)
+            allowed = (count,) if name in ("damping_percent", "content") else (1, count)
+            if given is not None and len(given) not in allowed:
+                raise ValueError(f"{name} has {len(given)} entries for {count} frequencies")
+        return self
+
+
+class PlannedTestPart(TestPart):
+    """A kind of test that the format names and this version cannot run."""
+
+    kind: Literal["deflection", "torque"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        raise NotImplementedError(f"tests of kind '{data['kind']}' cannot be run by this version")
+
+
+class FreePart(Part):
+    """Bounds of the parameters that a name or pattern selects."""
+
+    lower: Number
+    upper: Number
+    initial: Number | None = None
+    scale: Literal["logarithmic", "linear"] | None = None
+    """Logarithmic for stiffness and damping, linear for all else, where not given."""
+    tied: bool = False
+    """One value for all that the pattern selects."""
+
+
+class SearchPart(Part):
+    """Population search that proposes starts; "random" draws them evenly over the bounds."""
+
+    algorithm: str = "random"
+    population: Count = 32
+    generations: Count = 10
+
+
+class RefinePart(Part):
+    """Refinement from the best candidates."""
+
+    method: Literal["least-squares", "nelder-mead", "adam", "l-bfgs"] = "least-squares"
+    starts: Annotated[Count, Field(le=10_000)] = 8
+    """Candidates of each round."""
+    coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
+    """Lines of each FRF that all starts are first fitted to, evenly weighted; 0 leaves that out."""
+    coarse_steps: Count = 80
+    keep: Annotated[Count, Field(le=1000)] = 3
+    """How many of the starts go on to all lines and the study's own weights."""
+    most_steps: Count = 200
+    """Most steps of least squares, or evaluations of another method."""
+    gradient_tolerance: NonNegative = 1e-10
+
+
+class StudyFile(Part):
+    """A study: a machine, the tests made of it, what is free, and how to fit."""
+
+    machine: str
+    description: str = ""
+    source: str = ""
+    preset: Literal["default", "huynh2020"] = "default"
+    lock: tuple[str, ...] = ()
+    """Coordinates of the machine that are locked."""
+    gravity: Vector | None = None
+    linearize_at: Literal["posture", "equilibrium"] = "posture"
+    tolerance: NonNegative | None = None
+    """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8."""
+    rounds: Annotated[Count, Field(le=10_000)] = 20
+    agreement: Count = 3
+    """Stop where this many starts of different rounds or places came to the same best minimum."""
+    test: tuple[
+        Annotated[FrfTestPart | ModesTestPart | PlannedTestPart, Field(discriminator="kind")], ...
+    ] = Field(min_length=1)  # fmt: skip
+    free: dict[str, FreePart] = Field(min_length=1)
+    hold: dict[str, Number] = {}
+    """Parameters, by name or pattern, that keep a given value and are not free."""
+    prior: dict[str, Positive] = {}
+    """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
+    search: SearchPart = SearchPart()
+    refine: RefinePart = RefinePart()

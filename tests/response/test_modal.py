@@ -1,0 +1,166 @@
+"""Modes against closed forms and SciPy, and their derivatives against finite differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from jaxmb.linalg import eigenpairs, symmetric_pencil
+from jaxmb.machine.build import build_model
+from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.tangent import Tangent, linearize
+from jaxmb.response.modal import energy_shares, mac, modes, oscillating_modes, undamped_modes
+
+M1, M2, K1, K2 = 3.0, 2.0, 5000.0, 1300.0
+
+
+@pytest.fixture(scope="module")
+def two_masses():
+    """Two masses on springs in series, by relative coordinates."""
+    return linearize(
+        build_model(
+            Machine.model_validate(
+                {
+                    "name": "oscillator",
+                    "body": [
+                        {"name": "a", "mass": M1, "joint": [{"name": "u", "type": "prismatic", "stiffness": K1}]},
+                        {
+                            "name": "b",
+                            "parent": "a",
+                            "mass": M2,
+                            "joint": [{"name": "v", "type": "prismatic", "stiffness": K2}],
+                        },
+                    ],
+                }
+            )
+        ),
+        np.zeros(2),
+    )
+
+
+def two_mass_omegas():
+    """Roots of m1 m2 w^4 - (m1 k2 + m2 (k1 + k2)) w^2 + k1 k2."""
+    b, c = -(M1 * K2 + M2 * (K1 + K2)) / (M1 * M2), K1 * K2 / (M1 * M2)
+    return np.sqrt([(-b - np.sqrt(b * b - 4 * c)) / 2, (-b + np.sqrt(b * b - 4 * c)) / 2])
+
+
+def some_tangent(n=5, seed=0):
+    """Random symmetric positive definite matrices with non-proportional damping; modes between 2 and 20 Hz."""
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.normal(size=(3, n, n))
+    mass = a @ a.T + n * np.eye(n)
+    return Tangent(jnp.array(mass), jnp.array(c @ c.T), jnp.array(2000 * (b @ b.T + n * np.eye(n))))
+
+
+def test_two_masses(two_masses):
+    omega = two_mass_omegas()
+    for found in (modes(two_masses), undamped_modes(two_masses)):
+        np.testing.assert_allclose(found.frequency_hz, omega / (2 * np.pi), rtol=1e-12)
+        np.testing.assert_allclose(found.damping_ratio, [0, 0], atol=1e-12)
+        np.testing.assert_allclose(jnp.max(jnp.abs(found.shape), axis=0), [1, 1], rtol=1e-12)
+        # Second row of the equations: (k2 - m2 w^2) v = m2 w^2 u.
+        u, v = np.asarray(found.shape)
+        np.testing.assert_allclose((K2 - M2 * omega**2) * v, M2 * omega**2 * u, rtol=1e-9)
+
+
+def test_proportional_damping(two_masses):
+    """C = a M + b K gives the damping ratio a / 2 w + b w / 2 and leaves |lambda| = w."""
+    a, b = 1.1, 3e-4
+    damped = Tangent(two_masses.mass, a * two_masses.mass + b * two_masses.stiffness, two_masses.stiffness)
+    found, omega = modes(damped), two_mass_omegas()
+    ratio = a / (2 * omega) + b * omega / 2
+    np.testing.assert_allclose(found.damping_ratio, ratio, rtol=1e-10)
+    np.testing.assert_allclose(found.frequency_hz, omega / (2 * np.pi), rtol=1e-12)
+    np.testing.assert_allclose(found.damped_frequency_hz, omega * np.sqrt(1 - ratio**2) / (2 * np.pi), rtol=1e-12)
+    assert found.overdamped.shape == (0,)
+
+
+def test_overdamped_roots_stand_apart():
+    """s^2 + 6 s + 5 = (s + 1)(s + 5), beside an oscillator of 10 rad/s."""
+    tangent = Tangent(jnp.eye(2), jnp.diag(jnp.array([6.0, 0.4])), jnp.diag(jnp.array([5.0, 100.0])))
+    found = modes(tangent)
+    np.testing.assert_allclose(found.frequency_hz, [10 / (2 * np.pi)], rtol=1e-12)
+    np.testing.assert_allclose(found.damping_ratio, [0.02], rtol=1e-10)
+    np.testing.assert_allclose(found.overdamped, [-5.0, -1.0], rtol=1e-12)
+    np.testing.assert_allclose(found.shape, [[0], [1]], atol=1e-12)
+    _, _, oscillates = oscillating_modes(tangent)
+    assert oscillates.tolist() == [True, False]
+
+
+def test_undamped_modes_against_scipy():
+    tangent = some_tangent()
+    values, vectors = scipy.linalg.eigh(tangent.stiffness, tangent.mass)
+    found = undamped_modes(tangent)
+    np.testing.assert_allclose(found.frequency_hz, np.sqrt(values) / (2 * np.pi), rtol=1e-11)
+    # Both sets of vectors are real and alike up to their scale; modes here are well apart.
+    np.testing.assert_allclose(mac(found.shape, vectors), mac(vectors, vectors), atol=1e-10)
+    ours, normalized = symmetric_pencil(tangent.stiffness, tangent.mass)
+    np.testing.assert_allclose(normalized.T @ tangent.mass @ normalized, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(ours, values, rtol=1e-11)
+
+
+def test_unstable_and_free_directions_are_left_out():
+    found = undamped_modes(Tangent(jnp.eye(3), jnp.zeros((3, 3)), jnp.diag(jnp.array([-4.0, 0.0, 9.0]))))
+    np.testing.assert_allclose(found.frequency_hz, [3 / (2 * np.pi)], rtol=1e-12)
+
+
+def test_complex_modes_against_scipy():
+    """The symmetric pencil [[C, M], [M, 0]] s + [[K, 0], [0, -M]], another first-order form than the one used."""
+    tangent = some_tangent()
+    M, C, K = (np.asarray(x) for x in (tangent.mass, tangent.damping, tangent.stiffness))
+    zero = np.zeros_like(M)
+    values, vectors = scipy.linalg.eig(-np.block([[K, zero], [zero, -M]]), np.block([[C, M], [M, zero]]))
+    above = values.imag > 0
+    order = np.argsort(np.abs(values[above]))
+    values, shapes = values[above][order], vectors[:5, above][:, order]
+    found = modes(tangent)
+    np.testing.assert_allclose(found.eigenvalue, values, rtol=1e-10)
+    np.testing.assert_allclose(np.diag(mac(found.shape, shapes)), np.ones(5), rtol=1e-10)
+    np.testing.assert_allclose(found.damping_ratio, -values.real / np.abs(values), rtol=1e-9)
+    assert (np.diff(found.frequency_hz) > 0).all()
+
+
+def test_mac():
+    a = np.random.default_rng(0).normal(size=(4, 2)) + 1j * np.random.default_rng(1).normal(size=(4, 2))
+    np.testing.assert_allclose(np.diag(mac(a, a * (2 - 3j))), [1, 1], rtol=1e-12)
+    np.testing.assert_allclose(mac(np.eye(3)[:, :2], np.eye(3)[:, 1:]), [[0, 0], [1, 0]], atol=1e-15)
+    np.testing.assert_allclose(mac(np.array([[1.0], [1.0]]), np.array([[1.0], [0.0]])), [[0.5]], rtol=1e-12)
+    with pytest.raises(ValueError, match=r"shapes are \(4, 2\) and \(3, 1\), expected \[n, modes\] with the same n"):
+        mac(a, np.ones((3, 1)))
+
+
+def test_energy_shares():
+    shares = energy_shares(jnp.array([[1.0, 2j], [1.0, 1.0]]), jnp.array([3.0, 1.0]))
+    np.testing.assert_allclose(shares, [[0.75, 12 / 13], [0.25, 1 / 13]], rtol=1e-12)
+
+
+def test_derivatives_of_modes():
+    """Forward and reverse mode against central differences, of eigenvalues and of shapes scaled to a largest 1."""
+    tangent, rng = some_tangent(3, seed=2), np.random.default_rng(3)
+
+    @jax.jit
+    def outputs(x):
+        changed = jax.tree.map(lambda m, d: m + x[0] * d + x[1] * d @ d, tangent, directions)
+        values, shapes, _ = oscillating_modes(changed)
+        return jnp.concatenate([jnp.ravel(part) for part in (values.real, values.imag, shapes.real, shapes.imag)])
+
+    directions = jax.tree.map(lambda m: 0.1 * m + np.diag(rng.normal(size=3)), tangent)
+    x = np.array([0.2, 1e-4])
+    forward = jax.jacfwd(outputs)(x)
+    reverse = jax.jacrev(outputs)(x)
+    steps = np.diag([1e-5, 1e-8])
+    numeric = np.stack([(outputs(x + s) - outputs(x - s)) / (2 * s.max()) for s in steps], axis=1)
+    # Columns have scales of their own; rounding of eigenvalues of 1e2 over steps of 1e-5 and 1e-8 leaves 1e-9 and 1e-6.
+    scale = np.abs(forward).max(axis=0)
+    assert (np.abs(forward - numeric) < 1e-6 * scale).all()
+    assert (np.abs(forward - reverse) < 1e-10 * scale).all()
+
+
+def test_derivative_of_eigenvalues_is_finite_where_they_repeat():
+    """A multiple of the identity moves all eigenvalues alike; vectors of a repeated one are left unmoved."""
+    (values, vectors), (d_values, d_vectors) = jax.jvp(eigenpairs, (2.0 * jnp.eye(3),), (jnp.eye(3),))
+    np.testing.assert_allclose(d_values, np.ones(3), rtol=1e-12)
+    assert np.isfinite(d_vectors).all()
+    np.testing.assert_allclose(values, 2 * np.ones(3))
+    assert vectors.shape == (3, 3)
