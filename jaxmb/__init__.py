@@ -1,4 +1,4 @@
-"""jaxmb: physical parameters of flexible multibody systems from measurements.
+"""jaxmb: physical parameters of flexible multibody systems from measurements of them.
 
 Importing jaxmb turns on 64-bit floats in JAX, which identification needs, unless JAX_ENABLE_X64 is set in the
 environment.
@@ -10,3 +10,69 @@ import jax as _jax
 
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
+
+from jaxmb.identify.identify import identify
+from jaxmb.identify.parameters import parameters, set_parameters
+from jaxmb.identify.result import Result
+from jaxmb.identify.study import Study, load_study, make_study, study_names
+from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.file import InputError, load_machine, machine_names, write_machine
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.tables import machine_from_dh
+from jaxmb.measurement.frf_set import FrfSet, read_frf, write_frf
+from jaxmb.mechanics.dynamics import gravity_effort, inverse_dynamics, mass_matrix
+from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.kinematics import (
+    coordinates,
+    frame_jacobian,
+    frame_pose,
+    frames,
+    posture,
+    reference_posture,
+)
+from jaxmb.mechanics.tangent import Tangent, linearize, linearize_moving
+from jaxmb.response.frf import convert_frf, frf, frf_finite_force
+from jaxmb.response.modal import Modes, energy_shares, mac, modes, undamped_modes
+
+__all__ = [
+    "FrfSet",
+    "InputError",
+    "Machine",
+    "Model",
+    "Modes",
+    "Result",
+    "Study",
+    "Tangent",
+    "build_model",
+    "convert_frf",
+    "coordinates",
+    "energy_shares",
+    "frame_jacobian",
+    "frame_pose",
+    "frames",
+    "frf",
+    "frf_finite_force",
+    "gravity_effort",
+    "identify",
+    "inverse_dynamics",
+    "linearize",
+    "linearize_moving",
+    "load_machine",
+    "load_study",
+    "mac",
+    "machine_from_dh",
+    "machine_names",
+    "make_study",
+    "mass_matrix",
+    "modes",
+    "parameters",
+    "posture",
+    "read_frf",
+    "reference_posture",
+    "set_parameters",
+    "static_equilibrium",
+    "study_names",
+    "undamped_modes",
+    "write_frf",
+    "write_machine",
+]

@@ -101,7 +101,7 @@ class Problem:
     @cached_property
     def reduced(self) -> tuple[Real, Real, Real]:
         """W with W^T M W = 1, and gravity stiffness and Jacobian in those coordinates."""
-        W = np.linalg.inv(np.linalg.cholesky(self.M)).T
+        W = np.linalg.inv(np.linalg.cholesky(self.M)).T.astype(float)
         return W, W.T @ self.K0 @ W, self.J @ W
 
     @cached_property
@@ -185,7 +185,7 @@ def solved_frf(problem: Problem, p: Real) -> Complex:
     Z = (problem.K0 - problem.omega[:, None, None] ** 2 * problem.M).astype(complex)
     Z.reshape(len(Z), -1)[:, :: n + 1] += p[:n] + 1j * problem.omega[:, None] * p[n:]
     X = np.linalg.solve(Z, problem.J.T.astype(complex))
-    return -(problem.omega[:, None, None] ** 2) * (problem.J @ X)
+    return np.asarray(-(problem.omega[:, None, None] ** 2) * (problem.J @ X), complex)
 
 
 def modes(problem: Problem, p: Real) -> tuple[Complex, Complex, Complex]:

@@ -53,11 +53,7 @@ class FrfTest(eqx.Module):
 
     def predict(self, scene: Scene) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
-        t = scene.tangent
-        outputs = scene.output_rows
-        inputs = outputs if scene.input_rows is None else scene.input_rows
-        h = receptance(t.mass, t.damping, t.stiffness, self.omega, outputs, inputs, scene.support)
-        return h * ((1j * self.omega) ** self.derivatives)[:, None, None]
+        return predict_frf(scene, self.omega, self.derivatives)
 
     def residual(self, scene: Scene) -> Float[Array, "m"]:
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
@@ -74,6 +70,11 @@ class FrfTest(eqx.Module):
             difference = jnp.log(predicted) - jnp.log(measured)
         scaled = difference * (jnp.sqrt(self.weight) / self.noise_std)
         return jnp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
+
+    @property
+    def rows(self) -> int:
+        """Number of residuals."""
+        return 2 * self.measured.size
 
     def row_weights(self) -> Float[Array, "m"]:
         """W of every residual, which is also the variance of the residual under the test's own noise."""
@@ -124,6 +125,11 @@ class ModesTest(eqx.Module):
             missing / self.content_std,
         ])
 
+    @property
+    def rows(self) -> int:
+        """Number of residuals."""
+        return 3 * self.frequency_hz.size
+
     def row_weights(self) -> Float[Array, "r"]:
         """Variance of every residual under the test's own noise: 1."""
         return jnp.ones(3 * self.frequency_hz.size)
@@ -132,12 +138,29 @@ class ModesTest(eqx.Module):
 Test = FrfTest | ModesTest
 
 
-def observe(test: Test, model: Model) -> Scene:
-    """What the test sees of a machine: its tangent at the test's posture, and the rows of sensors and shakers."""
-    point = working_point(model, test.q, test.at)
-    output_rows = response_rows(model, point, test.outputs) if test.outputs else jnp.zeros((0, point.size))
-    input_rows = None if test.inputs == test.outputs else response_rows(model, point, test.inputs)
-    return Scene(linearize(model, test.q, test.at), model.stiffness, output_rows, input_rows)
+@eqx.filter_jit
+def observe(
+    model: Model, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...], inputs: tuple[Point, ...]
+) -> Scene:
+    """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers."""
+    point = working_point(model, q, at)
+    output_rows = response_rows(model, point, outputs) if outputs else jnp.zeros((0, q.size))
+    input_rows = None if inputs == outputs else response_rows(model, point, inputs)
+    return Scene(linearize(model, q, at), model.stiffness, output_rows, input_rows)
+
+
+def scene(test: Test, model: Model) -> Scene:
+    """What a test sees of a machine."""
+    return observe(model, test.q, test.at, test.outputs, test.inputs)
+
+
+@eqx.filter_jit
+def predict_frf(scene: Scene, omega: Float[Array, "f"], derivatives: int) -> Complex[Array, "f o i"]:
+    """Frequency responses [f, o, i] of a scene at angular frequencies omega [rad/s]; 0 receptance ... 2 accelerance."""
+    t, outputs = scene.tangent, scene.output_rows
+    inputs = outputs if scene.input_rows is None else scene.input_rows
+    h = receptance(t.mass, t.damping, t.stiffness, omega, outputs, inputs, scene.support)
+    return h * ((1j * omega) ** derivatives)[:, None, None]
 
 
 def _pair(distance: Float[Array, "m n"]) -> Array:
@@ -151,3 +174,9 @@ def _pair(distance: Float[Array, "m n"]) -> Array:
 
     _, pairs = jax.lax.fori_loop(0, m, take, (jax.lax.stop_gradient(distance), jnp.zeros(m, dtype=int)))
     return pairs
+
+
+@eqx.filter_jit
+def predict_modes(test: ModesTest, scene: Scene) -> tuple[Array, Array, Array]:
+    """`ModesTest.predict`, compiled."""
+    return test.predict(scene)

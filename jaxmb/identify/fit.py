@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments import FrfTest
-from jaxmb.identify.least_squares import Box
-from jaxmb.identify.problem import Problem, make_problem
-from jaxmb.identify.stages import Descent, LeastSquares, NelderMead, PopulationSearch, Stage
+from jaxmb.identify.least_squares import Box, residual_and_jacobian
+from jaxmb.identify.problem import Problem
+from jaxmb.identify.stages import Descent, LeastSquares, NelderMead, PopulationSearch, Stage, objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.file import InputError, write_whole
 
@@ -33,7 +33,7 @@ class Report(NamedTuple):
     stage: str
     evaluations: int
     cost: float
-    """Best objective so far, on all lines and with the study's own weights; inf before the first refinement."""
+    """Best objective so far, on all lines and with the study's own weights."""
 
 
 @dataclasses.dataclass
@@ -42,6 +42,8 @@ class Fit:
 
     round: int = 0
     stage: int = 0
+    initial_u: np.ndarray | None = None
+    """First start of the first round."""
     best_u: np.ndarray | None = None
     best: float = float("inf")
     minima: list[float] = dataclasses.field(default_factory=list)
@@ -64,7 +66,7 @@ def run_fit(
     state_file: Path | None = None,
     resume: bool = False,
     report: Callable[[Report], None] | None = None,
-) -> tuple[Problem, Fit]:
+) -> Fit:
     """Fit a study's free parameters.
 
     Every round draws starts (or lets a population search propose them), fits all of them to a few evenly weighted
@@ -81,7 +83,7 @@ def run_fit(
     Raises:
         InputError: the saved state is of another study or seed, or cannot be read.
     """
-    problem = make_problem(study.model, study.free, study.tests, study.prior)
+    problem = study.problem
     stages = _stages(study, problem)
     mark = _fingerprint(study, seed)
     fit, stage_state = Fit(), None
@@ -89,12 +91,11 @@ def run_fit(
         fit, stage_state = _load(state_file, mark, stages, study)
     saved = time.monotonic()
     while not fit.done:
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.PRNGKey(seed), fit.round), fit.stage)
         stage = stages[fit.stage]
         began = time.monotonic()
         if stage_state is None:
-            incoming = fit.candidates if fit.stage > 0 and fit.candidates is not None else _starts(study, fit, key)
-            stage_state = stage.begin(key, jnp.asarray(incoming))
+            incoming = _starts(study, fit, seed) if fit.candidates is None else fit.candidates
+            stage_state = stage.begin(_key(seed, fit), jnp.asarray(incoming))
         stage_state = stage.advance(stage_state)
         progress = stage.progress(stage_state)
         spent = time.monotonic() - began
@@ -103,16 +104,15 @@ def run_fit(
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
-        if report is not None or progress.finished:
-            best = fit.best if searching else min(fit.best, progress.objective)
-            so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
-            if report is not None:
-                report(Report(fit.round + 1, study.rounds, stage.name, so_far, best))
-        if not searching:
-            total = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
-            fit.history.append((total, min(fit.best, progress.objective)))
+        reached = progress.objective if not searching else float(objective(problem, jnp.asarray(progress.u)))
+        if reached < fit.best:
+            fit.best, fit.best_u = reached, progress.u
+        so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
+        fit.history.append((so_far, fit.best))
+        if report is not None:
+            report(Report(fit.round + 1, study.rounds, stage.name, so_far, fit.best))
         if progress.finished:
-            _finish_stage(study, fit, stage, stage_state, searching)
+            _finish_stage(study, fit, stage, stage_state, searching, seed)
             stage_state = None
             fit.stage += 1
             if fit.stage == len(stages):
@@ -120,7 +120,7 @@ def run_fit(
         if state_file is not None and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
             _save(state_file, mark, fit, stage_state)
             saved = time.monotonic()
-    return problem, fit
+    return fit
 
 
 def _stages(study: Study, problem: Problem) -> list[Stage]:
@@ -158,26 +158,34 @@ def coarsened(problem: Problem, lines: int) -> Problem:
         picked = np.unique(np.linspace(0, test.omega.size - 1, min(lines, test.omega.size)).round().astype(int))
         return dataclasses.replace(
             test,
-            omega=test.omega[picked],
-            measured=test.measured[picked],
-            weight=jnp.where(test.weight[picked] > 0.0, 1.0, 0.0),
+            omega=jnp.asarray(np.asarray(test.omega)[picked]),
+            measured=jnp.asarray(np.asarray(test.measured)[picked]),
+            weight=jnp.asarray((np.asarray(test.weight)[picked] > 0.0).astype(float)),
         )
 
     return dataclasses.replace(problem, tests=tuple(thin(test) for test in problem.tests))
 
 
-def _starts(study: Study, fit: Fit, key: Any) -> np.ndarray:
+def _key(seed: int, fit: Fit) -> jax.Array:
+    return jax.random.PRNGKey(np.random.SeedSequence([seed, fit.round, fit.stage]).generate_state(1)[0])
+
+
+def _starts(study: Study, fit: Fit, seed: int) -> np.ndarray:
     """Starts of a round: the initial values first (later the best so far), then points drawn evenly in the box."""
     lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
     count = max(study.refine.starts, study.search.population if study.search.algorithm != "random" else 1)
-    drawn = np.asarray(jax.random.uniform(jax.random.fold_in(key, 1), (count, lower.size)))
+    drawn = np.random.default_rng([seed, fit.round]).uniform(size=(count, lower.size))
     starts = lower + drawn * (upper - lower)
-    known = fit.best_u if fit.best_u is not None else np.asarray(study.free.encode(jnp.asarray(study.initial)))
-    starts[0] = np.clip(known, lower, upper)
+    if fit.best_u is not None:
+        starts[0] = fit.best_u
+        return starts
+    given = np.array([source == "given" or not study.random_start for source in study.initial_source])
+    starts[0] = np.clip(np.where(given, study.free.encode(study.initial), starts[0]), lower, upper)
+    fit.initial_u = starts[0]
     return starts
 
 
-def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: bool) -> None:
+def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: bool, seed: int) -> None:
     progress = stage.progress(state)
     fit.candidates = stage.outcome(state)
     fit.non_finite += progress.non_finite
@@ -186,12 +194,10 @@ def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: b
         # A search of few candidates leaves room for starts drawn at random beside them.
         missing = study.refine.starts - len(fit.candidates)
         if missing > 0 and stage.name == "search":
-            drawn = _starts(study, fit, jax.random.PRNGKey(fit.round + 1))[1 : missing + 1]
+            drawn = _starts(study, fit, seed)[1 : missing + 1]
             fit.candidates = np.concatenate([fit.candidates, drawn])
         return
     fit.refine_evaluations += progress.evaluations
-    if progress.objective < fit.best:
-        fit.best, fit.best_u = progress.objective, progress.u
     if isinstance(stage, LeastSquares):
         fit.minima += [float(x) for x in np.asarray(state.objective)[np.asarray(state.stationary)]]
 
@@ -206,7 +212,7 @@ def _finish_round(study: Study, fit: Fit) -> None:
 def _fingerprint(study: Study, seed: int) -> str:
     """What a saved state must agree with: the data and settings of the study, and the seed."""
     digest = hashlib.sha256()
-    leaves, structure = jax.tree.flatten((study.model, study.free, study.tests, study.prior))
+    leaves, structure = jax.tree.flatten(study.problem)
     digest.update(str(structure).encode())
     for leaf in leaves:
         digest.update(np.asarray(leaf).tobytes())
@@ -233,6 +239,7 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
         fit = Fit(
             round=int(data["fit.round"]),
             stage=int(data["fit.stage"]),
+            initial_u=data.get("fit.initial_u"),
             best_u=data.get("fit.best_u"),
             best=float(data["fit.best"]),
             minima=data["fit.minima"].tolist(),
@@ -262,7 +269,7 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
 
 
 @eqx.filter_jit
-def final_state(problem: Problem, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Residual and Jacobian at the end of a fit, in units of the noise."""
-    jacobian, value = jax.jacfwd(lambda x: (problem.residual(x),) * 2, has_aux=True)(u)
-    return value / problem.noise_unit, jacobian / problem.noise_unit
+def final_state(problem: Problem, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Residual and Jacobian at the end of a fit, in units of the noise, and the weight of each row."""
+    value, jacobian = residual_and_jacobian(problem.residual, u)
+    return value / problem.noise_unit, jacobian / problem.noise_unit, problem.row_weights()

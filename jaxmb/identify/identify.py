@@ -8,15 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, Test
+from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
 from jaxmb.identify.fit import Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
 from jaxmb.identify.parameters import unit
-from jaxmb.identify.problem import Problem
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
+from jaxmb.identify.stages import objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, machine_of
-from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.modal import Modes, modes
 
 CONVERGED_SLOPE = 1e-6
@@ -47,30 +46,32 @@ def identify(
         InputError: the saved state does not belong to this study and seed.
     """
     began = time.monotonic()
-    problem, fit = run_fit(study, seed, state_file, resume, report)
-    if fit.best_u is None:
+    problem = study.problem
+    fit = run_fit(study, seed, state_file, resume, report)
+    if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     u = jnp.asarray(fit.best_u)
-    residual, jacobian = (np.asarray(x) for x in final_state(problem, u))
-    known = knowledge(jacobian, np.asarray(problem.row_weights()), _prior_std(study))
-    values = np.asarray(study.free.values(u))
+    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, u))
+    known = knowledge(jacobian, row_weights, _prior_std(study))
+    # exp(log(bound)) may differ from the bound in the last digit.
+    values = np.clip(study.free.values(fit.best_u), study.free.lower_value, study.free.upper_value)
+    initial = np.clip(study.free.values(fit.initial_u), study.free.lower_value, study.free.upper_value)
     on_bound = _on_bound(study, np.asarray(u))
     model = study.free.apply(study.model, jnp.asarray(values))
-    found_modes = [modes(linearize(model, test.q, test.at)) for test in study.tests]
+    scenes = [scene(test, model) for test in study.tests]
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - _prior_size(study)] ** 2))
-    initial_u = study.free.encode(jnp.asarray(study.initial))
     total = time.monotonic() - began
     return Result(
         study=study,
         status=_status(study, fit, residual, jacobian, on_bound, cost),
         seed=seed,
         cost=cost,
-        initial_cost=float(problem.cost(initial_u)),
-        parameters=_parameters(study, values, known),
-        modes=tuple(m for test, found in zip(study.tests, found_modes, strict=True) for m in _below_band(test, found)),
-        metrics=_metrics(study, problem, values, u),
-        remarks=_remarks(study, known, on_bound, jacobian),
+        initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
+        parameters=_parameters(study, values, initial, known),
+        modes=tuple(m for test, s in zip(study.tests, scenes, strict=True) for m in _below_band(test, modes(s.tangent))),
+        metrics=_metrics(study, values, scenes, residual, row_weights),
+        remarks=_remarks(study, fit.initial_u, on_bound, jacobian),
         correlation=_correlation(known),
         singular_values=known.singular_values,
         model=model,
@@ -104,9 +105,9 @@ def _status(
     )
 
 
-def _parameters(study: Study, values: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
+def _parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
-    lower, upper = (np.asarray(study.free.values(b)) for b in (study.free.lower, study.free.upper))
+    lower, upper = study.free.lower_value, study.free.upper_value
     for i, names in enumerate(study.free.tied):
         if study.free.logarithmic[i]:
             std_log, std = known.std[i], known.std[i] * values[i]
@@ -116,7 +117,7 @@ def _parameters(study: Study, values: np.ndarray, known: Knowledge) -> dict[str,
         for name in names:
             found[name] = Parameter(
                 float(values[i]), float(std), float(std_log), unit(study.model, name), float(lower[i]),
-                float(upper[i]), float(study.initial[i]), known.verdict[i],
+                float(upper[i]), float(initial[i]), known.verdict[i],
             )  # fmt: skip
     return found
 
@@ -130,16 +131,19 @@ def _below_band(test: Test, found: Modes) -> list[Mode]:
     return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
 
 
-def _metrics(study: Study, problem: Problem, values: np.ndarray, u: Any) -> dict[str, Any]:
+def _metrics(study: Study, values: np.ndarray, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
     errors = {name: named[name] / true - 1.0 for name, true in study.truth.items() if true != 0.0}
     if errors:
         metrics["parameter_error"] = errors
         metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    for test, scene in zip(study.tests, problem.at(u), strict=True):
+    first_row = 0
+    for test, seen in zip(study.tests, scenes, strict=True):
+        rows = slice(first_row, first_row + test.rows)
+        first_row += test.rows
         if isinstance(test, ModesTest):
-            frequency, damping, share = (np.asarray(x) for x in test.predict(scene))
+            frequency, damping, share = (np.asarray(x) for x in predict_modes(test, seen))
             metrics.setdefault("measured_modes", []).extend(
                 {
                     "posture": test.name,
@@ -153,21 +157,20 @@ def _metrics(study: Study, problem: Problem, values: np.ndarray, u: Any) -> dict
                 for m in range(frequency.size)
             )
         else:
-            residual = np.asarray(test.residual(scene)) * float(test.noise_std)
-            weight = np.asarray(test.row_weights())
+            weight, own = row_weights[rows], residual[rows] * float(test.noise_std)
             used = weight > 0.0
-            error = float(np.sqrt(np.mean(2.0 * residual[used] ** 2 / weight[used])))
+            error = float(np.sqrt(np.mean(2.0 * own[used] ** 2 / weight[used])))
             metrics.setdefault("log_error", {})[test.name] = error
-    if study.prior is not None:
+    if study.problem.prior is not None:
         metrics["prior_log_std"] = {
-            name: float(s) for name, s in zip(study.free.names, np.asarray(study.prior.std), strict=True)
+            name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
         }
     return metrics
 
 
-def _remarks(study: Study, known: Knowledge, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
+def _remarks(study: Study, initial_u: np.ndarray, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
     remarks = list(study.masked)
-    initial = _on_bound(study, np.asarray(study.free.encode(jnp.asarray(study.initial))))
+    initial = _on_bound(study, initial_u)
     data = jacobian[: jacobian.shape[0] - _prior_size(study)]
     for i, name in enumerate(study.free.names):
         side = {-1: "lower", 1: "upper"}
@@ -187,11 +190,20 @@ def _on_bound(study: Study, u: np.ndarray) -> np.ndarray:
 
 
 def _prior_std(study: Study) -> np.ndarray | None:
-    return None if study.prior is None else np.asarray(study.prior.std)
+    return None if study.problem.prior is None else np.asarray(study.problem.prior.std)
+
+
+def _prior_part(study: Study, u: np.ndarray) -> float:
+    """The prior's share of the objective at u."""
+    prior = study.problem.prior
+    if prior is None:
+        return 0.0
+    errors = (u - np.asarray(prior.mean)) / np.asarray(prior.std) * float(study.problem.noise_unit)
+    return float(errors @ errors)
 
 
 def _prior_size(study: Study) -> int:
-    return 0 if study.prior is None else study.free.size
+    return 0 if study.problem.prior is None else study.free.size
 
 
 def _correlation(known: Knowledge) -> np.ndarray:
@@ -199,6 +211,8 @@ def _correlation(known: Knowledge) -> np.ndarray:
     return known.covariance / np.outer(np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0))
 
 
-def initial_model(study: Study) -> Model:
+def initial_model(result: Result) -> Model:
     """The machine at the initial values of the free parameters."""
-    return study.free.apply(study.model, jnp.asarray(study.initial))
+    study = result.study
+    values = [result.parameters[name].initial for name in study.free.names]
+    return study.free.apply(study.model, jnp.asarray(values))

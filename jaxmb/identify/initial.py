@@ -4,19 +4,16 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from scipy.optimize import brentq
 from scipy.signal import find_peaks
 
-from jaxmb.identify.experiments import ModesTest, Test
-from jaxmb.identify.parameters import Bound, set_parameters
-from jaxmb.linalg import symmetric_pencil
-from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import linearize
+from jaxmb.identify.experiments import ModesTest, Test, scene
+from jaxmb.identify.parameters import Bound
+from jaxmb.identify.problem import LinearScene, Problem
 
 
-def initial_values(
-    model: Model, bounds: Sequence[Bound], tests: Sequence[Test]
-) -> tuple[np.ndarray, tuple[str, ...]]:
+def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Initial physical value of every free parameter, and whether it was given or estimated.
 
     What is not given starts in the middle of its bounds. Stiffnesses among it are then multiplied by one common factor,
@@ -27,9 +24,10 @@ def initial_values(
     values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
     origin = tuple("estimated" if b.initial is None else "given" for b in bounds)
     scaled = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].startswith("stiffness.")]
-    measured = [first for test in tests if (first := first_frequency_hz(test)) is not None]
+    measured = [(i, f) for i, t in enumerate(problem.tests) if (f := first_frequency_hz(t)) is not None]
     if not scaled or not measured:
         return values, origin
+    number, target_hz = measured[0]
     low = np.array([bounds[i].lower for i in scaled])
     high = np.array([bounds[i].upper for i in scaled])
 
@@ -39,24 +37,38 @@ def initial_values(
         return changed
 
     def mismatch(log_factor: float) -> float:
-        changed = with_factor(log_factor)
-        named = {name: changed[i] for i, b in enumerate(bounds) for name in b.names}
-        tangent = linearize(set_parameters(model, named), tests[0].q)
-        first, _ = symmetric_pencil(tangent.stiffness, tangent.mass)
-        return float(jnp.sqrt(jnp.maximum(first[0], 0.0)) / (2 * jnp.pi)) - measured[0]
+        return _first_natural_frequency_hz(problem, number, with_factor(log_factor)) - target_hz
 
     ends = [float(np.log(x).max()) for x in (values[scaled] / low, high / values[scaled])]
     if mismatch(-ends[0]) >= 0.0 or mismatch(ends[1]) <= 0.0:
         return values, origin  # the first peak lies outside of what the bounds allow
-    return with_factor(float(brentq(mismatch, -ends[0], ends[1], xtol=1e-3))), origin  # pyright: ignore[reportArgumentType]
+    root = brentq(mismatch, -ends[0], ends[1], xtol=1e-3)
+    return with_factor(float(root)), origin  # pyright: ignore[reportArgumentType]
 
 
 def first_frequency_hz(test: Test) -> float | None:
     """Frequency of the first measured mode of a test: its lowest mode, or the first clear peak of its FRFs."""
     if isinstance(test, ModesTest):
         return float(jnp.min(test.frequency_hz))
-    weight = np.asarray(test.weight) > 0.0
-    size = np.where(weight, np.abs(np.asarray(test.measured)), 0.0)
+    used = np.asarray(test.weight) > 0.0
+    size = np.where(used, np.abs(np.asarray(test.measured)), 0.0)
     level = np.log10(np.sqrt((size**2).sum(axis=(1, 2))) + 1e-300)
     peaks, _ = find_peaks(level, prominence=0.1)
     return float(test.omega[peaks[0]]) / (2 * np.pi) if peaks.size else None
+
+
+def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarray) -> float:
+    linear = problem.scenes[number]
+    if linear is None:
+        tangent = scene(problem.tests[number], problem.free.apply(problem.model, jnp.asarray(values))).tangent
+        mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
+    else:
+        mass, stiffness = _matrices(linear, values)
+    first = scipy.linalg.eigh(stiffness, mass, eigvals_only=True, subset_by_index=[0, 0])[0]
+    return float(np.sqrt(max(first, 0.0)) / (2 * np.pi))
+
+
+def _matrices(linear: LinearScene, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    base, slope = linear.base.tangent, linear.slope.tangent
+    mass = np.asarray(base.mass) + np.asarray(slope.mass) @ values
+    return mass, np.asarray(base.stiffness) + np.asarray(slope.stiffness) @ values

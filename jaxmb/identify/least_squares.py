@@ -60,15 +60,15 @@ def start(u: Float[Array, "d"]) -> LeastSquaresState:
     """State of a start at u, not evaluated yet: with nothing known its first step does not move."""
     return LeastSquaresState(
         u=u,
-        objective=jnp.asarray(jnp.inf),
+        objective=jnp.full_like(u[0], jnp.inf),
         gradient=jnp.zeros_like(u),
-        normal=jnp.eye(u.size),
-        damping=jnp.asarray(1e-2),
-        growth=jnp.asarray(2.0),
-        evaluations=jnp.asarray(0),
-        non_finite=jnp.asarray(0),
-        stationary=jnp.asarray(False),
-        stalled=jnp.asarray(False),
+        normal=jnp.eye(u.size, dtype=u.dtype),
+        damping=jnp.full_like(u[0], 1e-2),
+        growth=jnp.full_like(u[0], 2.0),
+        evaluations=jnp.zeros((), dtype=jnp.int32),
+        non_finite=jnp.zeros((), dtype=jnp.int32),
+        stationary=jnp.zeros((), dtype=bool),
+        stalled=jnp.zeros((), dtype=bool),
     )
 
 

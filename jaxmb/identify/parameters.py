@@ -110,7 +110,10 @@ class FreeParameters(eqx.Module):
     source: tuple[int, ...] = eqx.field(static=True)
     """Entry of u behind each target."""
     logarithmic: tuple[bool, ...] = eqx.field(static=True)
-    width: Float[Array, "d"]
+    lower_value: tuple[float, ...] = eqx.field(static=True)
+    """Bounds of the physical values."""
+    upper_value: tuple[float, ...] = eqx.field(static=True)
+    width: tuple[float, ...] = eqx.field(static=True)
     lower: Float[Array, "d"]
     """Bounds of u."""
     upper: Float[Array, "d"]
@@ -122,13 +125,15 @@ class FreeParameters(eqx.Module):
 
     def values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Physical values behind u, SI units."""
-        is_log = jnp.array(self.logarithmic)
-        return jnp.where(is_log, jnp.exp(jnp.where(is_log, u, 0.0)), u * self.width)
+        xp = u.__array_namespace__()  # NumPy outside of JAX, where nothing need be compiled for it
+        is_log = xp.asarray(self.logarithmic)
+        return xp.where(is_log, xp.exp(xp.where(is_log, u, 0.0)), u * xp.asarray(self.width))
 
     def encode(self, values: Float[Array, "d"]) -> Float[Array, "d"]:
         """u that stands for physical values."""
-        is_log = jnp.array(self.logarithmic)
-        return jnp.where(is_log, jnp.log(jnp.where(is_log, values, 1.0)), values / self.width)
+        xp = values.__array_namespace__()
+        is_log = xp.asarray(self.logarithmic)
+        return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
 
     def apply(self, model: Model, values: Float[Array, "d"]) -> Model:
         """The model at physical values."""
@@ -173,7 +178,9 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
         targets=tuple(t for t, _ in targets),
         source=tuple(i for _, i in targets),
         logarithmic=tuple(bool(x) for x in logarithmic),
-        width=jnp.asarray(width),
+        lower_value=tuple(float(x) for x in lower),
+        upper_value=tuple(float(x) for x in upper),
+        width=tuple(float(x) for x in width),
         lower=encoded(lower),
         upper=encoded(upper),
     )

@@ -1,5 +1,6 @@
 """All tests of a study as one least-squares problem in the free parameters."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments import FrfTest, Scene, Test, observe
+from jaxmb.identify.experiments import FrfTest, Scene, Test, scene
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.machine.build import Model
 
@@ -57,12 +58,10 @@ class Problem(eqx.Module):
     def at(self, u: Float[Array, "d"]) -> tuple[Scene, ...]:
         """What each test sees at u."""
         values = self.free.values(u)
-        if all(scene is not None for scene in self.scenes):
-            return tuple(scene(values) for scene in self.scenes if scene is not None)
         model = self.free.apply(self.model, values)
         return tuple(
-            observe(test, model) if scene is None else scene(values)
-            for test, scene in zip(self.tests, self.scenes, strict=True)
+            scene(test, model) if linear is None else linear(values)
+            for test, linear in zip(self.tests, self.scenes, strict=True)
         )
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
@@ -104,17 +103,18 @@ def make_problem(
 
 
 def linear_scene(test: Test, model: Model, free: FreeParameters) -> LinearScene:
-    """What a test sees as an affine function of the free values, with the entries of the tangent that they move."""
-    base, slope = _base_and_slope(test, model, free)
+    """What a test sees as an affine function of the free values, with the entries of the tangent that they move.
+
+    The function is affine to the last bit but rounding, so its slopes are differences, taken over the whole range of
+    each value: no differentiation to compile, and no error but that of the sums themselves.
+    """
+    base = scene(test, free.apply(model, jnp.zeros(free.size)))
+    reach = np.maximum(np.abs(free.lower_value), np.abs(free.upper_value))
+    columns = []
+    for i, length in enumerate(reach):
+        there = scene(test, free.apply(model, jnp.zeros(free.size).at[i].set(length)))
+        columns.append(jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there))
+    slope = jax.tree.map(lambda *c: jnp.asarray(np.stack(c, axis=-1)), *columns)
     moved = sum(np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent))
     support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
-    return LinearScene(Scene(base.tangent, base.stiffness, base.output_rows, base.input_rows, support), slope)
-
-
-@eqx.filter_jit
-def _base_and_slope(test: Test, model: Model, free: FreeParameters) -> tuple[Scene, Scene]:
-    def scene(values: Array) -> Scene:
-        return observe(test, free.apply(model, values))
-
-    zero = jnp.zeros(free.size)
-    return scene(zero), jax.jacfwd(scene)(zero)
+    return LinearScene(dataclasses.replace(base, support=support), slope)

@@ -64,24 +64,28 @@ class LeastSquares:
         self._most_steps = most_steps
 
     def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
-        return jax.vmap(start)(jnp.asarray(candidates)[: self.starts])
+        return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
 
     def advance(self, state: LeastSquaresState) -> LeastSquaresState:
         return _advance_least_squares(*self._fixed, state)
 
     def progress(self, state: LeastSquaresState) -> Progress:
-        best = int(np.argmin(_ranked(state.objective)))
+        objectives = _ranked(state.objective)
+        best = int(np.argmin(objectives))
         evaluations = np.asarray(state.evaluations)
         return Progress(
-            np.asarray(state.u[best]),
-            float(state.objective[best]),
+            np.asarray(state.u)[best],
+            float(objectives[best]),
             int(evaluations.sum()),
             int(np.asarray(state.non_finite).sum()),
-            bool(np.all(finished(state) | (evaluations >= self._most_steps))),
+            bool(np.all(np.asarray(state.stationary) | np.asarray(state.stalled) | (evaluations >= self._most_steps))),
         )
 
     def outcome(self, state: LeastSquaresState) -> np.ndarray:
         return np.asarray(state.u)[np.argsort(_ranked(state.objective), kind="stable")]
+
+
+_begin_least_squares = eqx.filter_jit(jax.vmap(start))
 
 
 @eqx.filter_jit
@@ -91,7 +95,12 @@ def _advance_least_squares(
     def one(s: LeastSquaresState) -> LeastSquaresState:
         return step(problem.residual, box, gradient_tolerance, s)
 
-    return jax.lax.fori_loop(0, STEPS_AT_ONCE, lambda _, s: jax.vmap(one)(s), state)
+    def some_go_on(counted: tuple[Array, LeastSquaresState]) -> Array:
+        count, s = counted
+        return (count < STEPS_AT_ONCE) & ~jnp.all(finished(s))
+
+    _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, jax.vmap(one)(c[1])), (jnp.asarray(0), state))
+    return state
 
 
 class SearchState(NamedTuple):
@@ -200,7 +209,7 @@ class NelderMead:
     def __init__(self, problem: Problem, box: Box, most_evaluations: int):
         self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
         self._most = most_evaluations
-        self._cost = lambda u: float(_objective(problem, u))
+        self._cost = lambda u: float(objective(problem, u))
 
     def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SimplexState:
         u = np.asarray(candidates)[0]
@@ -329,7 +338,8 @@ def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[A
 
 
 @eqx.filter_jit
-def _objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+def objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+    """The objective of a problem, compiled."""
     return problem.objective(u)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, Test
+from jaxmb.identify.experiments import FrfTest, ModesTest, Test, observe, predict_frf
 from jaxmb.identify.parameters import (
     Bound,
     FreeParameters,
@@ -20,7 +20,7 @@ from jaxmb.identify.parameters import (
     set_parameters,
 )
 from jaxmb.identify.presets import with_preset
-from jaxmb.identify.problem import Prior
+from jaxmb.identify.problem import Prior, Problem, make_problem
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, Simulate, StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
@@ -29,7 +29,7 @@ from jaxmb.machine.file import InputError, find_description, library_names, load
 from jaxmb.machine.schema import Machine, known_name
 from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf
 from jaxmb.mechanics.kinematics import check_coordinates, posture
-from jaxmb.response.frf import DERIVATIVES, endpoints, frf, response_rows
+from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,15 +39,14 @@ class Study:
     name: str
     description: str
     machine: Machine
-    model: Model
-    """The machine's, held parameters set."""
-    free: FreeParameters
     initial: np.ndarray
     """Physical values at which the fit is said to start [d]."""
     initial_source: tuple[str, ...]
     """Where each initial value is from: "given" or "estimated"."""
-    tests: tuple[Test, ...]
-    prior: Prior | None
+    random_start: bool
+    """Whether what was not given starts at random instead of at the estimate."""
+    problem: Problem
+    """The tests, and the prior where there is one, as a least-squares problem."""
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated, by name."""
     masked: tuple[str, ...]
@@ -57,6 +56,22 @@ class Study:
     rounds: int
     agreement: int
     tolerance: float
+
+
+    @property
+    def model(self) -> Model:
+        """The machine's, held parameters set."""
+        return self.problem.model
+
+    @property
+    def free(self) -> FreeParameters:
+        """The parameters that the fit moves."""
+        return self.problem.free
+
+    @property
+    def tests(self) -> tuple[Test, ...]:
+        """What was measured."""
+        return self.problem.tests
 
 
 def study_names() -> tuple[str, ...]:
@@ -119,8 +134,8 @@ def make_study(
             elif isinstance(part, ModesTestPart):
                 test = _modes_test(part, label, file, model)
             tests.append(test)
-    with _place(f"{source}: [free]"):
-        initial, origin = initial_values(model, bounds, tests)
+    problem = make_problem(model, free, tests)
+    initial, origin = initial_values(problem, bounds)
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
     truth = truths[0] if truths and all(t == truths[0] for t in truths) else {}
@@ -128,12 +143,10 @@ def make_study(
         name=name,
         description=file.description,
         machine=machine,
-        model=model,
-        free=free,
         initial=initial,
         initial_source=origin,
-        tests=tuple(tests),
-        prior=prior,
+        random_start=file.start == "random",
+        problem=dataclasses.replace(problem, prior=prior),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
         masked=tuple(masked),
         search=file.search,
@@ -147,7 +160,7 @@ def make_study(
 def _tolerance(file: StudyFile, tests: list[Test]) -> float:
     if file.tolerance is not None:
         return file.tolerance
-    return 2e-16 * sum(float(jnp.sum(t.weight)) for t in tests if isinstance(t, FrfTest))
+    return 2e-16 * sum(float(np.sum(np.asarray(t.weight))) for t in tests if isinstance(t, FrfTest))
 
 
 def _machine(name: str, folder: Path) -> Machine:
@@ -216,7 +229,7 @@ def _prior(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray
     linear = [name for name, log in zip(free.names, free.logarithmic, strict=True) if not log]
     if linear:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
-    return Prior(free.encode(jnp.asarray(initial)), jnp.asarray(std))
+    return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))
 
 
 def _frf_test(
@@ -224,7 +237,7 @@ def _frf_test(
 ) -> tuple[FrfTest, list[str], dict[str, float]]:
     q = posture(model, part.posture)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
-    response_rows(model, q, (*outputs, *inputs))
+    check_points(model, (*outputs, *inputs))
     truth: dict[str, float] = {}
     if part.simulate is not None:
         measured, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
@@ -264,8 +277,8 @@ def _simulated(
     frequency_hz = how.lines.first_hz + how.lines.step_hz * np.arange(count)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     q = posture(model, part.posture)
-    h = frf(model, q, frequency_hz, part.frame, how.response, outputs, inputs, file.linearize_at)
-    h = np.asarray(h)
+    seen = observe(model, q, file.linearize_at, outputs, inputs)
+    h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
     if how.noise_log_std > 0.0:
         draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))

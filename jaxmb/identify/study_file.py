@@ -161,12 +161,12 @@ class RefinePart(Part):
     """Refinement from the best candidates."""
 
     method: Literal["least-squares", "nelder-mead", "adam", "l-bfgs"] = "least-squares"
-    starts: Annotated[Count, Field(le=10_000)] = 8
+    starts: Annotated[Count, Field(le=10_000)] = 4
     """Candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
     """Lines of each FRF that all starts are first fitted to, evenly weighted; 0 leaves that out."""
     coarse_steps: Count = 80
-    keep: Annotated[Count, Field(le=1000)] = 3
+    keep: Annotated[Count, Field(le=1000)] = 2
     """How many of the starts go on to all lines and the study's own weights."""
     most_steps: Count = 200
     """Most steps of least squares, or evaluations of another method."""
@@ -184,6 +184,8 @@ class StudyFile(Part):
     """Coordinates of the machine that are locked."""
     gravity: Vector | None = None
     linearize_at: Literal["posture", "equilibrium"] = "posture"
+    start: Literal["estimate", "random"] = "estimate"
+    """Where parameters without an initial value start: at a guess from the first measured peak, or at random."""
     tolerance: NonNegative | None = None
     """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8."""
     rounds: Annotated[Count, Field(le=10_000)] = 20

@@ -10,7 +10,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_jacobian, frame_pose
+from jaxmb.mechanics.kinematics import frame_index, frame_jacobian, frame_pose
 from jaxmb.mechanics.tangent import LinearizeAt, linearize, working_point
 
 FrfKind = Literal["receptance", "mobility", "accelerance"]
@@ -147,14 +147,10 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     Raises:
         ValueError: a frame or a direction does not exist.
     """
+    check_points(model, points)
     jacobians: dict[str, Array] = {}
     rows = []
-    for point in points:
-        if len(point) != 2 or point[1].removeprefix("-") not in DIRECTIONS:
-            raise ValueError(
-                f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}"
-            )
-        frame, direction = point
+    for frame, direction in points:
         if frame not in jacobians:
             rotation = frame_pose(model, q, frame)[:3, :3]
             twist = frame_jacobian(model, q, frame)
@@ -162,6 +158,16 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
         row = jacobians[frame][DIRECTIONS.index(direction.removeprefix("-"))]
         rows.append(-row if direction.startswith("-") else row)
     return jnp.stack(rows)
+
+
+def check_points(model: Model, points: Sequence[Point]) -> None:
+    """Raise ValueError where a point is not (a frame of the machine, a direction)."""
+    for point in points:
+        if len(point) != 2 or point[1].removeprefix("-") not in DIRECTIONS:
+            raise ValueError(
+                f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}"
+            )
+        frame_index(model, point[0])
 
 
 def check_kind(kind: str) -> int:

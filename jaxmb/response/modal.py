@@ -39,12 +39,15 @@ def modes(tangent: Tangent) -> Modes:
 
     Source: Huynh et al. 2020, eq. 18-20.
     """
-    eigenvalue, shape, oscillates = oscillating_modes(tangent)
-    keep = np.asarray(oscillates)
-    every, _ = eigenpairs(_first_order(tangent))
-    every = np.asarray(every)
-    real = np.sort(every[every.imag == 0.0].real)
-    return _modes(eigenvalue[keep], shape[:, keep], jnp.asarray(real))
+    # How many modes there are is only known from the numbers, so this runs on the host, outside of any `jit`.
+    M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
+    n = M.shape[0]
+    solved = np.linalg.solve(M, np.hstack([K, C]))
+    values, vectors = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
+    order = np.argsort(np.abs(values), kind="stable")
+    pairs = order[values[order].imag > 0.0]
+    real = np.sort(values[values.imag == 0.0].real)
+    return _modes(values[pairs].astype(complex), _unit_shapes(vectors[:n, pairs].astype(complex)), real)
 
 
 @eqx.filter_jit
@@ -76,10 +79,8 @@ def undamped_modes(tangent: Tangent) -> Modes:
     """
     values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
     keep = np.asarray(values) > 0.0
-    eigenvalue = 1j * jnp.sqrt(values[keep])
-    shape = vectors[:, keep]
-    largest = jnp.take_along_axis(shape, jnp.argmax(jnp.abs(shape), axis=0)[None, :], axis=0)
-    return _modes(eigenvalue, (shape / largest).astype(complex), jnp.zeros(0))
+    eigenvalue = 1j * np.sqrt(np.asarray(values)[keep])
+    return _modes(eigenvalue, _unit_shapes(np.asarray(vectors)[:, keep].astype(complex)), np.zeros(0))
 
 
 @eqx.filter_jit
@@ -119,13 +120,13 @@ def _first_order(tangent: Tangent) -> Array:
     return jnp.concatenate([upper, -solved])
 
 
-def _modes(eigenvalue: Array, shape: Array, overdamped: Array) -> Modes:
-    size = jnp.abs(eigenvalue)
-    return Modes(
-        frequency_hz=size / (2 * jnp.pi),
-        damped_frequency_hz=eigenvalue.imag / (2 * jnp.pi),
-        damping_ratio=-eigenvalue.real / size,
-        eigenvalue=eigenvalue,
-        shape=shape,
-        overdamped=overdamped,
-    )
+def _unit_shapes(shape: np.ndarray) -> np.ndarray:
+    """Columns scaled so that the largest component of each is 1."""
+    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=0)[None, :], axis=0)
+    return shape / largest
+
+
+def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
+    size = np.abs(eigenvalue)
+    columns = (size / (2 * np.pi), eigenvalue.imag / (2 * np.pi), -eigenvalue.real / size, eigenvalue, shape, overdamped)
+    return Modes(*(jnp.asarray(c) for c in columns))

@@ -1,5 +1,6 @@
 """Springs between frames, and where a machine comes to rest, against closed forms."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -7,11 +8,12 @@ from scipy.optimize import brentq
 
 from jaxmb.machine.build import build_model
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.dynamics import elastic_effort
+from jaxmb.mechanics import dynamics
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.tangent import linearize
 
 K, D = 250.0, 7.0
+elastic_effort = eqx.filter_jit(dynamics.elastic_effort)
 
 
 def chain(kinds, axis, spring, frames=()):
@@ -143,8 +145,6 @@ def test_pendulum_under_a_wrench(pendulum):
 
 def test_equilibrium_is_differentiated_implicitly(pendulum):
     """dq/dk = -(q - q_rest) / (k + m g l sin q)."""
-    import equinox as eqx
-
     rest, weight = np.array([0.2]), MASS * 9.81 * LENGTH
 
     def equilibrium(k):

@@ -1,0 +1,25 @@
+"""The examples of docs/machine-format.md are machines, and its tables have every key there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxmb.machine.file import load_machine
+from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Payload, Spring
+from jaxmb.machine.tables import DhRow, DhTable
+
+TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
+EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.mark.parametrize(("number", "coordinates"), [(0, ("turn", "lift", "sway")), (1, ("shoulder", "quill"))])
+def test_examples(number, coordinates, tmp_path):
+    (tmp_path / "example.toml").write_text(EXAMPLES[number])
+    assert load_machine(tmp_path / "example.toml").coordinates == coordinates
+
+
+@pytest.mark.parametrize("part", [Machine, Body, Coordinate, Frame, Payload, Spring, DhTable, DhRow])
+def test_every_key_is_described(part):
+    missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]
+    assert missing == []
