@@ -10,12 +10,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float
+from optax.assignment import hungarian_algorithm
 
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
 from jaxmb.response.frf import Point, response_rows
 from jaxmb.response.modal import energy_shares, oscillating_modes
+
+UNPAIRABLE = 1e12
+"""Squared error of a pair that cannot be: larger than that of any other, and still finite."""
 
 Phase = Literal["safe", "principal"]
 
@@ -102,28 +106,37 @@ class ModesTest(eqx.Module):
     inputs: tuple[Point, ...] = eqx.field(static=True, default=())
 
     def predict(self, scene: Scene) -> tuple[Float[Array, "m"], Float[Array, "m"], Float[Array, "m"]]:
-        """Damped frequency [Hz], damping ratio and content share of the predicted mode paired with each measured one."""
+        """Damped frequency [Hz], damping ratio and content share of the predicted mode paired with each measured one.
+
+        Of all one-to-one pairings the one with the smallest sum of squared errors counts, so that the cost stays
+        continuous where two predicted modes change places.
+        """
         eigenvalue, shape, oscillates = oscillating_modes(scene.tangent)
-        size = jnp.abs(eigenvalue)
         frequency = eigenvalue.imag / (2 * jnp.pi)
-        damping = -eigenvalue.real / size
+        damping = -eigenvalue.real / jnp.abs(eigenvalue)
         shares = self.content.astype(float) @ energy_shares(shape, scene.stiffness)
-        known = jnp.any(self.content, axis=1)[:, None]
-        # A tenth in frequency counts as much as three tenths of the energy in other coordinates.
-        distance = (jnp.log(jnp.where(oscillates, frequency, 1.0)) - jnp.log(self.frequency_hz)[:, None]) ** 2 / 0.01
-        distance = distance + jnp.where(known, (1.0 - shares) ** 2 / 0.09, 0.0)
-        pairs = _pair(jnp.where(oscillates, distance, jnp.inf))
+        each = jax.vmap(self._errors, in_axes=(1, 1, 1), out_axes=1)
+        count = self.frequency_hz.size
+        errors = each(*(jnp.broadcast_to(x, (count, x.shape[-1])) for x in (frequency, damping, shares)))
+        squares = jnp.where(oscillates, jnp.sum(errors**2, axis=-1), UNPAIRABLE)
+        rows, columns = hungarian_algorithm(jax.lax.stop_gradient(jnp.minimum(squares, UNPAIRABLE)))
+        pairs = jnp.zeros(count, dtype=columns.dtype).at[rows].set(columns)
         return frequency[pairs], damping[pairs], jnp.take_along_axis(shares, pairs[:, None], axis=1)[:, 0]
 
-    def residual(self, scene: Scene) -> Float[Array, "r"]:
+    def _errors(
+        self, frequency: Float[Array, "m"], damping: Float[Array, "m"], share: Float[Array, "m"]
+    ) -> Float[Array, "m 3"]:
         """Errors of frequency, damping and content over their standard deviations; content errs only from below."""
-        frequency, damping, share = self.predict(scene)
         missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - share, 0.0), 0.0)
-        return jnp.concatenate([
+        return jnp.stack([
             (frequency - self.frequency_hz) / self.frequency_std,
             (damping - self.damping_ratio) / self.damping_std,
             missing / self.content_std,
-        ])
+        ], axis=-1)  # fmt: skip
+
+    def residual(self, scene: Scene) -> Float[Array, "r"]:
+        """Errors of all frequencies, then of all damping ratios, then of the content, in units of their noise."""
+        return self._errors(*self.predict(scene)).T.ravel()
 
     @property
     def rows(self) -> int:
@@ -161,19 +174,6 @@ def predict_frf(scene: Scene, omega: Float[Array, "f"], derivatives: int) -> Com
     inputs = outputs if scene.input_rows is None else scene.input_rows
     h = receptance(t.mass, t.damping, t.stiffness, omega, outputs, inputs, scene.support)
     return h * ((1j * omega) ** derivatives)[:, None, None]
-
-
-def _pair(distance: Float[Array, "m n"]) -> Array:
-    """Predicted mode of each measured one: the nearest pair first, then the nearest of what is left."""
-    m = distance.shape[0]
-
-    def take(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        left, pairs = state
-        row, column = jnp.unravel_index(jnp.argmin(left), left.shape)
-        return left.at[row].set(jnp.inf).at[:, column].set(jnp.inf), pairs.at[row].set(column)
-
-    _, pairs = jax.lax.fori_loop(0, m, take, (jax.lax.stop_gradient(distance), jnp.zeros(m, dtype=int)))
-    return pairs
 
 
 @eqx.filter_jit

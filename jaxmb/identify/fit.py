@@ -199,7 +199,8 @@ def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: b
         return
     fit.refine_evaluations += progress.evaluations
     if isinstance(stage, LeastSquares):
-        fit.minima += [float(x) for x in np.asarray(state.objective)[np.asarray(state.stationary)]]
+        ended = np.asarray(state.stationary) | np.asarray(state.stalled)
+        fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
 
 
 def _finish_round(study: Study, fit: Fit) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
 from jaxmb.identify.fit import Fit, Report, final_state, run_fit
@@ -47,7 +48,9 @@ def identify(
     """
     began = time.monotonic()
     problem = study.problem
-    fit = run_fit(study, seed, state_file, resume, report)
+    # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
+    with threadpool_limits(1, user_api="blas"):
+        fit = run_fit(study, seed, state_file, resume, report)
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     u = jnp.asarray(fit.best_u)

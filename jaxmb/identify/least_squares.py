@@ -99,7 +99,9 @@ def step(residual: Residual, box: Box, gradient_tolerance: float, state: LeastSq
         stalled=state.stalled,
     )
     stationary = better & (slope_cosine(trial, box) <= gradient_tolerance)
-    no_way = (trial.damping > 1e12) | (~first & (jnp.max(jnp.abs(change)) < 1e-15))
+    # Where even the undamped step promises less than the objective's rounding, there is nothing left to gain.
+    rounding = (state.damping < 1.0) & (predicted >= 0.0) & (predicted < 1e-14 * state.objective)
+    no_way = (trial.damping > 1e12) | (~first & (rounding | (jnp.max(jnp.abs(change)) < 1e-15)))
     stalled = ~stationary & (no_way | (first & ~finite))
     trial = trial._replace(stationary=stationary, stalled=stalled)
     end = finished(state)

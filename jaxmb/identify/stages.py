@@ -67,7 +67,13 @@ class LeastSquares:
         return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
 
     def advance(self, state: LeastSquaresState) -> LeastSquaresState:
-        return _advance_least_squares(*self._fixed, state)
+        before = np.asarray(state.objective)
+        state = _advance_least_squares(*self._fixed, state)
+        after, ended = np.asarray(state.objective), np.asarray(state.stationary | state.stalled)
+        # A start that creeps along far above one that has come to its end is given up.
+        goal = np.min(after, where=ended, initial=np.inf)
+        hopeless = ~ended & (after > 2.0 * goal) & (before - after < 1e-3 * after)
+        return state._replace(stalled=jnp.asarray(np.asarray(state.stalled) | hopeless))
 
     def progress(self, state: LeastSquaresState) -> Progress:
         objectives = _ranked(state.objective)

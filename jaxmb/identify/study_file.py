@@ -170,7 +170,7 @@ class RefinePart(Part):
     """How many of the starts go on to all lines and the study's own weights."""
     most_steps: Count = 200
     """Most steps of least squares, or evaluations of another method."""
-    gradient_tolerance: NonNegative = 1e-10
+    gradient_tolerance: NonNegative = 1e-9
 
 
 class StudyFile(Part):
