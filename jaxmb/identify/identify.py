@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
@@ -125,11 +126,32 @@ def _parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Kn
     return found
 
 
-def _below_band(test: Test, found: Modes) -> list[Mode]:
+def band_end_hz(test: Test) -> float:
+    """Highest frequency that a test knows of; a modal test is given a quarter beyond its last mode."""
     if isinstance(test, FrfTest):
-        end = float(test.omega[-1]) / (2 * np.pi)
-    else:
-        end = 1.25 * float(jnp.max(test.frequency_hz))
+        return float(test.omega[-1]) / (2 * np.pi)
+    return 1.25 * float(np.max(np.asarray(test.frequency_hz)))
+
+
+def _against_true_modes(test: Test, seen: Scene, true: Modes) -> list[dict[str, Any]]:
+    """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
+    found = modes(seen.tangent)
+    below = np.flatnonzero(np.asarray(true.frequency_hz) <= band_end_hz(test))
+    distance = np.abs(np.log(np.asarray(true.frequency_hz)[below, None] / np.asarray(found.frequency_hz)))
+    return [
+        {
+            "posture": test.name,
+            "true_frequency_hz": float(true.damped_frequency_hz[below[i]]),
+            "frequency_hz": float(found.damped_frequency_hz[j]),
+            "true_damping_percent": 100.0 * float(true.damping_ratio[below[i]]),
+            "damping_percent": 100.0 * float(found.damping_ratio[j]),
+        }
+        for i, j in zip(*linear_sum_assignment(distance), strict=True)
+    ]
+
+
+def _below_band(test: Test, found: Modes) -> list[Mode]:
+    end = band_end_hz(test)
     columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
     return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
 
@@ -141,6 +163,18 @@ def _metrics(study: Study, values: np.ndarray, scenes: list[Scene], residual: np
     if errors:
         metrics["parameter_error"] = errors
         metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
+    true_modes = [
+        pair
+        for test, seen, true in zip(study.tests, scenes, study.true_modes, strict=True)
+        if true is not None
+        for pair in _against_true_modes(test, seen, true)
+    ]
+    if true_modes:
+        metrics["true_modes"] = true_modes
+        metrics["largest_frequency_error_hz"] = max(abs(p["frequency_hz"] - p["true_frequency_hz"]) for p in true_modes)
+        metrics["largest_damping_error_percent"] = max(
+            abs(p["damping_percent"] - p["true_damping_percent"]) for p in true_modes
+        )
     first_row = 0
     for test, seen in zip(study.tests, scenes, strict=True):
         rows = slice(first_row, first_row + test.rows)

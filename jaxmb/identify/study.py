@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +31,15 @@ from jaxmb.machine.schema import Machine, known_name
 from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf
 from jaxmb.mechanics.kinematics import check_coordinates, posture
 from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
+from jaxmb.response.modal import Modes, modes
+
+
+class Simulated(NamedTuple):
+    """The machine behind a simulated test."""
+
+    coordinates: tuple[str, ...]
+    parameters: dict[str, float]
+    modes: Modes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +58,9 @@ class Study:
     problem: Problem
     """The tests, and the prior where there is one, as a least-squares problem."""
     truth: dict[str, float]
-    """True values of the free parameters where the tests were simulated, by name."""
+    """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
+    true_modes: tuple[Modes | None, ...]
+    """For each test the modes of the machine that was simulated, where it was."""
     masked: tuple[str, ...]
     """Sentences on lines that are not used."""
     search: SearchPart
@@ -123,22 +135,25 @@ def make_study(
     with _place(f"{source}: [free]"):
         bounds = _bounds(model, file.free, set(held))
         free = free_parameters(model, bounds)
-    tests, masked, truths = [], [], []
+    tests: list[Test] = []
+    masked: list[str] = []
+    simulated: list[Simulated | None] = []
     for number, part in enumerate(file.test, 1):
         label = part.name or f"number {number}"
         with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
             if isinstance(part, FrfTestPart):
-                test, notes, truth = _frf_test(part, label, file, folder, whole, model, noise_seed)
+                test, notes, true = _frf_test(part, label, file, folder, whole, model, noise_seed)
                 masked += [f"test {label}: {note}" for note in notes]
-                truths.append(truth)
+                tests.append(test)
+                simulated.append(true)
             elif isinstance(part, ModesTestPart):
-                test = _modes_test(part, label, file, model)
-            tests.append(test)
+                tests.append(_modes_test(part, label, file, model))
+                simulated.append(None)
     problem = make_problem(model, free, tests)
     initial, origin = initial_values(problem, bounds)
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
-    truth = truths[0] if truths and all(t == truths[0] for t in truths) else {}
+    truth = _common_truth(simulated, model)
     return Study(
         name=name,
         description=file.description,
@@ -148,6 +163,7 @@ def make_study(
         random_start=file.start == "random",
         problem=dataclasses.replace(problem, prior=prior),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
+        true_modes=tuple(None if s is None else s.modes for s in simulated),
         masked=tuple(masked),
         search=file.search,
         refine=file.refine,
@@ -234,11 +250,11 @@ def _prior(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray
 
 def _frf_test(
     part: FrfTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
-) -> tuple[FrfTest, list[str], dict[str, float]]:
+) -> tuple[FrfTest, list[str], Simulated | None]:
     q = posture(model, part.posture)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs))
-    truth: dict[str, float] = {}
+    truth = None
     if part.simulate is not None:
         measured, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
     else:
@@ -270,7 +286,7 @@ def _frf_test(
 
 def _simulated(
     part: FrfTestPart, how: Simulate, file: StudyFile, folder: Path, whole: Machine, noise_seed: int | None
-) -> tuple[FrfSet, dict[str, float]]:
+) -> tuple[FrfSet, Simulated]:
     model = build_model(_machine(how.machine, folder) if how.machine is not None else whole)
     model = set_parameters(model, how.parameters)
     count = int(np.floor((how.lines.last_hz - how.lines.first_hz) / how.lines.step_hz + 1e-9)) + 1
@@ -283,7 +299,17 @@ def _simulated(
         draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
-    return FrfSet(frequency_hz, h, how.response, source="simulated"), parameters(model)
+    truth = Simulated(model.coordinates, parameters(model), modes(seen.tangent))
+    return FrfSet(frequency_hz, h, how.response, source="simulated"), truth
+
+
+def _common_truth(simulated: list[Simulated | None], model: Model) -> dict[str, float]:
+    """True parameters, where all tests were simulated on one machine with the coordinates of the fitted one."""
+    first = simulated[0]
+    if first is None or first.coordinates != model.coordinates:
+        return {}
+    same = all(s is not None and s.parameters == first.parameters for s in simulated)
+    return first.parameters if same else {}
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
