@@ -23,6 +23,10 @@ from jaxmb.machine.file import InputError, write_whole
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
 SAVE_EVERY_S = 2.0
+WORTHWHILE = 3.0
+"""A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
+PLAUSIBLE = 2.0
+"""A minimum may be the right one where its objective is below this many times what the noise alone gives."""
 
 
 class Report(NamedTuple):
@@ -46,6 +50,10 @@ class Fit:
     """First start of the first round."""
     best_u: np.ndarray | None = None
     best: float = float("inf")
+    settled: bool = False
+    """Whether the best candidate has been refined to its end."""
+    best_start: float = float("inf")
+    """Lowest objective of any start on the coarse lines."""
     minima: list[float] = dataclasses.field(default_factory=list)
     """Objective of every start that was refined to its end, all rounds."""
     history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
@@ -92,21 +100,21 @@ def run_fit(
     saved = time.monotonic()
     while not fit.done:
         stage = stages[fit.stage]
+        searching = fit.stage < len(stages) - 1
         began = time.monotonic()
         if stage_state is None:
             incoming = _starts(study, fit, seed) if fit.candidates is None else fit.candidates
             stage_state = stage.begin(_key(seed, fit), jnp.asarray(incoming))
-        stage_state = stage.advance(stage_state)
+        stage_state = stage.advance(stage_state, float("inf") if searching else fit.best)
         progress = stage.progress(stage_state)
         spent = time.monotonic() - began
-        searching = fit.stage < len(stages) - 1
         if searching:
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
         reached = progress.objective if not searching else float(objective(problem, jnp.asarray(progress.u)))
         if reached < fit.best:
-            fit.best, fit.best_u = reached, progress.u
+            fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
         fit.history.append((so_far, fit.best))
         if report is not None:
@@ -115,7 +123,7 @@ def run_fit(
             _finish_stage(study, fit, stage, stage_state, searching, seed)
             stage_state = None
             fit.stage += 1
-            if fit.stage == len(stages):
+            if fit.stage == len(stages) or fit.candidates is None:
                 _finish_round(study, fit)
         if state_file is not None and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
             _save(state_file, mark, fit, stage_state)
@@ -171,13 +179,17 @@ def _key(seed: int, fit: Fit) -> jax.Array:
 
 
 def _starts(study: Study, fit: Fit, seed: int) -> np.ndarray:
-    """Starts of a round: the initial values first (later the best so far), then points drawn evenly in the box."""
+    """Starts of a round: the initial values, then points drawn evenly in the box.
+
+    Later rounds go on from the best so far, unless that has come to its end already and a search would not move it.
+    """
     lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
     count = max(study.refine.starts, study.search.population if study.search.algorithm != "random" else 1)
     drawn = np.random.default_rng([seed, fit.round]).uniform(size=(count, lower.size))
     starts = lower + drawn * (upper - lower)
     if fit.best_u is not None:
-        starts[0] = fit.best_u
+        if not (fit.settled and study.search.algorithm == "random"):
+            starts[0] = fit.best_u
         return starts
     given = np.array([source == "given" or not study.random_start for source in study.initial_source])
     starts[0] = np.clip(np.where(given, study.free.encode(study.initial), starts[0]), lower, upper)
@@ -187,27 +199,32 @@ def _starts(study: Study, fit: Fit, seed: int) -> np.ndarray:
 
 def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: bool, seed: int) -> None:
     progress = stage.progress(state)
-    fit.candidates = stage.outcome(state)
     fit.non_finite += progress.non_finite
     if searching:
         fit.search_evaluations += progress.evaluations
-        # A search of few candidates leaves room for starts drawn at random beside them.
-        missing = study.refine.starts - len(fit.candidates)
-        if missing > 0 and stage.name == "search":
-            drawn = _starts(study, fit, seed)[1 : missing + 1]
-            fit.candidates = np.concatenate([fit.candidates, drawn])
+        candidates, objectives = stage.outcome(state)
+        if isinstance(stage, LeastSquares):
+            fit.best_start = min(fit.best_start, float(objectives[0]))
+            candidates = candidates[objectives <= WORTHWHILE * fit.best_start]
+        elif len(candidates) < study.refine.starts:
+            # A search of few candidates leaves room for starts drawn at random beside them.
+            drawn = _starts(study, fit, seed)[1 : study.refine.starts - len(candidates) + 1]
+            candidates = np.concatenate([candidates, drawn])
+        fit.candidates = candidates if len(candidates) else None
         return
     fit.refine_evaluations += progress.evaluations
     if isinstance(stage, LeastSquares):
         ended = np.asarray(state.stationary) | np.asarray(state.stalled)
         fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
+        fit.settled = fit.best in fit.minima
 
 
 def _finish_round(study: Study, fit: Fit) -> None:
     fit.stage, fit.candidates = 0, None
     fit.round += 1
     agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
-    fit.done = fit.best <= study.tolerance or agree >= study.agreement or fit.round >= study.rounds
+    found = agree >= study.agreement and fit.best <= PLAUSIBLE * study.noise_objective
+    fit.done = fit.best <= study.tolerance or found or fit.round >= study.rounds
 
 
 def _fingerprint(study: Study, seed: int) -> str:
@@ -243,6 +260,8 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
             initial_u=data.get("fit.initial_u"),
             best_u=data.get("fit.best_u"),
             best=float(data["fit.best"]),
+            settled=bool(data["fit.settled"]),
+            best_start=float(data["fit.best_start"]),
             minima=data["fit.minima"].tolist(),
             history=[(int(n), float(c)) for n, c in data["fit.history"]],
             search_evaluations=int(data["fit.search_evaluations"]),

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
-from jaxmb.identify.fit import Fit, Report, final_state, run_fit
+from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
 from jaxmb.identify.parameters import unit
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
@@ -47,11 +47,15 @@ def identify(
     Raises:
         InputError: the saved state does not belong to this study and seed.
     """
-    began = time.monotonic()
-    problem = study.problem
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
     with threadpool_limits(1, user_api="blas"):
+        began = time.monotonic()
         fit = run_fit(study, seed, state_file, resume, report)
+        return _result(study, seed, fit, began)
+
+
+def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
+    problem = study.problem
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     u = jnp.asarray(fit.best_u)
@@ -75,7 +79,7 @@ def identify(
         parameters=_parameters(study, values, initial, known),
         modes=tuple(m for test, s in zip(study.tests, scenes, strict=True) for m in _below_band(test, modes(s.tangent))),
         metrics=_metrics(study, values, scenes, residual, row_weights),
-        remarks=_remarks(study, fit.initial_u, on_bound, jacobian),
+        remarks=_remarks(study, fit, on_bound, jacobian),
         correlation=_correlation(known),
         singular_values=known.singular_values,
         model=model,
@@ -205,10 +209,16 @@ def _metrics(study: Study, values: np.ndarray, scenes: list[Scene], residual: np
     return metrics
 
 
-def _remarks(study: Study, initial_u: np.ndarray, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
+def _remarks(study: Study, fit: Fit, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
     remarks = list(study.masked)
-    initial = _on_bound(study, initial_u)
+    initial = _on_bound(study, np.asarray(fit.initial_u))
     data = jacobian[: jacobian.shape[0] - _prior_size(study)]
+    excess = fit.best / study.noise_objective
+    if excess > PLAUSIBLE:
+        remarks.append(
+            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
+            " or the noise is larger than stated"
+        )
     for i, name in enumerate(study.free.names):
         side = {-1: "lower", 1: "upper"}
         if not data[:, i].any():

@@ -41,16 +41,16 @@ class Stage(Protocol):
         """State at the start, from candidates with the best first."""
         ...
 
-    def advance(self, state: Any) -> Any:
-        """State some evaluations later."""
+    def advance(self, state: Any, goal: float) -> Any:
+        """State some evaluations later; `goal` is the lowest objective that is known already, from elsewhere."""
         ...
 
     def progress(self, state: Any) -> Progress:
         """Where the state stands."""
         ...
 
-    def outcome(self, state: Any) -> Float[np.ndarray, "k d"]:
-        """Candidates handed on, the best first."""
+    def outcome(self, state: Any) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k"]]:
+        """Candidates handed on and their objectives, the best first."""
         ...
 
 
@@ -66,12 +66,12 @@ class LeastSquares:
     def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
         return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
 
-    def advance(self, state: LeastSquaresState) -> LeastSquaresState:
+    def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before = np.asarray(state.objective)
         state = _advance_least_squares(*self._fixed, state)
         after, ended = np.asarray(state.objective), np.asarray(state.stationary | state.stalled)
-        # A start that creeps along far above one that has come to its end is given up.
-        goal = np.min(after, where=ended, initial=np.inf)
+        # A start that creeps along far above what is known already is given up.
+        goal = np.min(after, where=ended, initial=goal)
         hopeless = ~ended & (after > 2.0 * goal) & (before - after < 1e-3 * after)
         return state._replace(stalled=jnp.asarray(np.asarray(state.stalled) | hopeless))
 
@@ -87,8 +87,10 @@ class LeastSquares:
             bool(np.all(np.asarray(state.stationary) | np.asarray(state.stalled) | (evaluations >= self._most_steps))),
         )
 
-    def outcome(self, state: LeastSquaresState) -> np.ndarray:
-        return np.asarray(state.u)[np.argsort(_ranked(state.objective), kind="stable")]
+    def outcome(self, state: LeastSquaresState) -> tuple[np.ndarray, np.ndarray]:
+        objectives = _ranked(state.objective)
+        order = np.argsort(objectives, kind="stable")
+        return np.asarray(state.u)[order], objectives[order]
 
 
 _begin_least_squares = eqx.filter_jit(jax.vmap(start))
@@ -159,7 +161,7 @@ class PopulationSearch:
         zero = jnp.asarray(0)
         return SearchState(key, algorithm, population, fitness, zero, bad, population[best], fitness[best])
 
-    def advance(self, state: SearchState) -> SearchState:
+    def advance(self, state: SearchState, goal: float) -> SearchState:
         for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
             state = self._generation(self._problem, self._box, state)
         return state
@@ -170,11 +172,12 @@ class PopulationSearch:
         u = np.asarray(state.best_u)
         return Progress(u, float(state.best), evaluations, int(state.non_finite), done >= self._generations)
 
-    def outcome(self, state: SearchState) -> np.ndarray:
+    def outcome(self, state: SearchState) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(np.asarray(state.fitness), kind="stable")
         ranked = np.concatenate([np.asarray(state.best_u)[None], np.asarray(state.population)[order]])
+        fitness = np.concatenate([np.asarray(state.best)[None], np.asarray(state.fitness)[order]])
         _, first = np.unique(ranked, axis=0, return_index=True)
-        return ranked[np.sort(first)]
+        return ranked[np.sort(first)], fitness[np.sort(first)]
 
     def _one_generation(self, problem: Problem, box: Box, state: SearchState) -> SearchState:
         key, key_ask, key_tell = jax.random.split(state.key, 3)
@@ -226,7 +229,7 @@ class NelderMead:
         zero = np.asarray(0)
         return SimplexState(np.vstack([u, corners]), np.asarray(np.inf), zero, zero, np.asarray(False))
 
-    def advance(self, state: SimplexState) -> SimplexState:
+    def advance(self, state: SimplexState, goal: float) -> SimplexState:
         bad = 0
 
         def cost(u: np.ndarray) -> float:
@@ -253,8 +256,8 @@ class NelderMead:
         end = bool(state.converged) or evaluations >= self._most
         return Progress(state.simplex[0], float(state.best), evaluations, int(state.non_finite), end)
 
-    def outcome(self, state: SimplexState) -> np.ndarray:
-        return state.simplex[:1]
+    def outcome(self, state: SimplexState) -> tuple[np.ndarray, np.ndarray]:
+        return state.simplex[:1], state.best[None]
 
 
 class DescentState(NamedTuple):
@@ -283,15 +286,15 @@ class Descent:
         zero = jnp.asarray(0)
         return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
 
-    def advance(self, state: DescentState) -> DescentState:
+    def advance(self, state: DescentState, goal: float) -> DescentState:
         return self._some(self._problem, self._box, state)
 
     def progress(self, state: DescentState) -> Progress:
         steps = int(state.steps)
         return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), steps >= self._most)
 
-    def outcome(self, state: DescentState) -> np.ndarray:
-        return np.asarray(state.best_u)[None]
+    def outcome(self, state: DescentState) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(state.best_u)[None], np.asarray(state.best)[None]
 
     def _some_steps(self, problem: Problem, box: Box, state: DescentState) -> DescentState:
         def one(_: int, s: DescentState) -> DescentState:

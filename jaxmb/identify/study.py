@@ -86,6 +86,13 @@ class Study:
         return self.problem.tests
 
 
+    @property
+    def noise_objective(self) -> float:
+        """What the objective would be on average at the true values, from the noise of the tests alone."""
+        rows = np.asarray(self.problem.row_weights())
+        return float(np.sum(rows)) * float(self.problem.noise_unit) ** 2
+
+
 def study_names() -> tuple[str, ...]:
     """Names of the studies that come with jaxmb."""
     return library_names("studies")

@@ -165,7 +165,7 @@ class RefinePart(Part):
     """Candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
     """Lines of each FRF that all starts are first fitted to, evenly weighted; 0 leaves that out."""
-    coarse_steps: Count = 80
+    coarse_steps: Count = 150
     keep: Annotated[Count, Field(le=1000)] = 2
     """How many of the starts go on to all lines and the study's own weights."""
     most_steps: Count = 200
@@ -189,8 +189,8 @@ class StudyFile(Part):
     tolerance: NonNegative | None = None
     """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8."""
     rounds: Annotated[Count, Field(le=10_000)] = 20
-    agreement: Count = 3
-    """Stop where this many starts of different rounds or places came to the same best minimum."""
+    agreement: Count = 2
+    """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
     test: tuple[
         Annotated[FrfTestPart | ModesTestPart | PlannedTestPart, Field(discriminator="kind")], ...
     ] = Field(min_length=1)  # fmt: skip

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 from jaxmb.machine.file import InputError, write_whole
 from jaxmb.response.frf import DERIVATIVES, FrfKind
 
+BROKEN = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error)
+"""What zipfile and NumPy raise on an archive that is not whole, is encrypted, or is none."""
 LARGEST_SET = 50_000_000
 """Complex numbers in one set (800 MB): a file that claims more is refused before it is unpacked."""
 
@@ -40,11 +43,8 @@ class FrfSet:
         Raises:
             ValueError: shapes, kind, frequency axis or coherence cannot be those of one set.
         """
-        try:
-            frequency_hz = np.array(self.frequency_hz, dtype=float)
-            h = np.array(self.frf, dtype=complex)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"frequency_hz and frf must hold numbers: {error}") from None
+        frequency_hz = _numbers("frequency_hz", self.frequency_hz, float)
+        h = _numbers("frf", self.frf, complex)
         if frequency_hz.ndim != 1 or frequency_hz.size == 0:
             raise ValueError(f"frequency_hz has shape {frequency_hz.shape}, expected one axis of at least one line")
         if h.ndim != 3 or h.shape[0] != frequency_hz.size or 0 in h.shape:
@@ -70,7 +70,7 @@ class FrfSet:
             raise ValueError(
                 f"frf has {h.shape[1]} outputs and {h.shape[2]} inputs, but {len(outputs)} and {len(inputs)} names"
             )
-        coherence = None if self.coherence is None else np.array(self.coherence, dtype=float)
+        coherence = None if self.coherence is None else _numbers("coherence", self.coherence, float)
         if coherence is not None and coherence.shape not in (h.shape, h.shape[:2]):
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         for name, value in (
@@ -119,11 +119,12 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
     try:
         with path.open("rb") as file:
             _check_size(file, path)
-            with np.load(file, allow_pickle=False) as stored:
-                data = {name: stored[name] for name in stored.files}
+            data = _arrays(file, path)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError) as error:
+    except BROKEN as error:
         raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
     except MemoryError:
         raise InputError(f"{path}: holds arrays larger than memory") from None
@@ -161,6 +162,34 @@ def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
     buffer = BytesIO()
     np.savez_compressed(buffer, **{name: np.asarray(a) for name, a in arrays.items() if a is not None})
     write_whole(path, buffer.getvalue())
+
+
+def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
+    """A copy of the values as an array of real or complex numbers."""
+    try:
+        array = np.array(values)
+        if array.dtype.kind not in ("biuf" if dtype is float else "biufc"):
+            raise ValueError(f"found {array.dtype}")
+        return array.astype(dtype)
+    except (TypeError, ValueError) as error:
+        what = "real" if dtype is float else "real or complex"
+        raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
+
+
+def _arrays(file: object, path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an archive by name; what is no array, or one of Python objects, is an error that names it."""
+    data: dict[str, np.ndarray] = {}
+    with np.load(file, allow_pickle=False) as stored:  # pyright: ignore[reportArgumentType]
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array without a name")
+        for name in stored.files:
+            try:
+                data[name] = stored[name]
+            except BROKEN as error:
+                raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
+            if not isinstance(data[name], np.ndarray):
+                raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
+    return data
 
 
 def _check_size(file: object, path: Path) -> None:

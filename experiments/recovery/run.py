@@ -1,0 +1,71 @@
+"""How often the KR90's 18 parameters come back exactly: 100 seeds for the published truth and for 20 others.
+
+    python experiments/recovery/run.py [--seeds 100] [--truths 20] [--out results/recovery]
+
+Every fit starts from random points in the bounds of Table 4 (no initial values), on noise-free FRFs.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+import jaxmb
+from jaxmb.identify.result import versions
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.machine.file import find_description, read_toml
+
+EXACT = 1e-6
+TRUTH_SEED = 2020
+
+
+def study_file(truth: dict[str, float]) -> StudyFile:
+    """The shipped study kr90-modelled with another truth, and nothing given to start from."""
+    data = read_toml(find_description("kr90-modelled", "studies", "study", (".toml",)))
+    data["test"][0]["simulate"]["parameters"] = truth
+    data["start"] = "random"
+    data["free"] = {name: {k: v for k, v in part.items() if k != "initial"} for name, part in data["free"].items()}
+    return StudyFile.model_validate(data)
+
+
+def truths(count: int) -> list[dict[str, float]]:
+    """The published truth (all of the machine's own values), then random ones, even in the logarithm over the bounds."""
+    free = jaxmb.load_study("kr90-modelled").free
+    draw = np.random.default_rng(TRUTH_SEED).uniform(np.log(free.lower_value), np.log(free.upper_value), (count, free.size))
+    return [{}, *(dict(zip(free.names, np.exp(row).tolist(), strict=True)) for row in draw)]
+
+
+def main() -> None:
+    """Run all fits, print a line a truth, and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--truths", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("results/recovery"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    print("truth   exact within 1e-6   largest error   median s   longest s")
+    for number, truth in enumerate(truths(options.truths)):
+        study = jaxmb.make_study(study_file(truth), f"truth {number}", Path())
+        errors, seconds, costs = [], [], []
+        for seed in range(options.seeds):
+            began = time.perf_counter()
+            result = jaxmb.identify(study, seed=seed)
+            seconds.append(time.perf_counter() - began)
+            errors.append(result.metrics["largest_parameter_error"])
+            costs.append(result.cost)
+        exact = int(np.sum(np.array(errors) < EXACT))
+        rows.append({"truth": truth, "exact": exact, "errors": errors, "costs": costs, "seconds": seconds})
+        longest = max(seconds[1:] or seconds)
+        print(
+            f"{number or 'printed':>7}   {exact:4d} of {options.seeds:<4d}        {max(errors):10.1e}"
+            f"      {np.median(seconds):7.2f}     {longest:7.2f}",
+            flush=True,
+        )
+    (options.out / "recovery.json").write_text(json.dumps({"versions": versions(), "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

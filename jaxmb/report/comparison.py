@@ -1,0 +1,94 @@
+"""The identified machine beside the others that its numbers are judged by: the initial one and the true one."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from jaxmb.identify.experiments import ModesTest, Test, predict_modes, scene
+from jaxmb.identify.identify import initial_model
+from jaxmb.identify.parameters import set_parameters
+from jaxmb.identify.result import Result
+from jaxmb.machine.build import Model
+from jaxmb.response.modal import Modes, energy_shares, mac, modes
+
+MODES_ABOVE = 1.25
+"""A modal test is shown up to this many times its highest measured frequency."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModePairs:
+    """Modes of the identified machine at the posture of one test, against those of a reference."""
+
+    reference_name: str
+    """"true" or "initial" (parameters)."""
+    reference: Modes
+    fitted: Modes
+    likeness: np.ndarray
+    """MAC [fitted, reference]."""
+    partner: tuple[int | None, ...]
+    """Reference mode of each fitted one, by the largest sum of MACs; None where the reference has no more."""
+
+
+def true_model(result: Result) -> Model | None:
+    """The study's machine at the true values of its free parameters; None where they are not all known."""
+    truth = result.study.truth
+    names = [name for names in result.study.free.tied for name in names]
+    if not names or any(name not in truth for name in names):
+        return None
+    return set_parameters(result.study.model, {name: truth[name] for name in names})
+
+
+def band_end_hz(test: Test) -> float:
+    """Frequency up to which modes are of interest to a test, Hz."""
+    if isinstance(test, ModesTest):
+        return MODES_ABOVE * float(jnp.max(test.frequency_hz))
+    return float(test.omega[-1]) / (2 * np.pi)
+
+
+def mode_pairs(result: Result, test: Test) -> ModePairs:
+    """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
+
+    The reference is the machine at the true parameters where they are known, and at the initial ones otherwise.
+    """
+    truth = true_model(result)
+    name, model = ("initial", initial_model(result)) if truth is None else ("true", truth)
+    reference, fitted = (_below(modes(scene(test, m).tangent), band_end_hz(test)) for m in (model, result.model))
+    likeness = np.zeros((fitted.frequency_hz.size, reference.frequency_hz.size))
+    if likeness.size:
+        likeness = np.asarray(mac(fitted.shape, reference.shape))
+    partner: list[int | None] = [None] * likeness.shape[0]
+    for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
+        partner[row] = int(column)
+    return ModePairs(name, reference, fitted, likeness, tuple(partner))
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedModes:
+    """What a modal test measured, and the same of the identified machine."""
+
+    frequency_hz: np.ndarray
+    damping_percent: np.ndarray
+    share: np.ndarray
+    """Strain energy by coordinate [mode, coordinate], each row 1 in sum."""
+
+
+def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
+    """The modes of the identified machine that stand for the measured ones, in their order."""
+    seen = scene(test, result.model)
+    frequency, damping, _ = (np.asarray(x) for x in predict_modes(test, seen))
+    found = modes(seen.tangent)
+    shares = np.asarray(energy_shares(found.shape, seen.stiffness)).T
+    # The pairing is the test's own; it gives frequencies, by which each mode is found again.
+    distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
+    distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
+    return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)])
+
+
+def _below(found: Modes, end_hz: float) -> Modes:
+    keep = np.asarray(found.frequency_hz) <= end_hz
+    columns = [np.asarray(x)[..., keep] for x in (
+        found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, found.eigenvalue, found.shape,
+    )]  # fmt: skip
+    return Modes(*(jnp.asarray(c) for c in columns), found.overdamped)

@@ -1,0 +1,195 @@
+"""Frequency responses as a grid of magnitude and phase, outputs down and inputs across."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from jaxmb.identify.experiments import FrfTest, predict_frf, scene
+from jaxmb.identify.identify import initial_model
+from jaxmb.identify.result import Result
+from jaxmb.report.style import FITTED, INITIAL, MEASURED
+from jaxmb.response.frf import DERIVATIVES, Point
+
+MOST_POINTS = 6
+"""Outputs and inputs that still can be read on one page."""
+MOST_DECADES = 6
+KIND = {count: kind for kind, count in DERIVATIVES.items()}
+
+
+class Curve(NamedTuple):
+    """One line of every panel."""
+
+    label: str
+    frf: np.ndarray
+    """[f, o, i], not finite where nothing is to be drawn."""
+    color: str
+    width: float
+    dashes: str
+
+
+def frf_test_figure(result: Result, test: FrfTest) -> Figure:
+    """Measured, initial and fitted FRFs of a test; lines that count more than the least are shaded."""
+    used = np.asarray(test.weight) > 0.0
+    before, after = (
+        np.asarray(predict_frf(scene(test, model), test.omega, test.derivatives))
+        for model in (initial_model(result), result.model)
+    )
+    curves = [
+        Curve("measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-"),
+        Curve("initial", before, INITIAL, 0.9, ":"),
+        Curve("fitted", after, FITTED, 1.0, "--"),
+    ]
+    frequency_hz = np.asarray(test.omega) / (2 * np.pi)
+    return frf_figure(
+        test.name, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight)
+    )
+
+
+def frf_figure(
+    title: str,
+    frequency_hz: np.ndarray,
+    curves: list[Curve],
+    outputs: tuple[Point, ...],
+    inputs: tuple[Point, ...],
+    derivatives: int,
+    weight: np.ndarray | None = None,
+) -> Figure:
+    """Magnitude over phase for each output (rows) and input (columns).
+
+    Args:
+        title: what stands above.
+        frequency_hz: lines [f], Hz.
+        curves: what is drawn; the range of each row is that of the first.
+        outputs: of the FRFs, the first `MOST_POINTS` of which are shown.
+        inputs: likewise.
+        derivatives: 0 receptance, 1 mobility, 2 accelerance.
+        weight: of every line [f, o, i]; what is above the least but 0 is shaded.
+    """
+    rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
+    cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
+    # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
+    left, right, bottom, top = 0.75, 0.15, 0.45, 0.75
+    width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
+    width = max(width, 4.6)
+    figure = Figure(figsize=(width, height))
+    outer = figure.add_gridspec(
+        rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
+        hspace=0.22, wspace=0.1,
+    )  # fmt: skip
+    units = [[_unit(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
+    same_unit = len({u for row in units for u in row}) == 1
+    for o in range(rows):
+        limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
+        for i in range(columns):
+            inner = outer[o, i].subgridspec(2, 1, height_ratios=(2.1, 1.0), hspace=0.07)
+            magnitude, phase = figure.add_subplot(inner[0]), figure.add_subplot(inner[1])
+            _magnitude(magnitude, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves], limits)
+            _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
+            magnitude.set_title(
+                f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})"), pad=3
+            )
+            if weight is not None:
+                _shade(magnitude, phase, frequency_hz, weight[:, o, i])
+            for axes in (magnitude, phase):
+                axes.set_xlim(*_span(frequency_hz))
+                axes.tick_params(labelleft=i == 0)
+            magnitude.tick_params(labelbottom=False)
+            phase.tick_params(labelbottom=o == rows - 1)
+            if o == rows - 1:
+                phase.set_xlabel("frequency (Hz)")
+            if i == 0:
+                magnitude.set_ylabel(f"magnitude ({units[o][i]})" if same_unit else "magnitude")
+                phase.set_ylabel("phase (°)")
+                figure.align_ylabels([magnitude, phase])
+    shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
+        f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
+    )  # fmt: skip
+    figure.text(
+        left / width, 1 - 0.12 / height, f"{title}: {KIND[derivatives]}, output / input{shown}", va="top", fontsize=9
+    )
+    handles: list[Line2D | Patch] = [Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves]
+    if weight is not None and _raised(weight).any():
+        handles.append(Patch(color="0.93", label="lines of higher weight"))
+    figure.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=len(handles),
+        borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
+    )  # fmt: skip
+    return figure
+
+
+def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits: tuple[float, float] | None) -> None:
+    for curve in curves:
+        size = np.abs(curve.frf)
+        seen = np.where(np.isfinite(size) & (size > 0.0), size, np.nan)
+        axes.semilogy(frequency_hz, seen, color=curve.color, lw=curve.width, ls=curve.dashes, **_single(frequency_hz))
+    if limits is not None:
+        axes.set_ylim(*limits)
+    if not np.isfinite(curves[0].frf).any():
+        axes.text(0.5, 0.5, "no usable line", transform=axes.transAxes, ha="center", va="center", color="0.4")
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _phase(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve]) -> None:
+    for curve in curves:
+        x, angle = _unbroken(frequency_hz, np.degrees(np.angle(np.where(np.isfinite(curve.frf), curve.frf, np.nan))))
+        axes.plot(x, angle, color=curve.color, lw=curve.width, ls=curve.dashes, **_single(frequency_hz))
+    axes.set_ylim(-200, 200)
+    axes.set_yticks([-180, 0, 180])
+
+
+def _single(frequency_hz: np.ndarray) -> dict[str, str]:
+    """A marker where there is one line only, of which no curve can be drawn."""
+    return {"marker": "o"} if frequency_hz.size == 1 else {}
+
+
+def _unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Curve of an angle [deg] with a gap where it wraps around, instead of a line across."""
+    jumps = np.flatnonzero(np.abs(np.diff(angle)) > 180.0) + 1
+    return np.insert(x, jumps, x[jumps]), np.insert(angle, jumps, np.nan)
+
+
+def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, weight: np.ndarray) -> None:
+    raised = _raised(weight)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], raised, [False]]).astype(int)))
+    middle = np.concatenate([frequency_hz[:1], 0.5 * (frequency_hz[1:] + frequency_hz[:-1]), frequency_hz[-1:]])
+    for first, end in zip(edges[::2], edges[1::2], strict=True):
+        for axes in (magnitude, phase):
+            axes.axvspan(middle[first], middle[end], color="0.93", lw=0, zorder=0)
+
+
+def _raised(weight: np.ndarray) -> np.ndarray:
+    """Lines whose weight is above the least that is not 0."""
+    used = weight > 0.0
+    return used & (weight > 1.001 * weight[used].min()) if used.any() else used
+
+
+def _magnitude_limits(sets: list[np.ndarray]) -> tuple[float, float] | None:
+    """Range of the first set, which the others may widen a little; None where it holds nothing."""
+    def finite(frf: np.ndarray) -> np.ndarray:
+        size = np.abs(frf[np.isfinite(frf)])
+        return size[size > 0.0]
+
+    own, every = finite(sets[0]), np.concatenate([finite(s) for s in sets])
+    if own.size == 0:
+        return None
+    high = min(every.max(), 10.0 * own.max())
+    low = max(min(own.min(), every.min()), 0.3 * own.min(), high / 10.0**MOST_DECADES)
+    return low / 1.6, high * 1.6
+
+
+def _span(frequency_hz: np.ndarray) -> tuple[float, float]:
+    first, last = float(frequency_hz[0]), float(frequency_hz[-1])
+    return (first, last) if last > first else (first - 1.0, first + 1.0)
+
+
+def _unit(output: Point, force: Point, derivatives: int) -> str:
+    moved = "rad" if "r" in output[1] else "m"
+    by = "N m" if "r" in force[1] else "N"
+    per = ["", "/s", "/s²"][derivatives]
+    return f"{moved}{per}/{by}" if by == "N" else f"{moved}{per}/({by})"

@@ -1,0 +1,55 @@
+"""What all figures share: colours that the colour-blind tell apart, sizes, and how they are written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from jaxmb.machine.file import write_whole
+
+# After Okabe and Ito, "Color universal design", 2008.
+MEASURED = "0.70"
+INITIAL = "#E69F00"
+FITTED = "#0072B2"
+TRUE = "#009E73"
+ALERT = "#D55E00"
+DPI = 200
+
+_RC = {
+    "font.family": "sans-serif",
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "0.90",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "text.usetex": False,
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The look of the figures while it lasts."""
+    with matplotlib.rc_context(_RC):
+        yield
+
+
+def write_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI)
+    write_whole(path, buffer.getvalue())
+    return path

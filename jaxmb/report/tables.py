@@ -1,0 +1,146 @@
+"""An identification as tables for the terminal."""
+
+import math
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from jaxmb.identify.experiments import ModesTest, Test
+from jaxmb.identify.result import Result
+from jaxmb.report.comparison import fitted_modes, mode_pairs
+from jaxmb.response.modal import Modes
+
+VERDICT_STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
+
+
+def result_tables(result: Result) -> Group:
+    """Everything a user wants to read of a result: parameters, modes of each test, quality of the fit, remarks, time."""
+    parts: list[RenderableType] = [parameter_table(result)]
+    for test in result.study.tests:
+        if isinstance(test, ModesTest):
+            parts.append(measured_modes_table(result, test))
+        else:
+            parts.append(modes_table(result, test))
+    return Group(*parts, summary(result))
+
+
+def parameter_table(result: Result) -> Table:
+    """Identified parameters: value, standard deviation, bounds, and whether the data fix them."""
+    truth = result.study.truth
+    table = _table("Parameters", "parameter", "unit")
+    for heading in ("value", "std", "std %", *(("error %",) if truth else ()), "initial", "lower", "upper"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("identifiable", no_wrap=True)
+    for name, p in result.parameters.items():
+        error = [f"{100.0 * (p.value / truth[name] - 1.0):+.2g}" if truth.get(name) else "-"] if truth else []
+        table.add_row(
+            Text(name),
+            Text(p.unit),
+            number(p.value),
+            number(p.std, 2),
+            number(100.0 * p.std_log, 2),
+            *error,
+            number(p.initial),
+            number(p.lower),
+            number(p.upper),
+            Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
+        )
+    return table
+
+
+def measured_modes_table(result: Result, test: ModesTest) -> Table:
+    """Measured beside fitted modes, in the layout of Table 6 of Huynh et al. 2020: frequency, then damping."""
+    table = _table(f"Modes, {test.name}: measured and fitted", "mode")
+    for heading in ("measured Hz", "fitted Hz", "error %", "measured damping %", "fitted damping %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("content", no_wrap=True)
+    table.add_column("its energy %", justify="right", no_wrap=True)
+    fitted = fitted_modes(result, test)
+    names = result.study.model.coordinates
+    for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
+        content = np.asarray(test.content[m])
+        table.add_row(
+            str(m + 1),
+            f"{measured_hz:.2f}",
+            f"{fitted.frequency_hz[m]:.2f}",
+            f"{100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0):+.2f}",
+            f"{100.0 * float(test.damping_ratio[m]):.2f}",
+            f"{fitted.damping_percent[m]:.2f}",
+            Text(", ".join(n for n, on in zip(names, content, strict=True) if on) or "-"),
+            f"{100.0 * fitted.share[m][content].sum():.0f}" if content.any() else "-",
+        )
+    return table
+
+
+def modes_table(result: Result, test: Test) -> Table:
+    """Modes below the band's end of the identified machine, beside those of the true or else the initial parameters."""
+    pairs = mode_pairs(result, test)
+    table = _table(f"Modes, {test.name}: identified, and with the {pairs.reference_name} parameters", "mode")
+    other = pairs.reference_name
+    for heading in ("identified Hz", f"{other} Hz", "identified damping %", f"{other} damping %", "MAC"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for m, partner in enumerate(pairs.partner):
+        frequency, damping = _mode(pairs.fitted, m)
+        frequency_there, damping_there = ("-", "-") if partner is None else _mode(pairs.reference, partner)
+        likeness = "-" if partner is None else f"{pairs.likeness[m, partner]:.2f}"
+        table.add_row(str(m + 1), frequency, frequency_there, damping, damping_there, likeness)
+    for left in sorted(set(range(pairs.reference.frequency_hz.size)) - set(pairs.partner)):
+        frequency, damping = _mode(pairs.reference, left)
+        table.add_row("-", "-", frequency, "-", damping, "-")
+    return table
+
+
+def predicted_modes_table(found: Modes, title: str) -> Table:
+    """Modes of a machine that is not fitted to anything."""
+    table = _table(title, "mode")
+    for heading in ("frequency Hz", "damped frequency Hz", "damping %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    columns = (np.asarray(x) for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
+    for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1):
+        table.add_row(str(m), f"{frequency:.3f}", f"{damped:.3f}", f"{100.0 * damping:.3f}")
+    return table
+
+
+def summary(result: Result) -> Group:
+    """Cost, error of the fit, remarks and time, a line each."""
+    lines = [f"status: {result.status}", f"cost: {number(result.cost)} (initially {number(result.initial_cost)})"]
+    for name, error in result.metrics.get("log_error", {}).items():
+        lines.append(f"mean error of log H, {name}: {number(error, 2)}")
+    if "largest_parameter_error" in result.metrics:
+        lines.append(f"largest parameter error: {number(100.0 * result.metrics['largest_parameter_error'], 2)} %")
+    lines += [f"remark: {remark}" for remark in result.remarks]
+    counts, seconds = result.evaluations, result.seconds
+    lines.append(
+        f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
+    )
+    lines.append(
+        f"time: {seconds['total']:.1f} s (search {seconds['search']:.1f}, refine {seconds['refine']:.1f},"
+        f" else {seconds['compile']:.1f})"
+    )
+    return Group(*(Text(line) for line in lines))
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits, as "2.8e6" where it is large; "unknown" where it is not finite."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value != 0.0 and not 1e-3 <= abs(value) < 1e5:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    text = f"{value:#.{digits}g}"
+    return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
+
+
+def _mode(found: Modes, m: int) -> tuple[str, str]:
+    return f"{float(found.damped_frequency_hz[m]):.3f}", f"{100.0 * float(found.damping_ratio[m]):.3f}"
+
+
+def _table(title: str, *headings: str) -> Table:
+    # Text, because rich would read "[x]" in a name as a style.
+    table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table

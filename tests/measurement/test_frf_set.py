@@ -1,0 +1,231 @@
+"""FRF sets: what they refuse, that they stay as they are, and what files may claim of them."""
+
+import dataclasses
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf, write_frf
+
+FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])
+H = np.arange(24).reshape(4, 2, 3) * (0.1 - 0.2j) + 1.0
+
+
+def frf_set(**changes):
+    fields = {"frequency_hz": FREQUENCY, "frf": H, "kind": "mobility"} | changes
+    return FrfSet(**fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frequency_hz": FREQUENCY[:, None]}, r"frequency_hz has shape \(4, 1\), expected one axis"),
+        ({"frequency_hz": np.zeros(0), "frf": np.zeros((0, 1, 1))}, r"frequency_hz has shape \(0,\)"),
+        ({"frequency_hz": ["a", "b", "c", "d"]}, "frequency_hz does not hold real numbers"),
+        ({"frequency_hz": FREQUENCY + 0j}, "frequency_hz does not hold real numbers: found complex128"),
+        ({"frequency_hz": [1.0, np.nan, 3.0, 4.0]}, "frequency_hz holds nan, expected finite numbers"),
+        ({"frequency_hz": [1.0, 2.0, 3.0, np.inf]}, "frequency_hz holds inf, expected finite numbers"),
+        ({"frequency_hz": [-1.0, 2.0, 3.0, 4.0]}, "frequency_hz starts at -1 Hz, expected 0 or more"),
+        ({"frequency_hz": [1.0, 2.0, 2.0, 4.0]}, "not increasing: line 3 is 2 Hz after 2 Hz"),
+        ({"frequency_hz": [1.0, 3.0, 2.0, 4.0]}, "not increasing: line 3 is 2 Hz after 3 Hz"),
+        ({"frf": H[:3]}, r"frf has shape \(3, 2, 3\), expected \(4, outputs, inputs\) for 4 frequencies"),
+        ({"frf": H[:, :, 0]}, r"frf has shape \(4, 2\)"),
+        ({"frf": H[:, :0]}, r"frf has shape \(4, 0, 3\)"),
+        ({"frf": [["x"]]}, "frf does not hold real or complex numbers"),
+        ({"frf": [[1.0], [1.0, 2.0]]}, "frf does not hold real or complex numbers"),
+        ({"kind": "velocity"}, "kind is 'velocity', expected one of receptance, mobility, accelerance"),
+        ({"outputs": ("a",)}, "2 outputs and 3 inputs, but 1 and 3 names"),
+        ({"inputs": ("a", "b")}, "2 outputs and 3 inputs, but 2 and 2 names"),
+        ({"coherence": np.ones((4, 3))}, r"coherence has shape \(4, 3\), expected \(4, 2\) or \(4, 2, 3\)"),
+    ],
+)
+def test_what_cannot_be_a_set(changes, message):
+    with pytest.raises(ValueError, match=message):
+        frf_set(**changes)
+
+
+def test_a_set_does_not_change():
+    frequency_hz, h = FREQUENCY.copy(), H.copy()
+    made = frf_set(frequency_hz=frequency_hz, frf=h, coherence=np.ones((4, 2)))
+    frequency_hz[0], h[0] = 0.5, 7.0
+    np.testing.assert_array_equal(made.frequency_hz, FREQUENCY)
+    np.testing.assert_array_equal(made.frf, H)
+    for array in (made.frequency_hz, made.frf, made.coherence):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.kind = "receptance"
+
+
+def test_points_are_numbered_where_they_have_no_name():
+    made = frf_set()
+    assert (made.outputs, made.inputs) == (("1", "2"), ("1", "2", "3"))
+
+
+def test_lines_that_are_not_finite_are_kept():
+    h = H.copy()
+    h[1, 0, 0] = np.nan
+    np.testing.assert_array_equal(frf_set(frf=h).frf, h)
+
+
+def test_band():
+    made = in_band(frf_set(coherence=np.arange(8.0).reshape(4, 2) / 8), [2.0, 3.5])
+    np.testing.assert_array_equal(made.frequency_hz, [2.0, 3.5])
+    np.testing.assert_array_equal(made.frf, H[1:3])
+    np.testing.assert_array_equal(made.coherence, np.arange(8.0).reshape(4, 2)[1:3] / 8)
+    # Lines that are multiples of a step miss a band's end by rounding only.
+    lines = 0.2 * np.arange(1, 5)
+    np.testing.assert_array_equal(in_band(frf_set(frequency_hz=lines), [0.2, 0.6]).frequency_hz, lines[:3])
+    with pytest.raises(ValueError, match="band_hz is 3 to 2 Hz, expected the lower end first"):
+        in_band(made, [3.0, 2.0])
+    with pytest.raises(ValueError, match="no line of the FRF lies in 5 to 6 Hz: it goes from 2 to 3.5 Hz"):
+        in_band(made, [5.0, 6.0])
+
+
+@pytest.mark.parametrize("coherence", [None, np.full((4, 2), 0.9), np.full((4, 2, 3), 0.8)])
+def test_round_trip(tmp_path, coherence):
+    h = H.copy()
+    h[2, 1, 1] = complex(np.nan, np.inf)
+    made = frf_set(frf=h, coherence=coherence, outputs=("nose x", "é"), inputs=("a", "b", "c"), source="hammer, 3rd")
+    write_frf(tmp_path / "set.npz", made)
+    read = read_frf(tmp_path / "set.npz")
+    for field in dataclasses.fields(FrfSet):
+        np.testing.assert_array_equal(getattr(read, field.name), getattr(made, field.name), err_msg=field.name)
+
+
+def test_writing_names_the_ending(tmp_path):
+    with pytest.raises(ValueError, match=r"set\.mat: expected a file ending in \.npz"):
+        write_frf(tmp_path / "set.mat", frf_set())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_source_is_the_path_where_the_file_does_not_say(tmp_path):
+    np.savez(tmp_path / "set.npz", frequency_hz=FREQUENCY, frf=H, kind="mobility")
+    assert read_frf(tmp_path / "set.npz").source == str(tmp_path / "set.npz")
+
+
+ARRAYS = {"frequency_hz": FREQUENCY, "frf": H, "kind": "mobility"}
+
+
+def refusal(path):
+    """The message with which a file is refused: one line that begins with its path."""
+    with pytest.raises(InputError) as caught:
+        read_frf(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frequency_hz": None}, "array 'frequency_hz' is missing; found frf, kind"),
+        ({"frf": None}, "array 'frf' is missing; found frequency_hz, kind"),
+        ({"kind": None}, "array 'kind' is missing; found frequency_hz, frf"),
+        ({"coherense": np.ones(4)}, "unknown array 'coherense', expected coherence, frequency_hz, frf, inputs"),
+        ({"frequency_hz": FREQUENCY[:3]}, "frf has shape (4, 2, 3), expected (3, outputs, inputs)"),
+        ({"frequency_hz": FREQUENCY[::-1]}, "frequency_hz is not increasing: line 2 is 3.5 Hz after 4 Hz"),
+        ({"frequency_hz": [1.0, 2.0, np.nan, 4.0]}, "frequency_hz holds nan, expected finite numbers"),
+        ({"frequency_hz": np.array(["1", "2", "x", "4"])}, "frequency_hz does not hold real numbers: found <U1"),
+        ({"frequency_hz": FREQUENCY * (1 + 1j)}, "frequency_hz does not hold real numbers: found complex128"),
+        ({"frf": H[:, 0]}, "frf has shape (4, 3)"),
+        ({"kind": "displacement"}, "kind is 'displacement', expected one of receptance, mobility, accelerance"),
+        ({"kind": 2}, "kind is an array of int64 with 1 entries, expected one text"),
+        ({"kind": ["mobility", "mobility"]}, "kind is an array of <U8 with 2 entries, expected one text"),
+        ({"source": 1.0}, "source is an array of float64 with 1 entries, expected one text"),
+        ({"outputs": [1, 2]}, "outputs is an array of int64 of shape (2,), expected a list of texts"),
+        ({"outputs": "x"}, "outputs is an array of <U1 of shape (), expected a list of texts"),
+        ({"inputs": ["a"]}, "frf has 2 outputs and 3 inputs, but 2 and 1 names"),
+        ({"coherence": np.ones(4)}, "coherence has shape (4,), expected (4, 2) or (4, 2, 3)"),
+        ({"coherence": ["a", "b"]}, "coherence does not hold real numbers: found <U1"),
+    ],
+)
+def test_lies_in_a_file(tmp_path, changes, message):
+    arrays = {name: array for name, array in (ARRAYS | changes).items() if array is not None}
+    np.savez(tmp_path / "set.npz", **arrays)
+    assert message in refusal(tmp_path / "set.npz")
+
+
+def test_pickles_are_not_opened(tmp_path):
+    np.savez(tmp_path / "set.npz", **ARRAYS, outputs=np.array([print, {}], dtype=object))
+    assert "array 'outputs' cannot be read: Object arrays cannot be loaded" in refusal(tmp_path / "set.npz")
+
+
+def test_files_that_are_no_archive(tmp_path):
+    path = tmp_path / "set.npz"
+    np.savez(path, **ARRAYS)
+    whole = path.read_bytes()
+    middle = whole.index(b"frf.npy") + 200
+    for content in (
+        b"",
+        b"frequency, frf\n1.0, 2.0\n",
+        whole[: len(whole) // 2],
+    ):
+        path.write_bytes(content)
+        assert "not a NPZ file of plain arrays" in refusal(path)
+    path.write_bytes(whole[:middle] + b"\0" * 20 + whole[middle + 20 :])
+    assert "array 'frf' cannot be read: Bad CRC-32" in refusal(path)
+    buffer = io.BytesIO()
+    np.save(buffer, H)
+    path.write_bytes(buffer.getvalue())
+    assert "not a NPZ file" in refusal(path)
+
+
+def test_no_broken_byte_gets_past(tmp_path):
+    """Whatever byte of a small archive is wrong, the set is refused with one line, or still a valid set."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **ARRAYS)
+    whole = buffer.getvalue()
+    path = tmp_path / "set.npz"
+    refused = 0
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            read_frf(path)
+        except InputError as error:
+            refused += 1
+            assert str(error).startswith(f"{path}: ")
+    # Dates and attributes of an archive's entries mean nothing here.
+    assert refused > len(whole) / 2
+
+
+def test_an_archive_of_something_else(tmp_path):
+    with zipfile.ZipFile(tmp_path / "set.npz", "w") as archive:
+        archive.writestr("readme.txt", "no array")
+    assert "'readme.txt' is not an array as NumPy writes it" in refusal(tmp_path / "set.npz")
+    with zipfile.ZipFile(tmp_path / "empty.npz", "w"):
+        pass
+    assert "found none" in refusal(tmp_path / "empty.npz")
+    with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
+        for name in ARRAYS:
+            archive.writestr(f"{name}.npy", "no array")
+    assert "'frequency_hz' is not an array as NumPy writes it" in refusal(tmp_path / "text.npz")
+
+
+def test_claims_beyond_memory_are_refused_before_anything_is_unpacked(tmp_path):
+    """An archive's directory, or an array's header, that claims terabytes."""
+    path = tmp_path / "set.npz"
+    np.savez(path, **ARRAYS)
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = struct.pack("<I", 4_000_000_000)
+    path.write_bytes(content)
+    assert "expected at most 800000000" in refusal(path)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<c16", "fortran_order": False, "shape": (10**6, 10**6, 1)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("frf.npy", header.getvalue())
+    assert "holds arrays larger than memory" in refusal(path)
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    assert "cannot be read" in refusal(tmp_path / "none.npz")
+    (tmp_path / "folder.npz").mkdir()
+    assert "cannot be read" in refusal(tmp_path / "folder.npz")
+    assert "cannot read FRFs from '.mat', expected .npz" in refusal(tmp_path / "set.mat")
+    assert "a file without ending" in refusal(tmp_path / "set")
