@@ -224,7 +224,8 @@ def _finish_round(study: Study, fit: Fit) -> None:
     fit.round += 1
     agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
     found = agree >= study.agreement and fit.best <= PLAUSIBLE * study.noise_objective
-    fit.done = fit.best <= study.tolerance or found or fit.round >= study.rounds
+    good = fit.best <= study.tolerance and (fit.settled or study.refine.method != "least-squares")
+    fit.done = good or (found and fit.round >= study.least_rounds) or fit.round >= study.rounds
 
 
 def _fingerprint(study: Study, seed: int) -> str:
@@ -234,7 +235,8 @@ def _fingerprint(study: Study, seed: int) -> str:
     digest.update(str(structure).encode())
     for leaf in leaves:
         digest.update(np.asarray(leaf).tobytes())
-    settings = (study.search, study.refine, study.rounds, study.agreement, study.tolerance, study.initial.tolist())
+    how = (study.search, study.refine, study.random_start, study.initial.tolist())
+    settings = (*how, study.rounds, study.least_rounds, study.agreement, study.tolerance)
     digest.update(repr((settings, seed)).encode())
     return digest.hexdigest()
 

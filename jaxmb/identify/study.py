@@ -66,6 +66,7 @@ class Study:
     search: SearchPart
     refine: RefinePart
     rounds: int
+    least_rounds: int
     agreement: int
     tolerance: float
 
@@ -175,6 +176,7 @@ def make_study(
         search=file.search,
         refine=file.refine,
         rounds=file.rounds,
+        least_rounds=file.least_rounds,
         agreement=file.agreement,
         tolerance=_tolerance(file, tests),
     )

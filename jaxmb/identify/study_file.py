@@ -189,7 +189,9 @@ class StudyFile(Part):
     tolerance: NonNegative | None = None
     """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8."""
     rounds: Annotated[Count, Field(le=10_000)] = 20
-    agreement: Count = 2
+    least_rounds: Count = 5
+    """Rounds before the fit may stop for another reason than its tolerance."""
+    agreement: Count = 3
     """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
     test: tuple[
         Annotated[FrfTestPart | ModesTestPart | PlannedTestPart, Field(discriminator="kind")], ...

@@ -17,7 +17,7 @@ from jaxmb.response.frf import DERIVATIVES, Point
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
-MOST_DECADES = 6
+MOST_DECADES = 8
 KIND = {count: kind for kind, count in DERIVATIVES.items()}
 
 
@@ -41,7 +41,7 @@ def frf_test_figure(result: Result, test: FrfTest) -> Figure:
     )
     curves = [
         Curve("measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-"),
-        Curve("initial", before, INITIAL, 0.9, ":"),
+        Curve("initial", before, INITIAL, 1.1, ":"),
         Curve("fitted", after, FITTED, 1.0, "--"),
     ]
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
@@ -79,7 +79,7 @@ def frf_figure(
     figure = Figure(figsize=(width, height))
     outer = figure.add_gridspec(
         rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
-        hspace=0.22, wspace=0.1,
+        hspace=0.17, wspace=0.1,
     )  # fmt: skip
     units = [[_unit(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
     same_unit = len({u for row in units for u in row}) == 1
@@ -132,6 +132,7 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
     if not np.isfinite(curves[0].frf).any():
         axes.text(0.5, 0.5, "no usable line", transform=axes.transAxes, ha="center", va="center", color="0.4")
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.yaxis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -178,7 +178,7 @@ def mac_figure(title: str, likeness: np.ndarray, fitted: Modes, reference: Modes
     axes.set_ylabel("identified: modes (Hz)")
     axes.grid(False)
     note = "" if whole == likeness.shape else f", first {rows} of {whole[0]} and {columns} of {whole[1]} modes"
-    figure.suptitle(f"{title}: MAC{note}", fontsize=8)
+    axes.set_title(f"{title}: MAC{note}")
     figure.colorbar(image, ax=axes, shrink=0.8).set_label("MAC")
     return figure
 
@@ -245,4 +245,4 @@ def energy_figure(result: Result, test: ModesTest, fitted: FittedModes) -> Figur
 def _file_names(tests: tuple[Test, ...]) -> list[str]:
     """A part of a file name for each test: its own name in letters that every file system takes, made distinct."""
     plain = [re.sub(r"[^A-Za-z0-9]+", "-", t.name).strip("-").lower()[:60] or "test" for t in tests]
-    return [n if plain.count(n) == 1 else f"{n}-{k}" for k, n in enumerate(plain, 1)]
+    return plain if len(set(plain)) == len(plain) else [f"{k}-{n}" for k, n in enumerate(plain, 1)]

@@ -127,7 +127,7 @@ def number(value: float, digits: int = 4) -> str:
     """A number with so many significant digits, as "2.8e6" where it is large; "unknown" where it is not finite."""
     if not math.isfinite(value):
         return "unknown"
-    if value != 0.0 and not 1e-3 <= abs(value) < 1e5:
+    if value != 0.0 and not 1e-3 <= abs(value) < 1e4:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         return f"{mantissa}e{int(exponent)}"
     text = f"{value:#.{digits}g}"
