@@ -156,10 +156,8 @@ def predict(
         derivatives = check_kind(kind)
         points, _ = endpoints(frame, None, None)
         check_points(model, points)
-    with _input("--posture: "):
         q = posture_of(model, _coordinates(posture))
-    with _input("--band-hz: "):
-        band = None if band_hz is None else _band(*band_hz, derivatives)
+        band = None if band_hz is None else _band(*band_hz)
     folder = _writable(Path("results") / described.name if out is None else out, ("frf.npz",))
     found = modes(linearize(model, q))
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz)) if band is None else band
@@ -191,9 +189,9 @@ def _coordinates(text: str) -> dict[str, float]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (p.strip() for p in part.partition("="))
         if not equals:
-            raise ValueError(f"found '{part}', expected something like \"z2=70 deg\"")
+            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
         if name in values:
-            raise ValueError(f"'{name}' is given twice")
+            raise ValueError(f"posture: '{name}' is given twice")
         try:
             number: float | str = float(value)
         except ValueError:
@@ -201,17 +199,17 @@ def _coordinates(text: str) -> dict[str, float]:
         try:
             values[name] = angle(number)
         except ValueError as error:
-            raise ValueError(f"{name}: found '{value}', {error}") from None
+            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
     return values
 
 
-def _band(low_hz: float, high_hz: float, derivatives: int) -> tuple[float, float]:
+def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
     if not (math.isfinite(low_hz) and math.isfinite(high_hz)):
-        raise ValueError(f"{low_hz:g} to {high_hz:g} Hz, expected finite numbers")
+        raise ValueError(f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers")
     if low_hz < 0.0:
-        raise ValueError(f"{low_hz:g} Hz, expected 0 or more")
+        raise ValueError(f"band_hz: {low_hz:g} Hz, expected 0 or more")
     if not low_hz < high_hz:
-        raise ValueError(f"{low_hz:g} to {high_hz:g} Hz, expected the lower end first")
+        raise ValueError(f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected the lower end first")
     return low_hz, high_hz
 
 
@@ -223,12 +221,12 @@ def _band_around(frequency_hz: "list[float]") -> tuple[float, float]:
 
 
 @contextmanager
-def _input(place: str = "") -> Iterator[None]:
+def _input() -> Iterator[None]:
     """Wrong input in one line instead of a traceback."""
     try:
         yield
     except (ValueError, NotImplementedError) as error:
-        raise WrongInput(f"{place}{error}") from error
+        raise WrongInput(str(error)) from error
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Complex, Float
 
-
 Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of M, C and K that may change."""
 

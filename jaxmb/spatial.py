@@ -17,11 +17,13 @@ def skew(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
 
 def vee(matrix: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """Vector of the skew-symmetric part of a matrix, the inverse of `skew`."""
-    return 0.5 * jnp.stack([
-        matrix[2, 1] - matrix[1, 2],
-        matrix[0, 2] - matrix[2, 0],
-        matrix[1, 0] - matrix[0, 1],
-    ])
+    return 0.5 * jnp.stack(
+        [
+            matrix[2, 1] - matrix[1, 2],
+            matrix[0, 2] - matrix[2, 0],
+            matrix[1, 0] - matrix[0, 1],
+        ]
+    )
 
 
 def rotation_about_axis(axis: Float[Array, "3"], angle: Float[Array, ""]) -> Float[Array, "3 3"]:

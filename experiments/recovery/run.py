@@ -31,9 +31,11 @@ def study_file(truth: dict[str, float]) -> StudyFile:
 
 
 def truths(count: int) -> list[dict[str, float]]:
-    """The published truth (all of the machine's own values), then random ones, even in the logarithm over the bounds."""
+    """The published truth (the machine's own values), then random ones, even in the logarithm over the bounds."""
     free = jaxmb.load_study("kr90-modelled").free
-    draw = np.random.default_rng(TRUTH_SEED).uniform(np.log(free.lower_value), np.log(free.upper_value), (count, free.size))
+    draw = np.random.default_rng(TRUTH_SEED).uniform(
+        np.log(free.lower_value), np.log(free.upper_value), (count, free.size)
+    )
     return [{}, *(dict(zip(free.names, np.exp(row).tolist(), strict=True)) for row in draw)]
 
 

@@ -41,6 +41,10 @@ def knowledge(
         What is known. A parameter is identifiable ("yes") where its standard deviation is below 0.1, "weak" below 1,
         "no" above; with a prior where the standard deviation falls below half, or 0.95, of the prior's.
     """
+    # Fewer rows than entries leave directions that no row touches: rows of zeros make the SVD give them too.
+    missing = max(jacobian.shape[1] - jacobian.shape[0], 0)
+    jacobian = np.pad(jacobian, ((0, missing), (0, 0)))
+    row_weights = np.pad(row_weights, (0, missing))
     # Columns are scaled to length 1 first: the SVD then resolves what is weak by its units alone.
     size = np.linalg.norm(jacobian, axis=0)
     scale = np.where(size > 0.0, size, 1.0)

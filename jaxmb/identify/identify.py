@@ -77,7 +77,7 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         cost=cost,
         initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
         parameters=_parameters(study, values, initial, known),
-        modes=tuple(m for test, s in zip(study.tests, scenes, strict=True) for m in _below_band(test, modes(s.tangent))),
+        modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
         metrics=_metrics(study, values, scenes, residual, row_weights),
         remarks=_remarks(study, fit, on_bound, jacobian),
         correlation=_correlation(known),
@@ -154,13 +154,15 @@ def _against_true_modes(test: Test, seen: Scene, true: Modes) -> list[dict[str, 
     ]
 
 
-def _below_band(test: Test, found: Modes) -> list[Mode]:
-    end = band_end_hz(test)
+def _below_band(test: Test, seen: Scene) -> list[Mode]:
+    found, end = modes(seen.tangent), band_end_hz(test)
     columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
     return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
 
 
-def _metrics(study: Study, values: np.ndarray, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray) -> dict[str, Any]:
+def _metrics(
+    study: Study, values: np.ndarray, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray
+) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
     errors = {name: named[name] / true - 1.0 for name, true in study.truth.items() if true != 0.0}

@@ -3,7 +3,7 @@
 import fnmatch
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import known_name
+
+Vector = TypeVar("Vector", np.ndarray, Array)
 
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
@@ -123,14 +125,14 @@ class FreeParameters(eqx.Module):
         """Number of entries d."""
         return len(self.names)
 
-    def values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
-        """Physical values behind u, SI units."""
+    def values(self, u: Vector) -> Vector:
+        """Physical values behind u, SI units; NumPy in, NumPy out."""
         xp = u.__array_namespace__()  # NumPy outside of JAX, where nothing need be compiled for it
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.exp(xp.where(is_log, u, 0.0)), u * xp.asarray(self.width))
 
-    def encode(self, values: Float[Array, "d"]) -> Float[Array, "d"]:
-        """u that stands for physical values."""
+    def encode(self, values: Vector) -> Vector:
+        """u that stands for physical values; NumPy in, NumPy out."""
         xp = values.__array_namespace__()
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
@@ -139,7 +141,7 @@ class FreeParameters(eqx.Module):
         """The model at physical values."""
         return _assign(model, list(self.targets), [values[i] for i in self.source])
 
-    def named(self, values: Sequence[float] | Array) -> dict[str, float]:
+    def named(self, values: Sequence[float] | np.ndarray) -> dict[str, float]:
         """Values by name, tied ones each with their own."""
         return {name: float(v) for names, v in zip(self.tied, values, strict=True) for name in names}
 
@@ -209,7 +211,7 @@ def matching(names: Sequence[str], pattern: str) -> list[str]:
 def _assign(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
     leaves: dict[str, Array] = {}
     for place, value in zip(targets, values, strict=True):
-        leaf = leaves.get(place.leaf, getattr(model, place.leaf))
+        leaf: Array = leaves[place.leaf] if place.leaf in leaves else getattr(model, place.leaf)
         for entry in place.entries:
             leaf = leaf.at[entry].set(value)
         leaves[place.leaf] = leaf

@@ -15,7 +15,5 @@ def with_preset(file: StudyFile) -> StudyFile:
     search = file.search.model_copy(update={"algorithm": "SimpleGA"})
     refine = file.refine.model_copy(update={"method": "nelder-mead", "coarse_lines": 0, "starts": 1, "keep": 1})
     free = {name: part.model_copy(update={"scale": "linear"}) for name, part in file.free.items()}
-    test = tuple(
-        t.model_copy(update={"phase": "principal"}) if isinstance(t, FrfTestPart) else t for t in file.test
-    )
+    test = tuple(t.model_copy(update={"phase": "principal"}) if isinstance(t, FrfTestPart) else t for t in file.test)
     return file.model_copy(update={"search": search, "refine": refine, "free": free, "test": test})

@@ -88,9 +88,7 @@ class Problem(eqx.Module):
         return jnp.concatenate(parts)
 
 
-def make_problem(
-    model: Model, free: FreeParameters, tests: Sequence[Test], prior: Prior | None = None
-) -> Problem:
+def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prior: Prior | None = None) -> Problem:
     """The least-squares problem of a study.
 
     Where every free parameter enters the equations of motion linearly and a test is linearized at a fixed posture, its
@@ -115,6 +113,7 @@ def linear_scene(test: Test, model: Model, free: FreeParameters) -> LinearScene:
         there = scene(test, free.apply(model, jnp.zeros(free.size).at[i].set(length)))
         columns.append(jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there))
     slope = jax.tree.map(lambda *c: jnp.asarray(np.stack(c, axis=-1)), *columns)
-    moved = sum(np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent))
+    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
+    moved = np.sum(parts, axis=0)
     support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
     return LinearScene(dataclasses.replace(base, support=support), slope)

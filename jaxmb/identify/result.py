@@ -77,24 +77,26 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
-        return _strict({
-            "schema": SCHEMA,
-            "study": self.study.name,
-            "description": self.study.description,
-            "status": self.status,
-            "seed": self.seed,
-            "cost": self.cost,
-            "initial_cost": self.initial_cost,
-            "parameters": {name: p._asdict() for name, p in self.parameters.items()},
-            "modes": [m._asdict() for m in self.modes],
-            "metrics": self.metrics,
-            "remarks": list(self.remarks),
-            "evaluations": self.evaluations,
-            "seconds": self.seconds,
-            "versions": versions(),
-            "history": [cost for _, cost in self.history],
-            "history_evaluations": [n for n, _ in self.history],
-        })
+        return _strict(
+            {
+                "schema": SCHEMA,
+                "study": self.study.name,
+                "description": self.study.description,
+                "status": self.status,
+                "seed": self.seed,
+                "cost": self.cost,
+                "initial_cost": self.initial_cost,
+                "parameters": {name: p._asdict() for name, p in self.parameters.items()},
+                "modes": [m._asdict() for m in self.modes],
+                "metrics": self.metrics,
+                "remarks": list(self.remarks),
+                "evaluations": self.evaluations,
+                "seconds": self.seconds,
+                "versions": versions(),
+                "history": [cost for _, cost in self.history],
+                "history_evaluations": [n for n, _ in self.history],
+            }
+        )
 
     def json_text(self) -> str:
         """`as_json` as text."""

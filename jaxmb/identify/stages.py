@@ -278,7 +278,9 @@ class Descent:
 
     def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
         self._problem, self._box, self._most = problem, box, most_steps
-        self._optimizer = optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
+        self._optimizer = (
+            optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
+        )
         self._some = eqx.filter_jit(self._some_steps)
 
     def begin(self, key: Array, candidates: Float[Array, "s d"]) -> DescentState:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments import FrfTest, ModesTest, Test, observe, predict_frf
+from jaxmb.identify.initial import initial_values
 from jaxmb.identify.parameters import (
     Bound,
     FreeParameters,
@@ -22,7 +23,6 @@ from jaxmb.identify.parameters import (
 )
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Prior, Problem, make_problem
-from jaxmb.identify.initial import initial_values
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, Simulate, StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model, build_model, without_coordinates
@@ -70,7 +70,6 @@ class Study:
     agreement: int
     tolerance: float
 
-
     @property
     def model(self) -> Model:
         """The machine's, held parameters set."""
@@ -85,7 +84,6 @@ class Study:
     def tests(self) -> tuple[Test, ...]:
         """What was measured."""
         return self.problem.tests
-
 
     @property
     def noise_objective(self) -> float:
@@ -115,9 +113,7 @@ def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = No
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
-def make_study(
-    file: StudyFile, name: str, folder: Path, source: str = "study", noise_seed: int | None = None
-) -> Study:
+def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", noise_seed: int | None = None) -> Study:
     """Study from its description, for those who build one in Python.
 
     Args:
@@ -348,9 +344,7 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
     return [points.index(tuple(p)) for p in wanted]
 
 
-def _masked(
-    measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple
-) -> tuple[np.ndarray, list[str]]:
+def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
     """Weights with what cannot enter a logarithm at 0, and a sentence on it."""
     usable = usable_lines(measured.frf)
     lines, notes = measured.frequency_hz.size, []

@@ -52,5 +52,5 @@ def band_weights(
     weights = np.full(shape, float(elsewhere))
     for (low, high), weight, outputs, inputs in bands:
         lines = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
-        weights[np.ix_(lines, list(outputs), list(inputs))] = weight
+        weights[lines[:, None, None], np.array(outputs, dtype=int)[:, None], np.array(inputs, dtype=int)] = weight
     return weights

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import GROUND, Machine, RigidMass
+from jaxmb.machine.schema import GROUND, Machine, RigidMass, known_name
 
 
 class Model(eqx.Module):

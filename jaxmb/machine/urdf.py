@@ -121,7 +121,9 @@ def _inertial(name: str, link: _Element) -> dict[str, Any]:
 
 def _axis(joint: _Element, what: str) -> list[float]:
     element = _optional(joint, "axis", what)
-    axis = [1.0, 0.0, 0.0] if element is None else _numbers(element, "xyz", 3, f"{what}, axis")
+    if element is None:
+        return [1.0, 0.0, 0.0]
+    axis = _numbers(element, "xyz", 3, f"{what}, axis")
     largest = max(abs(a) for a in axis)
     if largest == 0.0:
         raise ValueError(f"{what}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")

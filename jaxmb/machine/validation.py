@@ -68,9 +68,9 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
     elif first["type"] == "missing":
         text = f"{place}: missing, expected a value"
     elif first["type"] == "too_long":
-        text = f"{place}: found {shown(first['input'])}, expected {first['ctx']['max_length']} items"
+        text = f"{place}: found {shown(first['input'])}, expected {first.get('ctx', {}).get('max_length')} items"
     elif first["type"] == "value_error":
-        message = str(first["ctx"]["error"])
+        message = str(first.get("ctx", {}).get("error"))
         stood = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "
         text = f"{place}: {stood}{message}" if place else message
     else:
@@ -83,7 +83,7 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
 def _place(loc: tuple[int | str, ...], data: Any) -> str:
     """Where in the file: names instead of numbers where the items have them."""
     words: list[str] = []
-    at = data
+    at: Any = data
     for step in loc:
         try:
             at = at[step]

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -53,14 +54,17 @@ class FrfSet:
                 f" {frequency_hz.size} frequencies"
             )
         if not np.isfinite(frequency_hz).all():
-            raise ValueError(f"frequency_hz holds {frequency_hz[~np.isfinite(frequency_hz)][0]}, expected finite numbers")
+            raise ValueError(
+                f"frequency_hz holds {frequency_hz[~np.isfinite(frequency_hz)][0]}, expected finite numbers"
+            )
         if frequency_hz[0] < 0.0:
             raise ValueError(f"frequency_hz starts at {frequency_hz[0]:g} Hz, expected 0 or more")
         falling = np.flatnonzero(np.diff(frequency_hz) <= 0.0)
         if falling.size:
             i = falling[0]
             raise ValueError(
-                f"frequency_hz is not increasing: line {i + 2} is {frequency_hz[i + 1]:g} Hz after {frequency_hz[i]:g} Hz"
+                f"frequency_hz is not increasing: line {i + 2} is {frequency_hz[i + 1]:g} Hz"
+                f" after {frequency_hz[i]:g} Hz"
             )
         if self.kind not in DERIVATIVES:
             raise ValueError(f"kind is '{self.kind}', expected one of {', '.join(DERIVATIVES)}")
@@ -160,7 +164,8 @@ def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
         raise ValueError(f"{path}: expected a file ending in .npz")
     arrays = {f.name: getattr(frf_set, f.name) for f in dataclasses.fields(FrfSet)}
     buffer = BytesIO()
-    np.savez_compressed(buffer, **{name: np.asarray(a) for name, a in arrays.items() if a is not None})
+    given = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
+    np.savez_compressed(buffer, **given)  # pyright: ignore[reportArgumentType]
     write_whole(path, buffer.getvalue())
 
 
@@ -192,12 +197,12 @@ def _arrays(file: object, path: Path) -> dict[str, np.ndarray]:
     return data
 
 
-def _check_size(file: object, path: Path) -> None:
-    with zipfile.ZipFile(file) as archive:  # pyright: ignore[reportArgumentType]
+def _check_size(file: BinaryIO, path: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > 16 * LARGEST_SET:
         raise InputError(f"{path}: unpacks to {size} bytes, expected at most {16 * LARGEST_SET}")
-    file.seek(0)  # pyright: ignore[reportAttributeAccessIssue]
+    file.seek(0)
 
 
 def _text(array: np.ndarray, name: str) -> str:

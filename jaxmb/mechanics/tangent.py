@@ -86,7 +86,9 @@ def linearize_moving(
 
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
-    stiffness, damping, mass = jax.jacfwd(lambda *x: inverse_dynamics(model, *x, q_rest), argnums=(0, 1, 2))(
-        q, qd, qdd
-    )
+
+    def residual(x: Array, xd: Array, xdd: Array) -> Array:
+        return inverse_dynamics(model, x, xd, xdd, q_rest)
+
+    stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
     return Tangent(mass, damping, stiffness)

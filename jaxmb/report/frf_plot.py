@@ -112,7 +112,9 @@ def frf_figure(
     figure.text(
         left / width, 1 - 0.12 / height, f"{title}: {KIND[derivatives]}, output / input{shown}", va="top", fontsize=9
     )
-    handles: list[Line2D | Patch] = [Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves]
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves
+    ]
     if weight is not None and _raised(weight).any():
         handles.append(Patch(color="0.93", label="lines of higher weight"))
     figure.legend(
@@ -172,6 +174,7 @@ def _raised(weight: np.ndarray) -> np.ndarray:
 
 def _magnitude_limits(sets: list[np.ndarray]) -> tuple[float, float] | None:
     """Range of the first set, which the others may widen a little; None where it holds nothing."""
+
     def finite(frf: np.ndarray) -> np.ndarray:
         size = np.abs(frf[np.isfinite(frf)])
         return size[size > 0.0]

@@ -56,7 +56,10 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
             yield f"frf-{name}", frf_test_figure(result, test)
         pairs = mode_pairs(result, test)
         if pairs.likeness.size:
-            yield f"mac-{name}", mac_figure(test.name, pairs.likeness, pairs.fitted, pairs.reference, pairs.reference_name)
+            yield (
+                f"mac-{name}",
+                mac_figure(test.name, pairs.likeness, pairs.fitted, pairs.reference, pairs.reference_name),
+            )
 
 
 def cost_figure(result: Result) -> Figure:
@@ -68,7 +71,7 @@ def cost_figure(result: Result) -> Figure:
     start = [(1, initial)] if np.isfinite(initial) and initial > 0.0 else []
     curve = np.array(start + seen).reshape(-1, 2)
     axes.step(*curve.T, where="post", color=FITTED, lw=1.2)
-    axes.plot(*curve[len(start) :].T, "o", ms=2.5, color=FITTED, label="best so far")
+    axes.plot(*curve[len(start) :].T, "o", ms=2.5 if len(seen) <= 60 else 1.5, color=FITTED, label="best so far")
     if start:
         axes.plot(*start[0], "D", ms=5, mfc="white", mec=INITIAL, mew=1.4, label="initial values", clip_on=False)
     axes.set_xscale("log")
@@ -102,14 +105,12 @@ def parameter_figure(result: Result) -> Figure:
     verdicts = {p.identifiable for p in result.parameters.values()}
     handles: list[Line2D | Patch] = [
         Patch(color="0.88", label="bounds"),
-        Line2D([], [], ls="", marker="D", ms=4.5, mfc="white", mec=INITIAL, mew=1.2, label="initial"),
+        Line2D([], [], ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2, label="initial"),
     ]
     if result.study.truth:
         handles.append(Line2D([], [], ls="", marker="|", ms=11, mew=2.2, color=TRUE, label="true"))
     labels = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not identifiable"}
-    handles += [
-        Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in verdicts
-    ]
+    handles += [Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in verdicts]
     figure.legend(handles=handles, loc="outside upper center", ncols=3 if across == 1 else 6, columnspacing=1.2)
     return figure
 
@@ -122,7 +123,9 @@ _MARKER = {
 
 
 def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
-    logarithmic = {n: log for tied, log in zip(result.study.free.tied, result.study.free.logarithmic, strict=True) for n in tied}
+    logarithmic = {
+        n: log for tied, log in zip(result.study.free.tied, result.study.free.logarithmic, strict=True) for n in tied
+    }
     found = [result.parameters[name] for name in names]
     low, high = min(p.lower for p in found), max(p.upper for p in found)
     if low > 0.0 and all(logarithmic[name] for name in names):
@@ -134,7 +137,7 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
         axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
         ends = np.clip(_interval(p, logarithmic[name]), *limits)
         axes.plot(ends, [row, row], color=FITTED, lw=1.4, solid_capstyle="butt")
-        axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="white", mec=INITIAL, mew=1.2)
+        axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2)
         if name in result.study.truth:
             axes.plot(result.study.truth[name], row, ls="", marker="|", ms=11, mew=2.2, color=TRUE)
         axes.plot(p.value, row, ls="", **_MARKER[p.identifiable])
@@ -200,7 +203,12 @@ def measured_modes_figure(test: ModesTest, fitted: FittedModes) -> Figure:
         above.set_ylim(0.0, 1.15 * float(max(measured.max(), found.max())))
         for x, value in zip(modes, measured, strict=True):
             above.annotate(
-                f"{value:.4g}", (x, 0.0), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=7
+                f"{value:#.3g}".removesuffix("."),
+                (x, 0.0),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
             )
         below.bar(modes, 2 * std, bottom=-std, width=0.6, color="0.80", label="± 1 standard deviation")
         below.plot(modes, found - measured, "o", ms=4.5, color=FITTED, label="fitted - measured")
@@ -211,9 +219,11 @@ def measured_modes_figure(test: ModesTest, fitted: FittedModes) -> Figure:
         below.set_xticks(modes)
         for axes in (above, below):
             axes.grid(False, axis="x")
-    grid[0, 0].legend(loc="upper left")
-    grid[1, 0].legend(loc="upper left", ncols=2)
-    figure.suptitle(f"{test.name}: measured and fitted modes", fontsize=9)
+    handles = [h for axes in grid[:, 0] for h in axes.get_legend_handles_labels()[0]]
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=4, title=f"{test.name}: measured and fitted modes",
+        title_fontsize=9,
+    )  # fmt: skip
     return figure
 
 

@@ -66,7 +66,7 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
             str(m + 1),
             f"{measured_hz:.2f}",
             f"{fitted.frequency_hz[m]:.2f}",
-            f"{100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0):+.2f}",
+            f"{100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0):+.3f}",
             f"{100.0 * float(test.damping_ratio[m]):.2f}",
             f"{fitted.damping_percent[m]:.2f}",
             Text(", ".join(n for n, on in zip(names, content, strict=True) if on) or "-"),

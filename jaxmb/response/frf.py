@@ -6,6 +6,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.linalg import receptance
@@ -124,7 +125,7 @@ def convert_frf(
     """
     power = check_kind(to_kind) - check_kind(from_kind)
     omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
-    if power < 0 and not isinstance(omega, jax.core.Tracer) and bool(jnp.any(omega == 0.0)):
+    if power < 0 and not isinstance(omega, Tracer) and bool(jnp.any(omega == 0.0)):
         raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: leave that line out first")
     return frf * ((1j * omega) ** power)[:, None, None]
 
@@ -136,8 +137,8 @@ def endpoints(
     at_frame = tuple((frame, axis) for axis in "xyz")
     first = outputs if outputs is not None else inputs
     second = inputs if inputs is not None else outputs
-    chosen = tuple(tuple(p) for p in first) if first is not None else at_frame
-    other = tuple(tuple(p) for p in second) if second is not None else at_frame
+    chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
+    other = at_frame if second is None else tuple((point, axis) for point, axis in second)
     return chosen, other
 
 

@@ -43,11 +43,12 @@ def modes(tangent: Tangent) -> Modes:
     M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
     n = M.shape[0]
     solved = np.linalg.solve(M, np.hstack([K, C]))
-    values, vectors = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
+    found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
+    values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
     order = np.argsort(np.abs(values), kind="stable")
-    pairs = order[values[order].imag > 0.0]
-    real = np.sort(values[values.imag == 0.0].real)
-    return _modes(values[pairs].astype(complex), _unit_shapes(vectors[:n, pairs].astype(complex)), real)
+    pairs = order[np.imag(values[order]) > 0.0]
+    real = np.sort(np.real(values[np.imag(values) == 0.0]))
+    return _modes(values[pairs], _unit_shapes(vectors[:n, pairs]), real)
 
 
 @eqx.filter_jit
@@ -128,5 +129,7 @@ def _unit_shapes(shape: np.ndarray) -> np.ndarray:
 
 def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
     size = np.abs(eigenvalue)
-    columns = (size / (2 * np.pi), eigenvalue.imag / (2 * np.pi), -eigenvalue.real / size, eigenvalue, shape, overdamped)
+    frequency_hz, damped_frequency_hz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
+    damping_ratio = -np.real(eigenvalue) / size
+    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, shape, overdamped)
     return Modes(*(jnp.asarray(c) for c in columns))

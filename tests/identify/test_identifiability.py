@@ -97,9 +97,12 @@ def test_nothing_acts():
 
 
 def test_fewer_rows_than_parameters():
+    """One row fixes one direction and no parameter, unless it lies along it."""
     known = knowledge(np.array([[1.0, 1.0, 0.0]]), np.ones(1))
     assert np.isinf(known.std).all()
-    assert known.directions.shape[0] == 3
+    np.testing.assert_allclose(known.singular_values, [np.sqrt(2.0), 0.0, 0.0])
+    np.testing.assert_allclose(known.directions @ known.directions.T, np.eye(3), atol=1e-14)
+    np.testing.assert_allclose(knowledge(np.array([[0.0, 4.0]]), np.ones(1)).std, [np.inf, 0.25])
 
 
 def test_verdicts():
