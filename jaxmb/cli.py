@@ -4,7 +4,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -160,7 +160,7 @@ def predict(
         band = None if band_hz is None else _band(*band_hz)
     folder = _writable(Path("results") / described.name if out is None else out, ("frf.npz",))
     found = modes(linearize(model, q))
-    low_hz, high_hz = _band_around(np.asarray(found.frequency_hz)) if band is None else band
+    low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
@@ -213,11 +213,11 @@ def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
     return low_hz, high_hz
 
 
-def _band_around(frequency_hz: "list[float]") -> tuple[float, float]:
+def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
     """A band that shows the first six modes well; 1 to 100 Hz for a machine that has none."""
-    if len(frequency_hz) == 0:
+    if not frequency_hz:
         return 1.0, 100.0
-    return 0.2 * float(frequency_hz[0]), 1.25 * float(frequency_hz[:6][-1])
+    return 0.2 * frequency_hz[0], 1.25 * frequency_hz[:6][-1]
 
 
 @contextmanager
@@ -252,12 +252,12 @@ def _writable(folder: Path, files: tuple[str, ...]) -> Path:
 
 
 @contextmanager
-def _progress(name: str) -> "Iterator[Report]":
+def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
     """What `identify` calls with its progress: a live line in a terminal, a plain line now and then elsewhere."""
     console = _console(stderr=True)
     if console.is_terminal:
         with console.status(f"{name}: compiling") as live:
-            yield lambda report: live.update(f"{name}: {_progress_line(report)}")  # pyright: ignore[reportReturnType]
+            yield lambda report: live.update(f"{name}: {_progress_line(report)}")
         return
     shown = [time.monotonic()]
 
@@ -266,7 +266,7 @@ def _progress(name: str) -> "Iterator[Report]":
             shown[0] = time.monotonic()
             print(f"{name}: {_progress_line(report)}", file=sys.stderr, flush=True)
 
-    yield line  # pyright: ignore[reportReturnType]
+    yield line
 
 
 def _progress_line(report: "Report") -> str:

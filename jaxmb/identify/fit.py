@@ -141,7 +141,8 @@ def _stages(study: Study, problem: Problem) -> list[Stage]:
     if refine.method == "least-squares":
         if refine.coarse_lines and any(isinstance(t, FrfTest) for t in study.tests):
             # This far from the end the gradient tolerance only needs to tell what has settled.
-            stages.append(LeastSquares("starts", coarse, box, refine.coarse_steps, refine.starts, 1e-6))
+            exact = study.tolerance * _weight(coarse) / _weight(problem)
+            stages.append(LeastSquares("starts", coarse, box, refine.coarse_steps, refine.starts, 1e-6, exact))
             keep = min(refine.keep, refine.starts)
         else:
             keep = refine.starts
@@ -151,6 +152,11 @@ def _stages(study: Study, problem: Problem) -> list[Stage]:
     else:
         stages.append(Descent(problem, box, refine.method, refine.most_steps))
     return stages
+
+
+def _weight(problem: Problem) -> float:
+    """Sum of all FRF weights of a problem, what its tolerance is measured against."""
+    return sum(float(np.sum(np.asarray(t.weight))) for t in problem.tests if isinstance(t, FrfTest))
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:

@@ -139,18 +139,19 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
     low = jnp.maximum(box.lower - state.u, -LARGEST_STEP) / scale
     slope = state.gradient * scale
 
-    def settle(_: int, found: tuple[Array, Array]) -> tuple[Array, Array]:
-        fixed, move = found
+    def settle(found: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        count, _, fixed, move = found
         free = ~fixed
         both = free[:, None] & free[None, :]
         given = jnp.where(fixed, move, 0.0)
         right = jnp.where(free, -slope - scaled @ given, 0.0)
         factor = jax.scipy.linalg.cho_factor(jnp.where(both, damped, jnp.eye(move.size)))
         move = jnp.where(free, jax.scipy.linalg.cho_solve(factor, right), given)
-        return fixed | (move < low) | (move > high), jnp.clip(move, low, high)
+        outside = (move < low) | (move > high)
+        return count + 1, jnp.any(outside), fixed | outside, jnp.clip(move, low, high)
 
-    at_bound = held(state.u, state.gradient, box)
-    _, move = jax.lax.fori_loop(0, BOUND_PASSES, settle, (at_bound, jnp.zeros_like(slope)))
+    first = (jnp.asarray(0), jnp.asarray(True), held(state.u, state.gradient, box), jnp.zeros_like(slope))
+    *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), settle, first)
     return jnp.where(jnp.isfinite(move), move, 0.0) * scale
 
 

@@ -57,11 +57,21 @@ class Stage(Protocol):
 class LeastSquares:
     """Bounded least squares from several candidates at once (see `least_squares`)."""
 
-    def __init__(self, name: str, problem: Problem, box: Box, most_steps: int, starts: int, gradient_tolerance: float):
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        box: Box,
+        most_steps: int,
+        starts: int,
+        gradient_tolerance: float,
+        exact: float = 0.0,
+    ):
+        """Keep the settings; `exact` is the objective below which one start makes all others needless."""
         self.name = name
         self.starts = starts
         self._fixed = (problem, box, gradient_tolerance)
-        self._most_steps = most_steps
+        self._most_steps, self._exact = most_steps, exact
 
     def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
         return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
@@ -70,9 +80,9 @@ class LeastSquares:
         before = np.asarray(state.objective)
         state = _advance_least_squares(*self._fixed, state)
         after, ended = np.asarray(state.objective), np.asarray(state.stationary | state.stalled)
-        # A start that creeps along far above what is known already is given up.
-        goal = np.min(after, where=ended, initial=goal)
-        hopeless = ~ended & (after > 2.0 * goal) & (before - after < 1e-3 * after)
+        # A start that creeps along far above what is known already is given up, and all others once one is exact.
+        goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
+        hopeless = ~ended & (after > 2.0 * goal) & ((before - after < 1e-3 * after) | (goal <= self._exact))
         return state._replace(stalled=jnp.asarray(np.asarray(state.stalled) | hopeless))
 
     def progress(self, state: LeastSquaresState) -> Progress:

@@ -161,7 +161,7 @@ class RefinePart(Part):
     """Refinement from the best candidates."""
 
     method: Literal["least-squares", "nelder-mead", "adam", "l-bfgs"] = "least-squares"
-    starts: Annotated[Count, Field(le=10_000)] = 4
+    starts: Annotated[Count, Field(le=10_000)] = 2
     """Candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
     """Lines of each FRF that all starts are first fitted to, evenly weighted; 0 leaves that out."""
@@ -188,8 +188,8 @@ class StudyFile(Part):
     """Where parameters without an initial value start: at a guess from the first measured peak, or at random."""
     tolerance: NonNegative | None = None
     """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8."""
-    rounds: Annotated[Count, Field(le=10_000)] = 20
-    least_rounds: Count = 5
+    rounds: Annotated[Count, Field(le=10_000)] = 40
+    least_rounds: Count = 8
     """Rounds before the fit may stop for another reason than its tolerance."""
     agreement: Count = 3
     """Stop where this many starts came to the same best minimum, and the noise explains its cost."""

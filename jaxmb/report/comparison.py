@@ -1,4 +1,4 @@
-"""The identified machine beside the others that its numbers are judged by: the initial one and the true one."""
+"""The identified machine beside the others that its numbers are judged by: the true one or the initial one."""
 
 import dataclasses
 
@@ -6,15 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.experiments import ModesTest, Test, predict_modes, scene
-from jaxmb.identify.identify import initial_model
-from jaxmb.identify.parameters import set_parameters
+from jaxmb.identify.experiments import ModesTest, predict_modes, scene
+from jaxmb.identify.identify import band_end_hz, initial_model
 from jaxmb.identify.result import Result
-from jaxmb.machine.build import Model
 from jaxmb.response.modal import Modes, energy_shares, mac, modes
-
-MODES_ABOVE = 1.25
-"""A modal test is shown up to this many times its highest measured frequency."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,30 +26,23 @@ class ModePairs:
     """Reference mode of each fitted one, by the largest sum of MACs; None where the reference has no more."""
 
 
-def true_model(result: Result) -> Model | None:
-    """The study's machine at the true values of its free parameters; None where they are not all known."""
-    truth = result.study.truth
-    names = [name for names in result.study.free.tied for name in names]
-    if not names or any(name not in truth for name in names):
-        return None
-    return set_parameters(result.study.model, {name: truth[name] for name in names})
-
-
-def band_end_hz(test: Test) -> float:
-    """Frequency up to which modes are of interest to a test, Hz."""
-    if isinstance(test, ModesTest):
-        return MODES_ABOVE * float(jnp.max(test.frequency_hz))
-    return float(test.omega[-1]) / (2 * np.pi)
-
-
-def mode_pairs(result: Result, test: Test) -> ModePairs:
+def mode_pairs(result: Result, number: int) -> ModePairs:
     """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
 
-    The reference is the machine at the true parameters where they are known, and at the initial ones otherwise.
+    The reference is the machine that was simulated, where one was and it has the same coordinates, and otherwise the
+    fitted machine at the initial values.
+
+    Args:
+        result: the identification.
+        number: which of the study's tests, from 0.
     """
-    truth = true_model(result)
-    name, model = ("initial", initial_model(result)) if truth is None else ("true", truth)
-    reference, fitted = (_below(modes(scene(test, m).tangent), band_end_hz(test)) for m in (model, result.model))
+    study = result.study
+    test, true = study.tests[number], study.true_modes[number]
+    if true is not None and study.truth:
+        name, reference = "true", true
+    else:
+        name, reference = "initial", modes(scene(test, initial_model(result)).tangent)
+    reference, fitted = (_below(m, band_end_hz(test)) for m in (reference, modes(scene(test, result.model).tangent)))
     likeness = np.zeros((fitted.frequency_hz.size, reference.frequency_hz.size))
     if likeness.size:
         likeness = np.asarray(mac(fitted.shape, reference.shape))

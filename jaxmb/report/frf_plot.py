@@ -18,6 +18,7 @@ from jaxmb.response.frf import DERIVATIVES, Point
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
 MOST_DECADES = 8
+LONGEST_TITLE = 40
 KIND = {count: kind for kind, count in DERIVATIVES.items()}
 
 
@@ -109,6 +110,7 @@ def frf_figure(
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
+    title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
     figure.text(
         left / width, 1 - 0.12 / height, f"{title}: {KIND[derivatives]}, output / input{shown}", va="top", fontsize=9
     )

@@ -47,14 +47,15 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
     """Name and figure of everything there is to see of a result."""
     yield "cost", cost_figure(result)
     yield "parameters", parameter_figure(result)
-    for test, name in zip(result.study.tests, _file_names(result.study.tests), strict=True):
+    names = _file_names(result.study.tests)
+    for number, (test, name) in enumerate(zip(result.study.tests, names, strict=True)):
         if isinstance(test, ModesTest):
             fitted = fitted_modes(result, test)
             yield f"modes-{name}", measured_modes_figure(test, fitted)
             yield f"energy-{name}", energy_figure(result, test, fitted)
         else:
             yield f"frf-{name}", frf_test_figure(result, test)
-        pairs = mode_pairs(result, test)
+        pairs = mode_pairs(result, number)
         if pairs.likeness.size:
             yield (
                 f"mac-{name}",

@@ -17,13 +17,15 @@ VERDICT_STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
 def result_tables(result: Result) -> Group:
-    """Everything a user wants to read of a result: parameters, modes of each test, quality of the fit, remarks, time."""
+    """Everything a user wants to read of a result: parameters, modes of each test, quality of the fit, time."""
     parts: list[RenderableType] = [parameter_table(result)]
-    for test in result.study.tests:
+    for number, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
+        elif result.study.true_modes[number] is not None:
+            parts.append(true_modes_table(result, test))
         else:
-            parts.append(modes_table(result, test))
+            parts.append(modes_table(result, number))
     return Group(*parts, summary(result))
 
 
@@ -75,21 +77,39 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
     return table
 
 
-def modes_table(result: Result, test: Test) -> Table:
-    """Modes below the band's end of the identified machine, beside those of the true or else the initial parameters."""
-    pairs = mode_pairs(result, test)
-    table = _table(f"Modes, {test.name}: identified, and with the {pairs.reference_name} parameters", "mode")
-    other = pairs.reference_name
-    for heading in ("identified Hz", f"{other} Hz", "identified damping %", f"{other} damping %", "MAC"):
+def true_modes_table(result: Result, test: Test) -> Table:
+    """Modes of the machine that was simulated beside the identified one's, in the layout of the same Table 6."""
+    table = _table(f"Modes, {test.name}: true and identified", "mode")
+    for heading in ("true Hz", "identified Hz", "error %", "true damping %", "identified damping %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    pairs = [p for p in result.metrics.get("true_modes", ()) if p["posture"] == test.name]
+    for m, pair in enumerate(pairs, 1):
+        true_hz, found_hz = pair["true_frequency_hz"], pair["frequency_hz"]
+        table.add_row(
+            str(m),
+            f"{true_hz:.3f}",
+            f"{found_hz:.3f}",
+            f"{100.0 * (found_hz / true_hz - 1.0):+.3f}",
+            f"{pair['true_damping_percent']:.3f}",
+            f"{pair['damping_percent']:.3f}",
+        )
+    return table
+
+
+def modes_table(result: Result, number: int) -> Table:
+    """Modes of the identified machine below the end of a test's band, beside those of the initial parameters."""
+    pairs = mode_pairs(result, number)
+    table = _table(f"Modes, {result.study.tests[number].name}: initial and identified", "mode")
+    for heading in ("initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC"):
         table.add_column(heading, justify="right", no_wrap=True)
     for m, partner in enumerate(pairs.partner):
         frequency, damping = _mode(pairs.fitted, m)
-        frequency_there, damping_there = ("-", "-") if partner is None else _mode(pairs.reference, partner)
+        before = ("-", "-") if partner is None else _mode(pairs.reference, partner)
         likeness = "-" if partner is None else f"{pairs.likeness[m, partner]:.2f}"
-        table.add_row(str(m + 1), frequency, frequency_there, damping, damping_there, likeness)
+        table.add_row(str(m + 1), before[0], frequency, before[1], damping, likeness)
     for left in sorted(set(range(pairs.reference.frequency_hz.size)) - set(pairs.partner)):
         frequency, damping = _mode(pairs.reference, left)
-        table.add_row("-", "-", frequency, "-", damping, "-")
+        table.add_row("-", frequency, "-", damping, "-", "-")
     return table
 
 
@@ -111,6 +131,11 @@ def summary(result: Result) -> Group:
         lines.append(f"mean error of log H, {name}: {number(error, 2)}")
     if "largest_parameter_error" in result.metrics:
         lines.append(f"largest parameter error: {number(100.0 * result.metrics['largest_parameter_error'], 2)} %")
+    if "largest_frequency_error_hz" in result.metrics:
+        lines.append(
+            f"largest error of a mode: {number(result.metrics['largest_frequency_error_hz'], 2)} Hz,"
+            f" {number(result.metrics['largest_damping_error_percent'], 2)} % damping"
+        )
     lines += [f"remark: {remark}" for remark in result.remarks]
     counts, seconds = result.evaluations, result.seconds
     lines.append(

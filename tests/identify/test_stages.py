@@ -1,0 +1,183 @@
+"""The ways to lower a cost: population searches by name, refinements, and the published method as a preset."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb.identify.fit import coarsened, run_fit
+from jaxmb.identify.identify import identify
+from jaxmb.identify.least_squares import Box
+from jaxmb.identify.stages import Descent, NelderMead, PopulationSearch, algorithm_names, objective
+from jaxmb.identify.study import load_study, make_study
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.machine.file import InputError
+
+# SciPy's Nelder-Mead warns of nothing here; a warning of evosax or optax would be an error.
+
+
+@pytest.fixture(scope="module")
+def study():
+    return load_study("validation-3r")
+
+
+@pytest.fixture(scope="module")
+def problem(study):
+    return coarsened(study.problem, 32)
+
+
+@pytest.fixture(scope="module")
+def box(study):
+    return Box(study.free.lower, study.free.upper, jnp.asarray(study.free.logarithmic))
+
+
+@pytest.fixture(scope="module")
+def truth(study):
+    return np.asarray(study.free.encode(np.array([study.truth[n] for n in study.free.names])))
+
+
+def advanced(stage, state, most=1000):
+    """All states of a stage to its end."""
+    states = [state]
+    for _ in range(most):
+        if stage.progress(states[-1]).finished:
+            return states
+        states.append(stage.advance(states[-1], np.inf))
+    pytest.fail("the stage does not end")
+
+
+def inside(u, box):
+    return bool(np.all((u >= np.asarray(box.lower)) & (u <= np.asarray(box.upper))))
+
+
+@pytest.mark.parametrize("algorithm", ["CMA_ES", "DifferentialEvolution", "PSO", "SimpleGA"])
+def test_population_search(problem, box, truth, algorithm):
+    """Thirty generations halve a bad start's cost at least, in the box, and the key alone decides how."""
+    stage = PopulationSearch(problem, box, algorithm, 16, 30)
+    first = np.asarray(box.lower)[None] + 0.1
+    cost = float(objective(problem, jnp.asarray(first[0])))
+    states = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first)))
+    for state in states:
+        assert inside(np.asarray(state.population), box)
+    costs = [float(state.best) for state in states]
+    assert all(after <= before for before, after in itertools.pairwise(costs))
+    assert costs[-1] < 0.5 * cost
+    end = stage.progress(states[-1])
+    assert end.objective == pytest.approx(float(objective(problem, jnp.asarray(end.u))), rel=1e-9)
+    assert end.non_finite == 0
+    assert 16 * 30 <= end.evaluations <= 16 * 31
+    u, fitness = stage.outcome(states[-1])
+    np.testing.assert_array_equal(u[0], end.u)
+    assert fitness[0] == end.objective
+    assert len(np.unique(u, axis=0)) == len(u)
+    other = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first)))[-1]
+    np.testing.assert_array_equal(other.best_u, states[-1].best_u)
+    other = advanced(stage, stage.begin(jax.random.PRNGKey(1), jnp.asarray(first)))[-1]
+    assert (np.asarray(other.best_u) != np.asarray(states[-1].best_u)).any()
+
+
+def test_what_is_given_enters_the_population(problem, box, truth):
+    """A search that starts from a population never ends above the best candidate it was given."""
+    stage = PopulationSearch(problem, box, "SimpleGA", 16, 30)
+    state = stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None] + 1e-3))
+    # Rounding of the way to the unit cube and back.
+    assert float(state.best) == pytest.approx(float(objective(problem, jnp.asarray(truth + 1e-3))), rel=1e-6)
+
+
+def test_candidates_that_are_not_finite_are_counted(problem, box, truth):
+    """A weight that is no number makes every candidate's cost none; a search goes on and says so."""
+    broken = dataclasses.replace(problem.tests[0], noise_std=jnp.asarray(0.0))
+    stage = PopulationSearch(dataclasses.replace(problem, tests=(broken,)), box, "SimpleGA", 16, 30)
+    state = stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None]))
+    assert stage.progress(state).non_finite == 16
+    state = stage.advance(state, np.inf)
+    assert stage.progress(state).non_finite == 16 * 11
+    assert stage.progress(state).objective == 1e300
+    assert np.isfinite(np.asarray(state.population)).all()
+
+
+def test_non_finite_costs_of_nelder_mead_are_counted(problem, box, truth):
+    broken = dataclasses.replace(problem, noise_unit=jnp.asarray(np.nan))
+    stage = NelderMead(broken, box, 20)
+    end = stage.progress(advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None])))[-1])
+    assert end.non_finite == end.evaluations >= 20
+
+
+def test_unknown_algorithm(problem, box):
+    with pytest.raises(ValueError, match=r"search algorithm 'SimpelGA' does not exist, did you mean 'SimpleGA'\?"):
+        PopulationSearch(problem, box, "SimpelGA", 16, 30)
+    assert "CMA_ES" in algorithm_names()
+
+
+def test_unknown_algorithm_in_a_study(tmp_path):
+    """Said when the study is read, with the place, and not when the fit begins."""
+    lines = {"first_hz": 5.0, "last_hz": 30.0, "step_hz": 5.0}
+    (tmp_path / "s.toml").write_text(
+        'machine = "manipulator-3r"\n'
+        f'[[test]]\nkind = "frf"\nsimulate = {{ lines = {{ {", ".join(f"{k} = {v}" for k, v in lines.items())} }} }}\n'
+        '[free]\n"stiffness.*" = { lower = 2e5, upper = 2e7 }\n[search]\nalgorithm = "CMAES"\n'
+    )
+    message = r"s\.toml: \[search\]: search algorithm 'CMAES' does not exist, did you mean 'CMA_ES'\?"
+    with pytest.raises(InputError, match=message):
+        load_study(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize(("method", "most", "factor"), [("nelder-mead", 2000, 1e-12), ("adam", 400, 1e-4),
+                                                       ("l-bfgs", 200, 1e-10)])  # fmt: skip
+def test_refinement_near_the_truth(problem, box, truth, method, most, factor):
+    """From a few per cent off, the cost falls by as much as the method can do: to a fraction of its start's."""
+    first = truth + 0.05 * np.array([1, -1, 1, -1, 1, -1])
+    cost = float(objective(problem, jnp.asarray(first)))
+    stage = NelderMead(problem, box, most) if method == "nelder-mead" else Descent(problem, box, method, most)
+    states = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first[None])))
+    end = stage.progress(states[-1])
+    assert inside(end.u, box)
+    assert end.objective == pytest.approx(float(objective(problem, jnp.asarray(end.u))), rel=1e-6, abs=1e-20)
+    assert end.objective < factor * cost
+    assert end.non_finite == 0
+    u, objectives = stage.outcome(states[-1])
+    np.testing.assert_array_equal(u[0], end.u)
+    assert objectives[0] == end.objective
+
+
+def published(tmp_path, **settings):
+    lines = {"first_hz": 0.2, "last_hz": 30.0, "step_hz": 0.2}
+    test = {"kind": "frf", "simulate": {"lines": lines}, "weights": {"peaks": 50, "elsewhere": 0.5}}
+    free = {"stiffness.*": {"lower": 2e5, "upper": 2e7}, "damping.*": {"lower": 1e2, "upper": 1e4}}
+    data = {"machine": "manipulator-3r", "preset": "huynh2020", "start": "random", "test": [test], "free": free}
+    return make_study(StudyFile.model_validate(data | settings), "published", tmp_path)
+
+
+def test_published_method(tmp_path):
+    """A genetic algorithm, Nelder-Mead, values themselves and the printed phase, whatever else the study says."""
+    study = published(
+        tmp_path,
+        rounds=2,
+        search={"algorithm": "CMA_ES", "population": 16, "generations": 10},
+        refine={"method": "adam", "most_steps": 100, "coarse_lines": 8},
+    )
+    assert (study.search.algorithm, study.refine.method, study.refine.coarse_lines) == ("SimpleGA", "nelder-mead", 0)
+    assert (study.search.population, study.search.generations) == (16, 10)
+    assert not any(study.free.logarithmic)
+    assert [t.phase for t in study.tests] == ["principal"]
+    seen = []
+    fit = run_fit(study, 0, report=seen.append)
+    assert [(r.round, r.stage) for r in seen] == [(1, "search"), (1, "refine"), (2, "search"), (2, "refine")]
+    costs = [r.cost for r in seen]
+    assert all(after <= before for before, after in itertools.pairwise(costs))
+    assert fit.best == costs[-1] < costs[0]
+    assert fit.search_evaluations == 2 * 16 * 11
+    assert fit.refine_evaluations >= 200
+    assert inside(fit.best_u, Box(study.free.lower, study.free.upper, None))
+
+
+def test_published_method_does_not_claim_what_it_did_not_reach(tmp_path):
+    study = published(
+        tmp_path, rounds=1, search={"population": 16, "generations": 10}, refine={"most_steps": 100}
+    )
+    result = identify(study)
+    assert not result.converged
+    assert result.status.startswith("not converged after 1 rounds: ")
