@@ -25,7 +25,7 @@ WIDTH = 120
 """Of tables that do not go to a terminal."""
 
 # Typer brings its own copy of click or uses the installed one, by version; this is the base class in both.
-UsageError = typer.BadParameter.__mro__[1]
+UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     add_completion=False,
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="jaxmb", standalone_mode=False)
     except UsageError as error:
-        return _say(error.format_message(), WRONG_INPUT)  # pyright: ignore[reportAttributeAccessIssue]
+        return _say(error.format_message(), WRONG_INPUT)
     except WrongInput as error:
         return _say(str(error), WRONG_INPUT)
     except (KeyboardInterrupt, typer.Abort):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -76,7 +75,11 @@ def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
 
 def _below(found: Modes, end_hz: float) -> Modes:
     keep = np.asarray(found.frequency_hz) <= end_hz
-    columns = [np.asarray(x)[..., keep] for x in (
-        found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, found.eigenvalue, found.shape,
-    )]  # fmt: skip
-    return Modes(*(jnp.asarray(c) for c in columns), found.overdamped)
+    return Modes(
+        frequency_hz=found.frequency_hz[keep],
+        damped_frequency_hz=found.damped_frequency_hz[keep],
+        damping_ratio=found.damping_ratio[keep],
+        eigenvalue=found.eigenvalue[keep],
+        shape=found.shape[:, keep],
+        overdamped=found.overdamped,
+    )

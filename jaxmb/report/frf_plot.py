@@ -130,7 +130,9 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
     for curve in curves:
         size = np.abs(curve.frf)
         seen = np.where(np.isfinite(size) & (size > 0.0), size, np.nan)
-        axes.semilogy(frequency_hz, seen, color=curve.color, lw=curve.width, ls=curve.dashes, **_single(frequency_hz))
+        axes.semilogy(
+            frequency_hz, seen, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz)
+        )
     if limits is not None:
         axes.set_ylim(*limits)
     if not np.isfinite(curves[0].frf).any():
@@ -143,14 +145,14 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
 def _phase(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve]) -> None:
     for curve in curves:
         x, angle = _unbroken(frequency_hz, np.degrees(np.angle(np.where(np.isfinite(curve.frf), curve.frf, np.nan))))
-        axes.plot(x, angle, color=curve.color, lw=curve.width, ls=curve.dashes, **_single(frequency_hz))
+        axes.plot(x, angle, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz))
     axes.set_ylim(-200, 200)
     axes.set_yticks([-180, 0, 180])
 
 
-def _single(frequency_hz: np.ndarray) -> dict[str, str]:
+def _marker(frequency_hz: np.ndarray) -> str:
     """A marker where there is one line only, of which no curve can be drawn."""
-    return {"marker": "o"} if frequency_hz.size == 1 else {}
+    return "o" if frequency_hz.size == 1 else "none"
 
 
 def _unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +167,7 @@ def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, weight: np.nd
     middle = np.concatenate([frequency_hz[:1], 0.5 * (frequency_hz[1:] + frequency_hz[:-1]), frequency_hz[-1:]])
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         for axes in (magnitude, phase):
-            axes.axvspan(middle[first], middle[end], color="0.93", lw=0, zorder=0)
+            axes.axvspan(float(middle[first]), float(middle[end]), color="0.93", lw=0, zorder=0)
 
 
 def _raised(weight: np.ndarray) -> np.ndarray:

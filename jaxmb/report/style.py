@@ -39,7 +39,7 @@ _RC = {
 @contextmanager
 def drawing() -> Iterator[None]:
     """The look of the figures while it lasts."""
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(_RC):  # pyright: ignore[reportArgumentType]
         yield
 
 
