@@ -19,6 +19,7 @@ from jaxmb.identify.problem import Problem
 from jaxmb.identify.stages import Descent, LeastSquares, NelderMead, PopulationSearch, Stage, objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.file import InputError, write_whole
+from jaxmb.measurement.frf_set import read_arrays
 
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
@@ -258,8 +259,10 @@ def _save(path: Path, mark: str, fit: Fit, stage_state: Any) -> None:
 
 def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple[Fit, Any]:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            data = {name: stored[name] for name in stored.files}
+        data = read_arrays(path)
+    except InputError as error:
+        raise InputError(f"{path}: not a saved state of a fit: {str(error).removeprefix(f'{path}: ')}") from None
+    try:
         if str(data["mark"]) != mark:
             raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
         fit = Fit(
@@ -280,20 +283,25 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
             candidates=data.get("fit.candidates"),
             done=bool(data["fit.done"]),
         )
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
+        return fit, _stage_state(data, stages, fit, study)
+    except InputError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(f"{path}: not a saved state of a fit: {error}") from None
+
+
+def _stage_state(data: dict[str, np.ndarray], stages: Sequence[Stage], fit: Fit, study: Study) -> Any:
+    """State of the running stage from its leaves; None between two stages."""
     leaves = [data[f"stage.{i}"] for i in range(sum(name.startswith("stage.") for name in data))]
     if not leaves:
-        return fit, None
+        return None
     # The shape of a stage's state is that of a fresh one.
     count = max(study.refine.starts, study.search.population)
     fresh = stages[fit.stage].begin(jax.random.PRNGKey(0), jnp.zeros((count, study.free.size)))
     structure = jax.tree.structure(fresh)
     kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
             for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip
-    return fit, jax.tree.unflatten(structure, kept)
+    return jax.tree.unflatten(structure, kept)
 
 
 @eqx.filter_jit

@@ -336,13 +336,18 @@ def algorithm_names() -> tuple[str, ...]:
     return tuple(evosax.algorithms.algorithms)
 
 
+def check_algorithm(name: str) -> None:
+    """Raise ValueError where there is no search of that name; nothing is imported for "random", which is no search."""
+    if name != "random" and name not in algorithm_names():
+        raise ValueError(known_name("search algorithm", name, ("random", *algorithm_names())))
+
+
 def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
     """evosax's algorithm of that name, and whether it starts from a population rather than from a mean."""
     # evosax takes over a second to import, which a fit without it need not wait for.
     from evosax.algorithms import algorithms, population_based_algorithms
 
-    if name not in algorithms:
-        raise ValueError(known_name("search algorithm", name, algorithms))
+    check_algorithm(name)
     options = {}
     if name == "SimpleGA":
         # Its own defaults, no crossover and mutations as wide as the box, do not converge.

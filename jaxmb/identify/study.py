@@ -23,6 +23,7 @@ from jaxmb.identify.parameters import (
 )
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Prior, Problem, make_problem
+from jaxmb.identify.stages import check_algorithm
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, Simulate, StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model, build_model, without_coordinates
@@ -97,19 +98,23 @@ def study_names() -> tuple[str, ...]:
     return library_names("studies")
 
 
-def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = None) -> Study:
+def load_study(
+    name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None
+) -> Study:
     """Study from a built-in name or a TOML file; paths in it are relative to the file.
 
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
         noise_seed: seed of simulated noise instead of the study's own.
+        preset: method instead of the study's own: "default" or "huynh2020".
 
     Raises:
         InputError: (a ValueError) anything in the file, or in the files it names, cannot be; one sentence says where.
         NotImplementedError: the study asks for something this version does not have.
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
-    file = validated(StudyFile, read_toml(path), str(path))
+    data = read_toml(path) | ({} if preset is None else {"preset": preset})
+    file = validated(StudyFile, data, str(path))
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
@@ -126,12 +131,12 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     Raises:
         InputError: see `load_study`.
     """
-    file = with_preset(file)
     with _place(source):
         whole = _machine(file.machine, folder)
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = without_coordinates(whole, file.lock)
+        file = with_preset(file, len(machine.coordinates))
         model = build_model(machine)
     with _place(f"{source}: [hold]"):
         held = _held(model, file)
@@ -153,6 +158,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
             elif isinstance(part, ModesTestPart):
                 tests.append(_modes_test(part, label, file, model))
                 simulated.append(None)
+    with _place(f"{source}: [search]"):
+        check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
     initial, origin = initial_values(problem, bounds)
     with _place(f"{source}: [prior]"):

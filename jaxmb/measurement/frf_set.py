@@ -4,7 +4,7 @@ import dataclasses
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -120,18 +120,7 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
     path = Path(path)
     if path.suffix != ".npz":
         raise InputError(f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected .npz")
-    try:
-        with path.open("rb") as file:
-            _check_size(file, path)
-            data = _arrays(file, path)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except BROKEN as error:
-        raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
-    except MemoryError:
-        raise InputError(f"{path}: holds arrays larger than memory") from None
+    data = read_arrays(path)
     for name in ("frequency_hz", "frf", "kind"):
         if name not in data:
             raise InputError(f"{path}: array '{name}' is missing; found {', '.join(sorted(data)) or 'none'}")
@@ -181,20 +170,38 @@ def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
         raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
 
 
-def _arrays(file: object, path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an archive by name; what is no array, or one of Python objects, is an error that names it."""
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an NPZ file by name.
+
+    Raises:
+        InputError: the file cannot be read, is too large, or holds what is no array or one of Python objects.
+    """
     data: dict[str, np.ndarray] = {}
-    with np.load(file, allow_pickle=False) as stored:  # pyright: ignore[reportArgumentType]
-        if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise ValueError("it holds one array without a name")
-        for name in stored.files:
-            try:
-                data[name] = stored[name]
-            except BROKEN as error:
-                raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
-            if not isinstance(data[name], np.ndarray):
-                raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
+    try:
+        with path.open("rb") as file:
+            _check_size(file, path)
+            with np.load(file, allow_pickle=False) as stored:
+                for name in stored.files:
+                    data[name] = _array(stored, name, path)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except BROKEN as error:
+        raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
+    except MemoryError:
+        raise InputError(f"{path}: holds arrays larger than memory") from None
     return data
+
+
+def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
+    try:
+        array = stored[name]
+    except BROKEN as error:
+        raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
+    return array
 
 
 def _check_size(file: BinaryIO, path: Path) -> None:

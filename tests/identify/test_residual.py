@@ -204,7 +204,7 @@ def test_jacobian_of_every_family(crane):
 
 PENDULUM_FREE = {
     "stiffness.*": {"lower": 1e2, "upper": 1e7},
-    "mass.lever": {"lower": 1.0, "upper": 90.0},
+    "inertia.lever.yy": {"lower": 1.0, "upper": 90.0},
     "first_moment.lever.x": {"lower": -30.0, "upper": 30.0},
 }
 
@@ -219,7 +219,7 @@ def sagging(tmp_path_factory):
 
 def test_jacobian_at_the_equilibrium(sagging):
     assert sagging.problem.scenes == (None,)
-    assert_jacobian(sagging.problem, near_truth(sagging), reverse=False)
+    assert_jacobian(sagging.problem, near_truth(sagging), step=1e-5, reverse=False)
 
 
 def test_equilibrium_is_not_the_posture(sagging):
@@ -252,7 +252,7 @@ def test_residual_of_the_affine_scene(tmp_path):
     test = frf_test(posture={"r": 0.3}, outputs=[["tool", "x"], ["tool", "z"]])
     problem = crane_study(tmp_path, [test], PENDULUM_FREE, PENDULUM).problem
     direct = dataclasses.replace(problem, scenes=(None,))
-    u = jnp.asarray([np.log(3e4), 0.3, 0.1])
+    u = jnp.asarray([np.log(3e4), 0.1, 0.1])
     ours, theirs = (np.asarray(residual_of(p, u)) for p in (problem, direct))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
     ours, theirs = (np.asarray(jacobian_of(p, u)) for p in (problem, direct))

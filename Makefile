@@ -1,0 +1,59 @@
+# Every target works in a fresh clone: what it needs is installed into .venv first, in the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help demo test lint types pytest bench lock clean
+
+help:
+	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
+	@echo "make test    all checks and tests"
+	@echo "make bench   speed beside NumPy and SciPy, and how often the exact answer is found"
+	@echo "make clean   remove what make has made"
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "jaxmb needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	  "Name another one: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/jaxmb identify kr90-measured-modes --out results/kr90-measured-modes
+	$(BIN)/jaxmb identify kr90-modelled --out results/kr90-modelled
+
+test: lint types pytest
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(VENV)/installed-test
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --level error
+
+pytest: $(VENV)/installed-test
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 10
+
+bench: $(VENV)/installed
+	$(BIN)/python experiments/speed/run.py
+	$(BIN)/python experiments/recovery/run.py --seeds 5
+
+# The versions that make installs, from the newest ones that the declared bounds allow.
+lock: pyproject.toml
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet '.[test]'
+	$(VENV)-lock/bin/python -m pip freeze --exclude jaxmb > constraints.txt
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) .cache results .pytest_cache .ruff_cache .hypothesis .import_linter_cache

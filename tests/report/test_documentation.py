@@ -1,0 +1,60 @@
+"""docs/study-format.md names every key there is, with the default that it has, and its example is a study."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from jaxmb.identify.study_file import (
+    BandWeight,
+    FreePart,
+    FrfTestPart,
+    Lines,
+    ModesTestPart,
+    RefinePart,
+    SearchPart,
+    Simulate,
+    StudyFile,
+    Weights,
+)
+
+TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
+PARTS = [StudyFile, FrfTestPart, ModesTestPart, FreePart, SearchPart, RefinePart, Simulate, Weights, BandWeight, Lines]
+
+
+def test_the_example_is_a_study():
+    example = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)[0]
+    assert len(StudyFile.model_validate(tomllib.loads(example)).test) == 2
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_key_is_described(part):
+    missing = [key for key in part.model_fields if not re.search(rf"\b{key}\b", TEXT)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("part", [p for p in PARTS if p not in (BandWeight, Lines)])
+def test_defaults_are_those_of_the_code(part):
+    rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", TEXT, re.MULTILINE)
+    told: dict[str, list[str]] = {}
+    for keys, default in rows:
+        for key in re.findall(r"`(\w+)`", keys):
+            told.setdefault(key, []).append(default)
+    for key, field in part.model_fields.items():
+        if field.default is PydanticUndefined or not isinstance(field.default, bool | int | float | str):
+            continue
+        if field.default == "":
+            continue
+        literal = str(field.default).lower() if isinstance(field.default, bool) else field.default
+        written = f'"{literal}"' if isinstance(literal, str) and not isinstance(field.default, bool) else str(literal)
+        values = [t.strip().strip("`") for t in told[key]]
+        assert any(v == written or _same_number(v, field.default) for v in values), (key, values, written)
+
+
+def _same_number(text: str, value: object) -> bool:
+    try:
+        return not isinstance(value, str | bool) and float(text) == value
+    except ValueError:
+        return False

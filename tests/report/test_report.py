@@ -1,0 +1,191 @@
+"""Tables hold the numbers of a result, and figures are drawn of whatever a study can be."""
+
+import dataclasses
+import struct
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+import jaxmb
+from jaxmb.identify.result import Parameter
+from jaxmb.identify.study import make_study
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.report.comparison import fitted_modes, mode_pairs
+from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, frf_figure
+from jaxmb.report.plots import _interval, cost_figure, parameter_figure, result_figures, write_figures
+from jaxmb.report.tables import number, result_tables
+
+POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
+LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
+BOUNDS = {"lower": 2e5, "upper": 2e7, "initial": 1.9e6}
+
+
+def text_of(renderable) -> str:
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """Fit of two stiffnesses to FRFs (one test of the machine itself) and to modes that were written down."""
+    tests = [
+        {"kind": "frf", "name": "FRF, 1", "posture": POSTURE, "simulate": {"lines": LINES}, "weights": {"peaks": 50}},
+        {
+            "kind": "modes",
+            "name": "FRF 1",
+            "posture": POSTURE,
+            "frequency_hz": [10.18, 11.24, 22.59],
+            "damping_percent": [1.89, 1.80, 1.66],
+            "content": [["z1"], ["z2"], ["z3"]],
+            "frequency_std_hz": 0.05,
+            "damping_std_percent": 0.1,
+        },
+    ]
+    file = StudyFile.model_validate(
+        {
+            "machine": "manipulator-3r",
+            "test": tests,
+            "free": {"stiffness.z[12]": BOUNDS},
+            "rounds": 1,
+            "refine": {"coarse_lines": 0, "starts": 1},  # one stage, one compilation
+        }
+    )
+    return jaxmb.identify(make_study(file, "two", tmp_path_factory.mktemp("study")))
+
+
+def test_tables(result):
+    shown = text_of(result_tables(result))
+    for name, parameter in result.parameters.items():
+        row = next(line for line in shown.splitlines() if line.strip().startswith(name))
+        assert number(parameter.value) in row
+        assert number(parameter.std, 2) in row
+        assert parameter.identifiable in row
+        assert parameter.unit in row
+    measured = [line.split() for line in shown.splitlines() if line.strip().startswith("3")][-1]
+    assert measured[1] == "22.59"
+    assert measured[2] == f"{result.metrics['measured_modes'][2]['frequency_hz']:.2f}"
+    assert "z3" in measured
+    assert f"status: {result.status}" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(2e6, 4, "2.000e6"), (340.0, 4, "340.0"), (1545.0, 4, "1545"), (38650.2, 2, "3.9e4"), (0.0094, 2, "0.0094"),
+     (1e-15, 2, "1.0e-15"), (0.0, 4, "0.000"), (np.inf, 4, "unknown"), (np.nan, 4, "unknown"), (-2e6, 2, "-2.0e6"),
+     (9999.9, 4, "10000"), (2589.0, 2, "2589")],
+)  # fmt: skip
+def test_numbers(value, digits, text):
+    assert number(value, digits) == text
+
+
+def test_names_are_not_taken_for_styles(result):
+    odd = dataclasses.replace(result, remarks=("the point [red] is [/] not a style",))
+    assert "the point [red] is [/] not a style" in text_of(result_tables(odd))
+
+
+def test_figures_are_written(result, tmp_path):
+    paths = write_figures(result, tmp_path / "new" / "figures")
+    # The two tests have the same letters in their names, so their files are numbered.
+    assert {path.name for path in paths} == {
+        "cost.png", "parameters.png", "frf-1-frf-1.png", "mac-1-frf-1.png", "modes-2-frf-1.png", "energy-2-frf-1.png",
+        "mac-2-frf-1.png",
+    }  # fmt: skip
+    assert set((tmp_path / "new" / "figures").iterdir()) == set(paths)
+    for path in paths:
+        data = path.read_bytes()
+        assert data[:8] == b"\x89PNG\r\n\x1a\n"
+        width, height = struct.unpack(">II", data[16:24])
+        assert min(width, height) > 300
+        assert len(data) > 5_000
+
+
+def test_a_folder_that_cannot_be(result, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write_figures(result, tmp_path / "file" / "figures")
+
+
+def test_modes_beside_the_true_ones(result):
+    known = dataclasses.replace(result.study, truth={"stiffness.z1": 2e6, "stiffness.z2": 3e6})
+    pairs = mode_pairs(dataclasses.replace(result, study=known), 0)
+    assert pairs.reference_name == "true"
+    assert pairs.partner == (0, 1, 2)
+    np.testing.assert_allclose(np.diag(pairs.likeness), 1.0, atol=1e-3)
+    # Nobody knows the truth behind a measurement, and so not of the study as a whole.
+    assert {mode_pairs(result, number).reference_name for number in (0, 1)} == {"initial"}
+
+
+def test_fewer_modes_on_one_side(result):
+    """The initial machine is far too soft: all of its modes are below the band's end, with others above it."""
+    harder = {name: p._replace(initial=2e7) for name, p in result.parameters.items()}
+    pairs = mode_pairs(dataclasses.replace(result, parameters=harder), 1)
+    assert pairs.likeness.shape == (3, 1)
+    assert sum(p is None for p in pairs.partner) == 2
+
+
+def test_energy_is_that_of_the_measured_modes(result):
+    test = result.study.tests[1]
+    fitted = fitted_modes(result, test)
+    np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
+    for m, told in enumerate(result.metrics["measured_modes"]):
+        assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told["energy_share"])
+
+
+def test_figures_of_a_fit_that_knows_little(result):
+    """Infinite standard deviations, no history, costs of zero: there is a figure all the same."""
+    unknown = {
+        name: p._replace(std=np.inf, std_log=np.inf, identifiable="no", lower=-1.0)
+        for name, p in result.parameters.items()
+    }
+    odd = dataclasses.replace(result, parameters=unknown, history=[(5, 0.0)], initial_cost=0.0, status="not converged")
+    for figure in (cost_figure(odd), parameter_figure(odd), parameter_figure(result)):
+        figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(("outputs", "inputs", "lines"), [(1, 1, 50), (2, 1, 1), (8, 7, 20)])
+def test_grids_of_any_size(outputs, inputs, lines):
+    points = [("tool", d) for d in ("x", "y", "z", "rx", "ry", "rz", "-x", "-y")]
+    h = np.exp(1j * np.linspace(0.0, 9.0, lines))[:, None, None] * np.ones((outputs, inputs))
+    h[:, 0, 0] = np.nan
+    curves = [Curve("measured", h, "0.7", 3.0, "-")]
+    weight = np.linspace(0.0, 1.0, lines)[:, None, None] * np.ones((outputs, inputs))
+    figure = frf_figure(
+        "name", np.arange(1.0, 1.0 + lines), curves, tuple(points[:outputs]), tuple(points[:inputs]), 2, weight
+    )
+    assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
+    assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
+    figure.draw_without_rendering()
+
+
+def test_labels_do_not_overlap(result):
+    """Titles, labels and legends of every figure, as they are drawn."""
+    for name, figure in result_figures(result):
+        assert overlapping(figure) == [], name
+
+
+def overlapping(figure: Figure) -> list[tuple[str, str]]:
+    figure.draw_without_rendering()
+    texts = [t for a in figure.axes for t in (a.title, a.xaxis.label, a.yaxis.label)]
+    texts += [*figure.texts, *(t for legend in figure.legends for t in legend.get_texts())]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text() and t.get_visible()]
+    whole = figure.bbox
+    outside = [(t, "outside") for t, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > whole.width or b.y1 > whole.height]
+    return outside + [(a, b) for i, (a, p) in enumerate(boxes) for b, q in boxes[:i] if p.overlaps(q)]
+
+
+def test_phase_is_cut_where_it_wraps():
+    x, angle = _unbroken(np.array([1.0, 2.0, 3.0]), np.array([170.0, -170.0, -160.0]))
+    np.testing.assert_array_equal(x, [1.0, 2.0, 2.0, 3.0])
+    np.testing.assert_array_equal(angle, [170.0, np.nan, -170.0, -160.0])
+
+
+def test_intervals_of_logarithms_are_unsymmetric():
+    p = Parameter(100.0, 50.0, 0.5, "N m/rad", 1.0, 1e4, 10.0, "weak")
+    low, high = _interval(p, True)
+    assert low * high == pytest.approx(100.0**2)
+    assert _interval(p, False) == pytest.approx((2.0, 198.0))
+    assert np.isfinite(_interval(p._replace(std=np.inf, std_log=np.inf), True)).all()

@@ -1,0 +1,303 @@
+"""The command line: exit codes, what is written, and one line for what is wrong."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxmb
+import jaxmb.cli
+from jaxmb.cli import main
+from jaxmb.identify import fit
+
+FILES = {"result.json", "machine.toml", "figures"}
+FREQUENCY = np.arange(1.0, 11.0)
+STUDY = """
+machine = "manipulator-3r"
+[[test]]
+kind = "frf"
+file = "hammer.npz"
+[free]
+"stiffness.*" = { lower = 2e5, upper = 2e7 }
+"""
+SIMULATED = """
+machine = "manipulator-3r"
+rounds = 1
+tolerance = 0.0
+[[test]]
+kind = "frf"
+simulate = { lines = { first_hz = 0.2, last_hz = 30.0, step_hz = 0.2 } }
+[free]
+"stiffness.*" = { lower = 2e5, upper = 2e7 }
+[refine]
+method = "nelder-mead"
+most_steps = 5
+"""
+
+
+def strict(path: Path) -> dict:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} in {path}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def identified(tmp_path_factory):
+    """Folder of a finished identification of validation-3r."""
+    folder = tmp_path_factory.mktemp("validation") / "deep" / "out"
+    assert main(["identify", "validation-3r", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def refused(capsys):
+    """Runs a command that must end with exit code 2 and one line on stderr; gives back the line."""
+
+    def run(*arguments: str) -> str:
+        assert main(list(arguments)) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith("jaxmb: ")
+        assert shown.err.count("\n") == 1
+        assert shown.err.endswith("\n")
+        return shown.err
+
+    return run
+
+
+def test_identify_writes_its_results(identified):
+    assert {path.name for path in identified.iterdir()} == FILES  # no state and no temporary file is left
+    result = strict(identified / "result.json")
+    assert result["schema"] == 1
+    assert (result["study"], result["status"], result["seed"]) == ("validation-3r", "converged", 0)
+    assert set(result["parameters"]) == {f"{k}.{c}" for k in ("stiffness", "damping") for c in ("z1", "z2", "z3")}
+    assert result["metrics"]["largest_parameter_error"] < 1e-6
+    pictures = {path.name for path in (identified / "figures").iterdir()}
+    assert {"cost.png", "parameters.png", "frf-milling-posture.png", "mac-milling-posture.png"} <= pictures
+
+
+def test_the_machine_written_is_the_identified_one(identified):
+    found = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine(identified / "machine.toml")))
+    for name, parameter in strict(identified / "result.json")["parameters"].items():
+        assert found[name] == parameter["value"]
+
+
+def test_what_is_printed(identified, capsys, tmp_path):
+    # The same fit again, as output is not captured inside of a module's fixture.
+    assert main(["identify", "validation-3r", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for text in ("stiffness.z1", "N m/rad", "2.000e6", "identifiable", "10.17", "largest parameter error", "converged"):
+        assert text in shown
+    assert max(len(line) for line in shown.splitlines() if "written in" not in line) <= 120
+    before, after = (strict(folder / "result.json") for folder in (identified, tmp_path))
+    assert before["parameters"] == after["parameters"]
+
+
+def test_seeds_decide_starts_and_noise(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(SIMULATED.replace("simulate = { ", "simulate = { noise_log_std = 0.1, "))
+    found = []
+    for number, seeds in enumerate(([], ["--noise-seed", "7"], ["--seed", "3"])):
+        folder = tmp_path / str(number)
+        assert main(["identify", str(tmp_path / "mine.toml"), "--out", str(folder), *seeds]) == 3
+        found.append(strict(folder / "result.json"))
+    assert [r["seed"] for r in found] == [0, 0, 3]
+    assert found[0]["initial_cost"] != found[1]["initial_cost"]
+    assert found[0]["initial_cost"] == found[2]["initial_cost"]  # the data are the same
+    # What went wrong is said on stderr, and everything is written all the same.
+    for line in capsys.readouterr().err.splitlines():
+        assert line.startswith("jaxmb: not converged")
+    assert {path.name for path in (tmp_path / "0").iterdir()} == FILES
+
+
+@contextmanager
+def interrupting(name: str):
+    """In place of the progress: Ctrl-C at the second report."""
+    seen: list[object] = []
+
+    def report(progress: object) -> None:
+        seen.append(progress)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    yield report
+
+
+def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refused):
+    command = ["identify", "validation-3r", "--out", str(tmp_path)]
+    assert main([*command, "--resume"]) == 0  # there is nothing to go on from
+    assert "starting anew" in capsys.readouterr().out
+    with monkeypatch.context() as patched:
+        patched.setattr(fit, "SAVE_EVERY_S", 0.0)
+        patched.setattr(jaxmb.cli, "_progress", interrupting)
+        assert main(command) == 130
+    shown = capsys.readouterr().err
+    assert "--resume" in shown
+    assert shown.count("\n") == 1
+    assert (tmp_path / "state.npz").exists()
+    assert "another study, setting or seed" in refused(*command, "--seed", "1", "--resume")
+    assert main([*command, "--resume"]) == 0
+    assert not (tmp_path / "state.npz").exists()
+    once, twice = (strict(folder / "result.json") for folder in (identified, tmp_path))
+    assert once["parameters"] == twice["parameters"]
+    assert once["history"] == twice["history"]
+
+
+def test_a_state_that_is_none(tmp_path, refused):
+    (tmp_path / "state.npz").write_bytes(b"\x00\x01 not a state")
+    assert "state.npz" in refused("identify", "validation-3r", "--out", str(tmp_path), "--resume")
+    assert (tmp_path / "state.npz").exists()  # it may be what the user was looking for
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[free]", "[fre]", "did you mean 'free'"),
+        ("upper", "uper", "did you mean 'upper'"),
+        ("manipulator-3r", "manipulator-4r", "manipulator-4r"),
+        ('"stiffness.*"', '"stifness.*"', "stifness"),
+        ("lower = 2e5, upper = 2e7", "lower = 2e7, upper = 2e5", "lower bound"),
+        ("lower = 2e5", "lower = 0.0", "logarithmic"),
+        ("lower = 2e5", "lower = -1.0", "logarithmic"),
+        ("upper = 2e7", "upper = 2e7, initial = 1e3", "outside its bounds"),
+        ("upper = 2e7", "upper = nan", "finite"),
+        ("[free]", 'frame = "tol"\n[free]', "frame 'tol'"),
+        ("[free]", "posture = { z9 = 1.0 }\n[free]", "z9"),
+        ("[free]", 'outputs = [["tool", "up"]]\n[free]', "direction"),
+        ("[free]", "band_hz = [30.0, 1.0]\n[free]", "band_hz"),
+        ("[free]", "weights = { elsewhere = 0.0 }\n[free]", "weights are zero"),
+        ('kind = "frf"\nfile = "hammer.npz"', 'kind = "torque"', "torque"),
+        ('file = "hammer.npz"', 'file = "none.npz"', "none.npz"),
+        ("machine =", "machine", "TOML"),
+    ],
+)
+def test_wrong_study(old, new, told, tmp_path, refused):
+    h = np.ones((10, 3, 3), dtype=complex)
+    np.savez(tmp_path / "hammer.npz", frequency_hz=FREQUENCY, frf=h, kind="accelerance")
+    (tmp_path / "mine.toml").write_text(STUDY.replace(old, new))
+    line = refused("identify", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"))
+    assert told in line
+    assert "mine.toml" in line or "torque" in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"frequency_hz": FREQUENCY[::-1]}, "increasing"),
+        ({"frf": np.ones((9, 3, 3))}, "shape"),
+        ({"frf": np.ones((10, 2, 3))}, "outputs"),
+        ({"frf": np.full((10, 3, 3), np.nan)}, "finite"),
+        ({"frf": np.zeros((10, 3, 3))}, "zero"),
+        ({"kind": "accelaration"}, "accelaration"),
+        ({"frf": np.full((10, 3, 3), "one")}, "numbers"),
+    ],
+)
+def test_wrong_measurement(arrays, told, tmp_path, refused):
+    given = {"frequency_hz": FREQUENCY, "frf": np.ones((10, 3, 3)), "kind": "accelerance"} | arrays
+    np.savez(tmp_path / "hammer.npz", **given)
+    (tmp_path / "mine.toml").write_text(STUDY)
+    assert told in refused("identify", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04 half an archive"])
+def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
+    (tmp_path / "hammer.npz").write_bytes(data)
+    (tmp_path / "mine.toml").write_text(STUDY)
+    assert "hammer.npz" in refused("identify", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["identify"], "study"),
+        (["identify", "validation-4r"], "validation-3r"),
+        (["identify", "missing.toml"], "missing.toml"),
+        (["identify", "."], "expected a file"),
+        (["identify", "validation-3r", "--seed", "-1"], "--seed"),
+        (["identify", "validation-3r", "--seed", "nan"], "--seed"),
+        (["identify", "validation-3r", "--seed", "inf"], "--seed"),
+        (["identify", "validation-3r", "--noise-seed", "1.5"], "--noise-seed"),
+        (["identify", "validation-3r", "--sed", "1"], "--sed"),
+        (["identfy"], "identfy"),
+        (["predict", "kuka-kr91"], "kuka-kr90"),
+        (["predict", "manipulator-3r", "--posture", "z9=1"], "z9"),
+        (["predict", "manipulator-3r", "--posture", "z2=7 degrees"], "7 degrees"),
+        (["predict", "manipulator-3r", "--posture", "z2"], "z2"),
+        (["predict", "manipulator-3r", "--posture", "z2=1,z2=2"], "twice"),
+        (["predict", "manipulator-3r", "--frame", "tol"], "tol"),
+        (["predict", "manipulator-3r", "--kind", "velocity"], "velocity"),
+        (["predict", "manipulator-3r", "--band-hz", "30", "1"], "band_hz"),
+        (["predict", "manipulator-3r", "--band-hz", "1", "nan"], "finite"),
+        (["predict", "manipulator-3r", "--band-hz", "-1", "10"], "-1"),
+    ],
+)
+def test_wrong_arguments(arguments, told, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    assert told in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_binary_file_is_no_study(tmp_path, refused):
+    (tmp_path / "mine.toml").write_bytes(bytes(range(256)))
+    assert "UTF-8" in refused("identify", str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize("command", [["identify", "validation-3r"], ["predict", "manipulator-3r"]])
+def test_a_folder_that_cannot_be_written(command, tmp_path, refused):
+    (tmp_path / "file").write_text("here first")
+    assert "cannot be written" in refused(*command, "--out", str(tmp_path / "file" / "out"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "figures").write_text("here first")
+    assert "cannot be written" in refused(*command, "--out", str(tmp_path / "out"))
+    (tmp_path / "other" / ("result.json" if command[0] == "identify" else "frf.npz")).mkdir(parents=True)
+    assert "is a folder" in refused(*command, "--out", str(tmp_path / "other"))
+
+
+def test_predict(tmp_path, capsys):
+    posture = "z1=0, z2=70 deg, z3 = -100 deg"
+    command = ["predict", "manipulator-3r", "--posture", posture, "--band-hz", "1", "30", "--kind", "receptance"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for frequency in ("10.180", "11.243", "22.592"):  # Huynh et al. 2020, section 4, recomputed
+        assert frequency in shown
+    written = jaxmb.read_frf(tmp_path / "frf.npz")
+    assert written.kind == "receptance"
+    assert written.outputs == written.inputs == ("tool x", "tool y", "tool z")
+    assert (written.frequency_hz[0], written.frequency_hz[-1]) == (1.0, 30.0)
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    q = jaxmb.posture(model, {"z1": 0.0, "z2": np.radians(70.0), "z3": np.radians(-100.0)})
+    expected = jaxmb.frf(model, q, written.frequency_hz, kind="receptance")
+    np.testing.assert_allclose(written.frf, expected, rtol=1e-12)
+    assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "figures"}
+    assert (tmp_path / "figures" / "frf.png").stat().st_size > 10_000
+
+
+def test_studies(capsys):
+    assert main(["studies"]) == 0
+    shown = capsys.readouterr().out
+    for name in jaxmb.study_names():
+        assert name in shown
+        assert jaxmb.load_study(name).description in shown if name == "validation-3r" else True
+
+
+def test_as_a_program():
+    """A process of its own: exit codes arrive, and no drawing is loaded for what draws nothing."""
+    code = (
+        "import sys; from jaxmb.cli import main; c = main(['studies']); print('matplotlib' in sys.modules); sys.exit(c)"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert listed.returncode == 0
+    assert listed.stdout.endswith("False\n")
+    assert listed.stderr == ""
+    wrong = subprocess.run(
+        [sys.executable, "-m", "jaxmb", "identify", "x"], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2
+    assert wrong.stderr.count("\n") == 1
+    assert wrong.stdout == ""
