@@ -114,7 +114,7 @@ def identify(
             ) from None
         state.unlink(missing_ok=True)
         write_machine(result.machine, folder / "machine.toml")
-        console.print(result_tables(result))
+        console.print(result_tables(result, console.width))
         from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
 
         figures = write_figures(result, folder / "figures")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from jaxmb.identify.experiments import FrfTest, Scene, Test, scene
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import Tangent
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
@@ -100,6 +101,10 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
     return Problem(model, free, tuple(tests), scenes, prior, noise[0] if noise else jnp.asarray(1.0))
 
 
+ROUNDING = 1e-13
+"""Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
+
+
 def linear_scene(test: Test, model: Model, free: FreeParameters) -> LinearScene:
     """What a test sees as an affine function of the free values, with the entries of the tangent that they move.
 
@@ -111,9 +116,23 @@ def linear_scene(test: Test, model: Model, free: FreeParameters) -> LinearScene:
     columns = []
     for i, length in enumerate(reach):
         there = scene(test, free.apply(model, jnp.zeros(free.size).at[i].set(length)))
-        columns.append(jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there))
+        slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
+        columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
     slope = jax.tree.map(lambda *c: jnp.asarray(np.stack(c, axis=-1)), *columns)
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
     moved = np.sum(parts, axis=0)
     support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
     return LinearScene(dataclasses.replace(base, support=support), slope)
+
+
+def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
+    """Slopes of a tangent with what rounding leaves of those that are zero set to zero.
+
+    A value that does not act would otherwise be driven through its whole range by rounding, and not be reported.
+    """
+
+    def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
+        size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
+        return np.where(np.abs(change) * length > ROUNDING * np.outer(size, size), change, 0.0)
+
+    return jax.tree.map(cleaned, slope, there)

@@ -188,7 +188,11 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
 def _tolerance(file: StudyFile, tests: list[Test]) -> float:
     if file.tolerance is not None:
         return file.tolerance
-    return 2e-16 * sum(float(np.sum(np.asarray(t.weight))) for t in tests if isinstance(t, FrfTest))
+    frfs = [t for t in tests if isinstance(t, FrfTest)]
+    if frfs:
+        return 2e-16 * sum(float(np.sum(np.asarray(t.weight))) for t in frfs)
+    # Modes are compared in units of their standard deviations: a millionth of one.
+    return 1e-12 * sum(t.rows for t in tests)
 
 
 def _machine(name: str, folder: Path) -> Machine:

@@ -75,9 +75,9 @@ def cost_figure(result: Result) -> Figure:
     axes.plot(*curve[len(start) :].T, "o", ms=2.5 if len(seen) <= 60 else 1.5, color=FITTED, label="best so far")
     if start:
         axes.plot(*start[0], "D", ms=5, mfc="white", mec=INITIAL, mew=1.4, label="initial values", clip_on=False)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    if curve.size:
+    if curve.size:  # a logarithmic axis needs something to show
+        axes.set_xscale("log")
+        axes.set_yscale("log")
         low, high = curve[:, 1].min(), curve[:, 1].max()
         if low / 10.0 <= result.study.tolerance <= 10.0 * high:
             axes.axhline(result.study.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")

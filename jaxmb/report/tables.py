@@ -13,12 +13,19 @@ from jaxmb.identify.result import Result
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.response.modal import Modes
 
+WIDE = 100
+"""Columns that the table of parameters needs to be complete."""
 VERDICT_STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
-def result_tables(result: Result) -> Group:
-    """Everything a user wants to read of a result: parameters, modes of each test, quality of the fit, time."""
-    parts: list[RenderableType] = [parameter_table(result)]
+def result_tables(result: Result, width: int = WIDE) -> Group:
+    """Everything a user wants to read of a result: parameters, modes of each test, quality of the fit, time.
+
+    Args:
+        result: the identification.
+        width: columns of the terminal; below `WIDE` the less important ones of the table are left out.
+    """
+    parts: list[RenderableType] = [parameter_table(result, width >= WIDE)]
     for number, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
@@ -29,25 +36,29 @@ def result_tables(result: Result) -> Group:
     return Group(*parts, summary(result))
 
 
-def parameter_table(result: Result) -> Table:
+def parameter_table(result: Result, complete: bool = True) -> Table:
     """Identified parameters: value, standard deviation, bounds, and whether the data fix them."""
     truth = result.study.truth
     table = _table("Parameters", "parameter", "unit")
-    for heading in ("value", "std", "std %", *(("error %",) if truth else ()), "initial", "lower", "upper"):
+    for heading in ("value", "std", *(("std %",) if complete else ()), *(("error %",) if truth else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in (*(("initial",) if complete else ()), "lower", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("identifiable", no_wrap=True)
     for name, p in result.parameters.items():
-        error = [f"{100.0 * (p.value / truth[name] - 1.0):+.2g}" if truth.get(name) else "-"] if truth else []
+        relative = [number(100.0 * p.std_log, 2)] if complete else []
+        error = [_percent(p.value / truth[name] - 1.0) if truth.get(name) else "-"] if truth else []
+        initial = [number(p.initial)] if complete else []
         table.add_row(
             Text(name),
             Text(p.unit),
             number(p.value),
             number(p.std, 2),
-            number(100.0 * p.std_log, 2),
+            *relative,
             *error,
-            number(p.initial),
-            number(p.lower),
-            number(p.upper),
+            *initial,
+            number(p.lower, 3),
+            number(p.upper, 3),
             Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
         )
     return table
@@ -57,9 +68,9 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
     """Measured beside fitted modes, in the layout of Table 6 of Huynh et al. 2020: frequency, then damping."""
     table = _table(f"Modes, {test.name}: measured and fitted", "mode")
     for heading in ("measured Hz", "fitted Hz", "error %", "measured damping %", "fitted damping %"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     table.add_column("content", no_wrap=True)
-    table.add_column("its energy %", justify="right", no_wrap=True)
+    table.add_column("its energy %", justify="right")
     fitted = fitted_modes(result, test)
     names = result.study.model.coordinates
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
@@ -68,7 +79,7 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
             str(m + 1),
             f"{measured_hz:.2f}",
             f"{fitted.frequency_hz[m]:.2f}",
-            f"{100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0):+.3f}",
+            _signed(100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0)),
             f"{100.0 * float(test.damping_ratio[m]):.2f}",
             f"{fitted.damping_percent[m]:.2f}",
             Text(", ".join(n for n, on in zip(names, content, strict=True) if on) or "-"),
@@ -81,7 +92,7 @@ def true_modes_table(result: Result, test: Test) -> Table:
     """Modes of the machine that was simulated beside the identified one's, in the layout of the same Table 6."""
     table = _table(f"Modes, {test.name}: true and identified", "mode")
     for heading in ("true Hz", "identified Hz", "error %", "true damping %", "identified damping %"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     pairs = [p for p in result.metrics.get("true_modes", ()) if p["posture"] == test.name]
     for m, pair in enumerate(pairs, 1):
         true_hz, found_hz = pair["true_frequency_hz"], pair["frequency_hz"]
@@ -89,7 +100,7 @@ def true_modes_table(result: Result, test: Test) -> Table:
             str(m),
             f"{true_hz:.3f}",
             f"{found_hz:.3f}",
-            f"{100.0 * (found_hz / true_hz - 1.0):+.3f}",
+            _signed(100.0 * (found_hz / true_hz - 1.0)),
             f"{pair['true_damping_percent']:.3f}",
             f"{pair['damping_percent']:.3f}",
         )
@@ -101,7 +112,7 @@ def modes_table(result: Result, number: int) -> Table:
     pairs = mode_pairs(result, number)
     table = _table(f"Modes, {result.study.tests[number].name}: initial and identified", "mode")
     for heading in ("initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for m, partner in enumerate(pairs.partner):
         frequency, damping = _mode(pairs.fitted, m)
         before = ("-", "-") if partner is None else _mode(pairs.reference, partner)
@@ -117,7 +128,7 @@ def predicted_modes_table(found: Modes, title: str) -> Table:
     """Modes of a machine that is not fitted to anything."""
     table = _table(title, "mode")
     for heading in ("frequency Hz", "damped frequency Hz", "damping %"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     columns = (np.asarray(x) for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1):
         table.add_row(str(m), f"{frequency:.3f}", f"{damped:.3f}", f"{100.0 * damping:.3f}")
@@ -159,13 +170,28 @@ def number(value: float, digits: int = 4) -> str:
     return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
 
 
+def _percent(relative: float) -> str:
+    return f"{100.0 * relative:+.2g}" if abs(relative) > 1e-11 else "<1e-9"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 3) + 0.0:+.3f}"  # adding 0 makes +0 of -0
+
+
 def _mode(found: Modes, m: int) -> tuple[str, str]:
     return f"{float(found.damped_frequency_hz[m]):.3f}", f"{100.0 * float(found.damping_ratio[m]):.3f}"
 
 
 def _table(title: str, *headings: str) -> Table:
     # Text, because rich would read "[x]" in a name as a style.
-    table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(
+        title=Text(title),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     return table

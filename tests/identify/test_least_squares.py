@@ -34,7 +34,7 @@ class Exponentials(eqx.Module):
 
 
 def curve(seed, noise, rank=D):
-    """A random problem whose residual at its `minimum` is only noise; `rank` below D leaves directions without effect."""
+    """A random problem whose residual at its `minimum` is noise; `rank` below D leaves directions without effect."""
     random = np.random.default_rng(seed)
     keep = random.normal(size=(D, rank)) @ random.normal(size=(rank, D)) / D if rank < D else np.eye(D)
     a, b = (0.5 * random.normal(size=(ROWS, D)) @ keep for _ in range(2))

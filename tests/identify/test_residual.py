@@ -12,7 +12,6 @@ from jaxmb.identify.experiments import scene
 from jaxmb.identify.parameters import set_parameters
 from jaxmb.identify.study import load_study, make_study
 from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import linearize
@@ -173,7 +172,7 @@ def gradient_of(problem, u):
 
 
 def assert_jacobian(problem, u, step=1e-4, reverse=True):
-    """Fourth-order central differences, good to some 1e-8 of a column; rounding divided by the step limits small ones."""
+    """Fourth-order central differences, good to some 1e-8 of a column; rounding over the step limits small ones."""
     jacobian = np.asarray(jacobian_of(problem, jnp.asarray(u)))
     residual = np.asarray(residual_of(problem, jnp.asarray(u)))
     rounding = 1e-14 * max(np.abs(residual).max(), 1.0) / step

@@ -175,9 +175,7 @@ def test_published_method(tmp_path):
 
 
 def test_published_method_does_not_claim_what_it_did_not_reach(tmp_path):
-    study = published(
-        tmp_path, rounds=1, search={"population": 16, "generations": 10}, refine={"most_steps": 100}
-    )
+    study = published(tmp_path, rounds=1, search={"population": 16, "generations": 10}, refine={"most_steps": 100})
     result = identify(study)
     assert not result.converged
     assert result.status.startswith("not converged after 1 rounds: ")

@@ -189,3 +189,14 @@ def test_intervals_of_logarithms_are_unsymmetric():
     assert low * high == pytest.approx(100.0**2)
     assert _interval(p, False) == pytest.approx((2.0, 198.0))
     assert np.isfinite(_interval(p._replace(std=np.inf, std_log=np.inf), True)).all()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_the_terminal(result, width):
+    known = dataclasses.replace(result.study, truth={"stiffness.z1": 2e6, "stiffness.z2": 3e6})
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(result_tables(dataclasses.replace(result, study=known), width))
+    shown = captured.get()
+    assert "…" not in shown
+    assert ("initial" in shown.split("Modes")[0]) == (width == 120)

@@ -1,0 +1,50 @@
+"""The README's example and the notebook run as they stand."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python example runs and finds the true parameters of the validation study."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102  (the text is the repository's own)
+    printed = capsys.readouterr().out
+    assert "modes: [" in printed
+    assert "(145, 3, 3)" in printed
+    assert re.search(r"stiffness\.z1: 2e\+06 N m/rad", printed)
+
+
+def test_readme_links() -> None:
+    """Every file that the README and the documents link to exists."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_readme_study_is_valid(tmp_path: Path) -> None:
+    """The study in the README is one that the format allows."""
+    import tomllib
+
+    from jaxmb.identify.study_file import StudyFile
+
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert StudyFile.model_validate(tomllib.loads(text)).test[0].kind == "frf"
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+def test_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The KR90 story runs from its first cell to its last, and says what it promises to say."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "notebooks" / "kr90.py"))
+    printed = capsys.readouterr().out
+    assert "converged cost" in printed
+    assert "moved by the data: stiffness.z1" in printed
+    assert (tmp_path / "results" / "notebook" / "kr90-identified.toml").is_file()
