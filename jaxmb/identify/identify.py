@@ -79,7 +79,7 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         parameters=_parameters(study, values, initial, known),
         modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
         metrics=_metrics(study, values, scenes, residual, row_weights),
-        remarks=_remarks(study, fit, on_bound, jacobian),
+        remarks=_remarks(study, fit, known, on_bound, jacobian),
         correlation=_correlation(known),
         singular_values=known.singular_values,
         model=model,
@@ -211,7 +211,7 @@ def _metrics(
     return metrics
 
 
-def _remarks(study: Study, fit: Fit, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
+def _remarks(study: Study, fit: Fit, known: Knowledge, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
     remarks = list(study.masked)
     initial = _on_bound(study, np.asarray(fit.initial_u))
     data = jacobian[: jacobian.shape[0] - _prior_size(study)]
@@ -221,6 +221,14 @@ def _remarks(study: Study, fit: Fit, on_bound: np.ndarray, jacobian: np.ndarray)
             f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
             " or the noise is larger than stated"
         )
+    if study.problem.prior is not None:
+        for verdict, what in (
+            ("yes", "moved by the data"),
+            ("weak", "narrowed by the data"),
+            ("no", "left to the prior"),
+        ):
+            names = [n for n, v in zip(study.free.names, known.verdict, strict=True) if v == verdict]
+            remarks.append(f"{what}: {', '.join(names) or 'none'}")
     for i, name in enumerate(study.free.names):
         side = {-1: "lower", 1: "upper"}
         if not data[:, i].any():

@@ -98,9 +98,7 @@ def study_names() -> tuple[str, ...]:
     return library_names("studies")
 
 
-def load_study(
-    name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None
-) -> Study:
+def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None) -> Study:
     """Study from a built-in name or a TOML file; paths in it are relative to the file.
 
     Args:
