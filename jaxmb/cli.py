@@ -84,6 +84,10 @@ def identify(
         int | None,
         typer.Option(min=0, max=LARGEST_SEED, help="Seed of simulated noise.", show_default="the study's own"),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Published method to use: default or huynh2020.", show_default="the study's own"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
@@ -93,7 +97,7 @@ def identify(
     from jaxmb.report.tables import result_tables
 
     with _input():
-        problem = load_study(study, noise_seed)
+        problem = load_study(study, noise_seed, preset)
     folder = _writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))
     state = folder / "state.npz"
     console = _console()

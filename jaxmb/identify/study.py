@@ -145,6 +145,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     tests: list[Test] = []
     masked: list[str] = []
     simulated: list[Simulated | None] = []
+    _unique_names(source, file)
     for number, part in enumerate(file.test, 1):
         label = part.name or f"number {number}"
         with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
@@ -181,6 +182,13 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         agreement=file.agreement,
         tolerance=_tolerance(file, tests),
     )
+
+
+def _unique_names(source: str, file: StudyFile) -> None:
+    names = [part.name for part in file.test if part.name is not None]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
 
 
 def _tolerance(file: StudyFile, tests: list[Test]) -> float:

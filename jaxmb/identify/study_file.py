@@ -78,7 +78,7 @@ class TestPart(Part):
 
     __test__ = False
 
-    name: str | None = None
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     posture: dict[Name, Angle] = {}
 
 

@@ -47,6 +47,8 @@ def validated(
         return cls.model_validate(data)
     except ValidationError as error:
         raise InputError(f"{source}: {sentence(error, data, cls)}") from None
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{source}: {error}") from None
     except ValueError as error:
         raise InputError(f"{source}: {error}") from None
 
