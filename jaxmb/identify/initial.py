@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from scipy.optimize import brentq
-from scipy.signal import find_peaks
 
 from jaxmb.identify.experiments import ModesTest, Test, scene
 from jaxmb.identify.parameters import Bound
 from jaxmb.identify.problem import LinearScene, Problem
+from jaxmb.identify.weights import resonances
 
 
 def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -53,7 +53,7 @@ def first_frequency_hz(test: Test) -> float | None:
     used = np.asarray(test.weight) > 0.0
     size = np.where(used, np.abs(np.asarray(test.measured)), 0.0)
     level = np.log10(np.sqrt((size**2).sum(axis=(1, 2))) + 1e-300)
-    peaks, _ = find_peaks(level, prominence=0.1)
+    peaks = resonances(level, np.asarray(test.omega) / (2 * np.pi), prominence=0.1)
     return float(test.omega[peaks[0]]) / (2 * np.pi) if peaks.size else None
 
 

@@ -340,7 +340,12 @@ def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple)
         return np.ones(measured.frf.shape)
     if weights.peaks is not None:
         return peak_weights(
-            measured.frf, weights.peaks, weights.half_width_lines, weights.elsewhere, weights.prominence
+            measured.frequency_hz,
+            measured.frf,
+            weights.peaks,
+            weights.half_width_lines,
+            weights.elsewhere,
+            weights.prominence,
         )
     bands = []
     for band in weights.bands:

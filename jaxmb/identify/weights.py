@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.signal import find_peaks
 
+MOST_DAMPING = 0.1
+"""A peak wider than that of a mode with this damping ratio is no mode."""
 SMALLEST_RATIO = 1e-13
 """An FRF this far below the largest of its line is rounding: a cross term that symmetry makes zero."""
 
@@ -16,14 +17,45 @@ def usable_lines(frf: np.ndarray) -> np.ndarray:
     return np.isfinite(frf) & (size > SMALLEST_RATIO * largest)
 
 
-def peak_weights(
-    frf: np.ndarray, peaks: float, half_width_lines: int, elsewhere: float, prominence: float = 0.1
-) -> np.ndarray:
-    """Weights [f, o, i] that magnify the lines around each FRF's peaks.
+def resonances(level: np.ndarray, frequency_hz: np.ndarray, prominence: float) -> np.ndarray:
+    """Indices of the peaks of a magnitude that look like modes and not like ripple or a hump between antiresonances.
+
+    A peak counts where it stands out of its surroundings by the prominence, and is no wider, half a prominence (at most
+    3 dB) below its top, than a mode of 10 % damping is at its half-power points.
 
     Args:
+        level: log10 of the magnitude [f].
+        frequency_hz: frequencies [f], Hz.
+        prominence: in decades of magnitude.
+    """
+    from scipy.signal import find_peaks, peak_widths  # half a second to import
+
+    peaks, found = find_peaks(level, prominence=prominence)
+    if not peaks.size:
+        return peaks
+    depth = np.minimum(0.5, 0.5 * np.log10(2.0) / found["prominences"])
+    keep = []
+    for peak, share in zip(peaks, depth, strict=True):
+        _, _, left, right = peak_widths(level, [peak], rel_height=float(share))
+        low, high = np.interp([left[0], right[0]], np.arange(level.size), frequency_hz)
+        keep.append(high - low <= 2.0 * MOST_DAMPING * frequency_hz[peak])
+    return peaks[np.array(keep)]
+
+
+def peak_weights(
+    frequency_hz: np.ndarray,
+    frf: np.ndarray,
+    peaks: float,
+    half_width_lines: int,
+    elsewhere: float,
+    prominence: float = 0.1,
+) -> np.ndarray:
+    """Weights [f, o, i] that magnify the lines around each FRF's resonances.
+
+    Args:
+        frequency_hz: frequencies [f], Hz.
         frf: measured responses [f, o, i].
-        peaks: weight at a peak and up to half_width_lines lines beside it.
+        peaks: weight at a resonance and up to half_width_lines lines beside it.
         half_width_lines: how many lines to each side.
         elsewhere: weight of all other lines.
         prominence: how far a peak stands out of its surroundings to count as a mode and not as a ripple, in decades of
@@ -36,8 +68,10 @@ def peak_weights(
     for o in range(frf.shape[1]):
         for i in range(frf.shape[2]):
             lines = np.flatnonzero(usable[:, o, i])
-            found, _ = find_peaks(np.log10(np.abs(frf[lines, o, i])), prominence=prominence)
-            for peak in lines[found]:
+            if not lines.size:
+                continue
+            level = np.log10(np.abs(frf[lines, o, i]))
+            for peak in lines[resonances(level, frequency_hz[lines], prominence)]:
                 weights[max(0, peak - half_width_lines) : peak + half_width_lines + 1, o, i] = peaks
     return weights
 

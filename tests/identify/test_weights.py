@@ -38,7 +38,7 @@ def noisy(h, seed):
 
 def test_peaks_of_direct_frfs_are_the_modes(measured, mode_lines):
     """Every mode is a peak of some direct FRF, and they have no other peak."""
-    at_peak = np.argwhere(peak_weights(measured, 50.0, 0, 0.5) == 50.0)
+    at_peak = np.argwhere(peak_weights(FREQUENCY, measured, 50.0, 0, 0.5) == 50.0)
     direct = np.array([line for line, o, i in at_peak if o == i])
     distance = np.abs(direct[:, None] - mode_lines)
     # The summit of a peak lies a line beside the natural frequency at most.
@@ -49,7 +49,7 @@ def test_peaks_of_direct_frfs_are_the_modes(measured, mode_lines):
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_makes_and_loses_no_peak(measured, seed):
     """With 1 % of noise each FRF has the peaks that it has without, moved by a line at most."""
-    clean, found = (peak_weights(h, 50.0, 0, 0.5) for h in (measured, noisy(measured, seed)))
+    clean, found = (peak_weights(FREQUENCY, h, 50.0, 0, 0.5) for h in (measured, noisy(measured, seed)))
     assert set(np.unique(found)) == {0.5, 50.0}
     for o, i in np.ndindex(3, 3):
         expected, peaks = (np.flatnonzero(w[:, o, i] == 50.0) for w in (clean, found))
@@ -60,7 +60,7 @@ def test_noise_makes_and_loses_no_peak(measured, seed):
 
 def test_a_low_prominence_takes_ripples(measured):
     """The threshold is what keeps noise out: below the noise's own size, ripples become peaks."""
-    few, many = (np.sum(peak_weights(noisy(measured, 0), 50.0, 0, 0.5, p) == 50.0) for p in (0.1, 1e-3))
+    few, many = (np.sum(peak_weights(FREQUENCY, noisy(measured, 0), 50.0, 0, 0.5, p) == 50.0) for p in (0.1, 1e-3))
     assert many > 2 * few
 
 
@@ -68,28 +68,43 @@ def test_a_low_prominence_takes_ripples(measured):
 def test_half_width(half_width):
     """One resonance: the peak and so many lines to either side, and no line more."""
     h = (1.0 / (1.0 - (np.arange(1, 41) / 20.0) ** 2 + 0.02j))[:, None, None]
-    weights = peak_weights(h, 80.0, half_width, 0.25)[:, 0, 0]
+    weights = peak_weights(np.arange(1.0, 41.0), h, 80.0, half_width, 0.25)[:, 0, 0]
     expected = np.full(40, 0.25)
     expected[19 - half_width : 20 + half_width] = 80.0
     np.testing.assert_array_equal(weights, expected)
 
 
+def far(lines):
+    """Frequencies far above their step, where a peak of one line is that of a lightly damped mode."""
+    return 100.0 + np.arange(lines)
+
+
+def test_a_hump_between_antiresonances_is_no_mode():
+    """A broad maximum stands out as far as a mode does, but no lightly damped mode is as wide."""
+    f = np.linspace(1.0, 30.0, 146)
+    hump = (1.0 - (f / 12.0) ** 2) * (1.0 - (f / 1.5) ** 2) * np.exp(-f / 3.0) + 1e-9j
+    mode = hump + 0.5 / (1.0 - (f / 20.0) ** 2 + 0.01j)
+    assert not np.any(peak_weights(f, hump[:, None, None], 80.0, 2, 0.5) == 80.0)
+    lines = np.flatnonzero(peak_weights(f, mode[:, None, None], 80.0, 0, 0.5)[:, 0, 0] == 80.0)
+    np.testing.assert_allclose(f[lines], [20.0], atol=0.2)
+
+
 def test_peaks_at_the_ends_of_the_band():
     h = np.array([1.0, 9.0, 1.0, 1.0, 1.0, 9.0, 1.0])[:, None, None] + 0j
-    np.testing.assert_array_equal(peak_weights(h, 5.0, 3, 1.0), np.full((7, 1, 1), 5.0))
+    np.testing.assert_array_equal(peak_weights(far(7), h, 5.0, 3, 1.0), np.full((7, 1, 1), 5.0))
 
 
 def test_each_frf_has_its_own_peaks():
     h = np.ones((9, 1, 2), dtype=complex)
     h[2, 0, 0] = h[6, 0, 1] = 10.0
-    weights = peak_weights(h, 5.0, 0, 1.0)
+    weights = peak_weights(far(9), h, 5.0, 0, 1.0)
     np.testing.assert_array_equal(np.argwhere(weights == 5.0), [[2, 0, 0], [6, 0, 1]])
 
 
 def test_a_lost_line_is_no_valley():
     """A mode keeps its weight where a line beside it is lost, and lost lines make no peaks."""
     h = np.array([1.0, 2.0, 9.0, np.nan, 2.0, 1.0, 0.0, 1.0, 1.0])[:, None, None] + 0j
-    weights = peak_weights(h, 5.0, 0, 1.0)[:, 0, 0]
+    weights = peak_weights(far(9), h, 5.0, 0, 1.0)[:, 0, 0]
     np.testing.assert_array_equal(np.flatnonzero(weights == 5.0), [2])
 
 
