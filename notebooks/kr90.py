@@ -7,9 +7,9 @@
 # %% [markdown]
 # # What can be known of a milling robot's joints from a hammer test at its tool?
 #
-# Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90, hit
-# it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats their
-# case on their own model: first exactly, then with noise, then with what was really measured and printed.
+# Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90,
+# hit it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats
+# their case on their own model: first exactly, then with noise, then with what was really measured and printed.
 
 # %%
 from pathlib import Path
@@ -66,8 +66,8 @@ print(result.status, f"cost {result.cost:.1e}, largest error {result.metrics['la
 # %% [markdown]
 # ## But with one per cent of noise, four dampings cannot be known
 #
-# The same Jacobian that drives the fit says how far each parameter would move under noise. `identifiable` is "yes" where the
-# standard deviation of its logarithm is below 0.1, "no" above 1.
+# The same Jacobian that drives the fit says how far each parameter would move under noise. `identifiable` is "yes"
+# where the standard deviation of its logarithm is below 0.1, "no" above 1.
 
 # %%
 for name, parameter in result.parameters.items():
@@ -87,9 +87,9 @@ plt.show()
 # %% [markdown]
 # ## What was measured on the real robot
 #
-# Only the modes were printed: four frequencies, four damping ratios, and which joints move in each. Eight numbers cannot fix
-# 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports what the
-# data moved and what stayed where the prior put it.
+# Only the modes were printed: four frequencies, four damping ratios, and which joints move in each. Eight numbers cannot
+# fix 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports what
+# the data moved and what stayed where the prior put it.
 
 # %%
 measured = jaxmb.identify(jaxmb.load_study("kr90-measured-modes"), seed=0)

@@ -187,8 +187,8 @@ class StudyFile(Part):
     start: Literal["estimate", "random"] = "estimate"
     """Where parameters without an initial value start: at a guess from the first measured peak, or at random."""
     tolerance: NonNegative | None = None
-    """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8, or, without any FRF, of
-    a millionth of the standard deviations."""
+    """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8, or, without any FRF,
+    of a millionth of the standard deviations."""
     rounds: Annotated[Count, Field(le=10_000)] = 40
     least_rounds: Count = 8
     """Rounds before the fit may stop for another reason than its tolerance."""
