@@ -88,8 +88,8 @@ plt.show()
 # ## What was measured on the real robot
 #
 # Only the modes were printed: four frequencies, four damping ratios, and which joints move in each. Eight numbers
-# cannot fix 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports what
-# the data moved and what stayed where the prior put it.
+# cannot fix 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports
+# what the data moved and what stayed where the prior put it.
 
 # %%
 measured = jaxmb.identify(jaxmb.load_study("kr90-measured-modes"), seed=0)
