@@ -92,11 +92,14 @@ def identify(
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
     from jaxmb.identify.identify import identify as run
+    from jaxmb.identify.presets import PRESETS
     from jaxmb.identify.study import load_study
     from jaxmb.machine.file import write_machine, write_whole
     from jaxmb.report.tables import result_tables
 
     with _input():
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
         problem = load_study(study, noise_seed, preset)
     folder = _writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))
     state = folder / "state.npz"
@@ -152,7 +155,7 @@ def predict(
     from jaxmb.mechanics.tangent import linearize
     from jaxmb.report.tables import predicted_modes_table
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
-    from jaxmb.response.modal import modes
+    from jaxmb.response.modal import check_mass_matrix, modes
 
     with _input():
         described = load_machine(machine)
@@ -162,8 +165,10 @@ def predict(
         check_points(model, points)
         q = posture_of(model, _coordinates(posture))
         band = None if band_hz is None else _band(*band_hz)
+        tangent = linearize(model, q)
+        check_mass_matrix(np.asarray(tangent.mass), model.coordinates)
     folder = _writable(Path("results") / described.name if out is None else out, ("frf.npz",))
-    found = modes(linearize(model, q))
+    found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)

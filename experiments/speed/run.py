@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import jaxmb
 from jaxmb.identify.fit import Fit, run_fit
 from jaxmb.identify.result import versions
-from jaxmb.identify.stages import objective
+from jaxmb.identify.stage import objective
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.file import find_description, read_toml
 

@@ -14,7 +14,8 @@ from optax.assignment import hungarian_algorithm
 
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, tangent_about
 from jaxmb.response.frf import Point, response_rows
 from jaxmb.response.modal import energy_shares, oscillating_modes
 
@@ -155,11 +156,18 @@ Test = FrfTest | ModesTest
 def observe(
     model: Model, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...], inputs: tuple[Point, ...]
 ) -> Scene:
-    """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers."""
-    point = working_point(model, q, at)
+    """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers.
+
+    NaN where the test is linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere.
+    """
+    point = q if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs) if outputs else jnp.zeros((0, q.size))
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
-    return Scene(linearize(model, q, at), model.stiffness, output_rows, input_rows)
+    tangent = tangent_about(model, q, point)
+    if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
+        there = jnp.all(jnp.isfinite(point))
+        tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
+    return Scene(tangent, model.stiffness, output_rows, input_rows)
 
 
 def scene(test: Test, model: Model) -> Scene:

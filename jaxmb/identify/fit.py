@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.least_squares import Box, residual_and_jacobian
 from jaxmb.identify.problem import Problem
-from jaxmb.identify.stages import Descent, LeastSquares, NelderMead, PopulationSearch, Stage, objective
+from jaxmb.identify.refine import Descent, LeastSquares, NelderMead
+from jaxmb.identify.search import PopulationSearch
+from jaxmb.identify.stage import Stage, objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.file import InputError, write_whole
 from jaxmb.measurement.frf_set import read_arrays
@@ -28,6 +31,22 @@ WORTHWHILE = 3.0
 """A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
 PLAUSIBLE = 2.0
 """A minimum may be the right one where its objective is below this many times what the noise alone gives."""
+
+
+class Compilation:
+    """Seconds that JAX has spent compiling in this process."""
+
+    def __init__(self) -> None:
+        """Listen to JAX from now on."""
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._add)
+
+    def _add(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event.startswith("/jax/core/compile/"):
+            self.seconds += duration_secs
+
+
+COMPILATION = Compilation()
 
 
 class Report(NamedTuple):
@@ -62,6 +81,7 @@ class Fit:
     search_evaluations: int = 0
     refine_evaluations: int = 0
     non_finite: int = 0
+    compile_seconds: float = 0.0
     search_seconds: float = 0.0
     refine_seconds: float = 0.0
     candidates: np.ndarray | None = None
@@ -102,13 +122,15 @@ def run_fit(
     while not fit.done:
         stage = stages[fit.stage]
         searching = fit.stage < len(stages) - 1
-        began = time.monotonic()
+        began, compiled_before = time.monotonic(), COMPILATION.seconds
         if stage_state is None:
             incoming = _starts(study, fit, seed) if fit.candidates is None else fit.candidates
             stage_state = stage.begin(_key(seed, fit), jnp.asarray(incoming))
         stage_state = stage.advance(stage_state, float("inf") if searching else fit.best)
         progress = stage.progress(stage_state)
-        spent = time.monotonic() - began
+        compiled = COMPILATION.seconds - compiled_before
+        fit.compile_seconds += compiled
+        spent = time.monotonic() - began - compiled
         if searching:
             fit.search_seconds += spent
         else:
@@ -278,6 +300,7 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
             search_evaluations=int(data["fit.search_evaluations"]),
             refine_evaluations=int(data["fit.refine_evaluations"]),
             non_finite=int(data["fit.non_finite"]),
+            compile_seconds=float(data["fit.compile_seconds"]),
             search_seconds=float(data["fit.search_seconds"]),
             refine_seconds=float(data["fit.refine_seconds"]),
             candidates=data.get("fit.candidates"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from pydantic import ValidationError
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
@@ -15,9 +16,11 @@ from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
 from jaxmb.identify.parameters import unit
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
-from jaxmb.identify.stages import objective
+from jaxmb.identify.stage import objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, machine_of
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.validation import sentence
 from jaxmb.response.modal import Modes, modes
 
 CONVERGED_SLOPE = 1e-6
@@ -70,6 +73,7 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - _prior_size(study)] ** 2))
     total = time.monotonic() - began
+    machine = machine_of(study.machine, model)
     return Result(
         study=study,
         status=_status(study, fit, residual, jacobian, on_bound, cost),
@@ -79,15 +83,15 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         parameters=_parameters(study, values, initial, known),
         modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
         metrics=_metrics(study, values, scenes, residual, row_weights),
-        remarks=_remarks(study, fit, known, on_bound, jacobian),
+        remarks=_remarks(study, machine, fit, known, on_bound, jacobian),
         correlation=_correlation(known),
         singular_values=known.singular_values,
         model=model,
-        machine=machine_of(study.machine, model),
+        machine=machine,
         evaluations=evaluations(fit),
         seconds={
             "total": total,
-            "compile": max(total - fit.search_seconds - fit.refine_seconds, 0.0),
+            "compile": fit.compile_seconds,
             "search": fit.search_seconds,
             "refine": fit.refine_seconds,
         },
@@ -211,7 +215,14 @@ def _metrics(
     return metrics
 
 
-def _remarks(study: Study, fit: Fit, known: Knowledge, on_bound: np.ndarray, jacobian: np.ndarray) -> tuple[str, ...]:
+def _remarks(
+    study: Study,
+    machine: Machine,
+    fit: Fit,
+    known: Knowledge,
+    on_bound: np.ndarray,
+    jacobian: np.ndarray,
+) -> tuple[str, ...]:
     remarks = list(study.masked)
     initial = _on_bound(study, np.asarray(fit.initial_u))
     data = jacobian[: jacobian.shape[0] - _prior_size(study)]
@@ -221,6 +232,10 @@ def _remarks(study: Study, fit: Fit, known: Knowledge, on_bound: np.ndarray, jac
             f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
             " or the noise is larger than stated"
         )
+    try:
+        Machine.model_validate(machine.model_dump())
+    except ValidationError as error:
+        remarks.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
     if study.problem.prior is not None:
         for verdict, what in (
             ("yes", "moved by the data"),

@@ -11,6 +11,7 @@ from jaxmb.identify.experiments import ModesTest, Test, scene
 from jaxmb.identify.parameters import Bound
 from jaxmb.identify.problem import LinearScene, Problem
 from jaxmb.identify.weights import resonances
+from jaxmb.response.modal import check_mass_matrix
 
 
 def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -64,6 +65,9 @@ def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarra
         mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
     else:
         mass, stiffness = _matrices(linear, values)
+    if not (np.isfinite(mass).all() and np.isfinite(stiffness).all()):
+        return 0.0  # no equilibrium: too soft
+    check_mass_matrix(mass, problem.model.coordinates)
     first = scipy.linalg.eigh(stiffness, mass, eigvals_only=True, subset_by_index=[0, 0])[0]
     return float(np.sqrt(max(first, 0.0)) / (2 * np.pi))
 

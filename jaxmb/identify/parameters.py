@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
@@ -15,6 +16,8 @@ from jaxmb.machine.schema import known_name
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
+NOT_NEGATIVE = ("stiffness", "damping", "rotor_inertia", "mass")
+"""Families whose parameters cannot be below zero."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
@@ -59,15 +62,18 @@ def parameters(model: Model) -> dict[str, float]:
 def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
     """The model with the named parameters at the given values (numbers or traced scalars), SI units.
 
-    A mass is changed alone: first moment and inertia keep their values, as torque is linear in these ten numbers.
+    A mass takes its first moment and inertia with it, so that centre of mass and distribution stay as they are, unless
+    these are given too. Torque is linear in all ten numbers either way.
 
     Raises:
-        ValueError: a name is not a parameter of the model.
+        ValueError: a name is not a parameter of the model, or a stiffness, damping, rotor inertia or mass is negative.
     """
     known = places(model)
-    for name in values:
+    for name, value in values.items():
         if name not in known:
             raise ValueError(known_name("parameter", name, known))
+        if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
+            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
     return _assign(model, [known[name] for name in values], list(values.values()))
 
 
@@ -195,6 +201,8 @@ def check_bound(bound: Bound) -> None:
         raise ValueError(f"{place}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
     if not bound.lower < bound.upper:
         raise ValueError(f"{place}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
+    if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
+        raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
     if bound.logarithmic and bound.lower <= 0.0:
         raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
     if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
@@ -210,7 +218,14 @@ def matching(names: Sequence[str], pattern: str) -> list[str]:
 
 def _assign(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
     leaves: dict[str, Array] = {}
-    for place, value in zip(targets, values, strict=True):
+    order = sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass")
+    for place, value in order:
+        if place.leaf == "mass":
+            ((row,),) = place.entries
+            ratio = value / jnp.where(model.mass[row] > 0.0, model.mass[row], 1.0)
+            for leaf_name in ("first_moment", "inertia"):
+                moments: Array = leaves[leaf_name] if leaf_name in leaves else getattr(model, leaf_name)
+                leaves[leaf_name] = moments.at[row].multiply(ratio)
         leaf: Array = leaves[place.leaf] if place.leaf in leaves else getattr(model, place.leaf)
         for entry in place.entries:
             leaf = leaf.at[entry].set(value)

@@ -5,42 +5,29 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, Test, observe, predict_frf
+from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.parameters import (
     Bound,
     FreeParameters,
     free_parameters,
     matching,
-    parameters,
     places,
     set_parameters,
 )
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Prior, Problem, make_problem
-from jaxmb.identify.stages import check_algorithm
-from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, Simulate, StudyFile
-from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.search import check_algorithm
+from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, StudyFile
+from jaxmb.identify.study_tests import Simulated, check_scene, frf_test, machine_named, modes_test
 from jaxmb.machine.build import Model, build_model, without_coordinates
-from jaxmb.machine.file import InputError, find_description, library_names, load_machine, read_toml, validated
+from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
 from jaxmb.machine.schema import Machine, known_name
-from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf
-from jaxmb.mechanics.kinematics import check_coordinates, posture
-from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
-from jaxmb.response.modal import Modes, modes
-
-
-class Simulated(NamedTuple):
-    """The machine behind a simulated test."""
-
-    coordinates: tuple[str, ...]
-    parameters: dict[str, float]
-    modes: Modes
+from jaxmb.response.modal import Modes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +117,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         InputError: see `load_study`.
     """
     with _place(source):
-        whole = _machine(file.machine, folder)
+        whole = machine_named(file.machine, folder)
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = without_coordinates(whole, file.lock)
@@ -150,17 +137,21 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         label = part.name or f"number {number}"
         with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
             if isinstance(part, FrfTestPart):
-                test, notes, true = _frf_test(part, label, file, folder, whole, model, noise_seed)
+                test, notes, true = frf_test(part, label, file, folder, whole, model, noise_seed)
                 masked += [f"test {label}: {note}" for note in notes]
                 tests.append(test)
                 simulated.append(true)
             elif isinstance(part, ModesTestPart):
-                tests.append(_modes_test(part, label, file, model))
+                tests.append(modes_test(part, label, file, model))
                 simulated.append(None)
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
-    initial, origin = initial_values(problem, bounds)
+    with _place(source):
+        initial, origin = initial_values(problem, bounds)
+    for test in tests:
+        with _place(f"{source}: test {test.name}"):
+            check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
     truth = _common_truth(simulated, model)
@@ -201,15 +192,12 @@ def _tolerance(file: StudyFile, tests: list[Test]) -> float:
     return 1e-12 * sum(t.rows for t in tests)
 
 
-def _machine(name: str, folder: Path) -> Machine:
-    beside = folder / name
-    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
-
-
 def _held(model: Model, file: StudyFile) -> dict[str, float]:
     held: dict[str, float] = {}
-    for pattern, value in file.hold.items():
-        held |= dict.fromkeys(_selected(model, pattern), value)
+    for exact in (False, True):  # a full name overrules a pattern
+        for pattern, value in file.hold.items():
+            if (pattern in places(model)) is exact:
+                held |= dict.fromkeys(_selected(model, pattern), value)
     return held
 
 
@@ -270,61 +258,6 @@ def _prior(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray
     return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))
 
 
-def _frf_test(
-    part: FrfTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
-) -> tuple[FrfTest, list[str], Simulated | None]:
-    q = posture(model, part.posture)
-    outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
-    check_points(model, (*outputs, *inputs))
-    truth = None
-    if part.simulate is not None:
-        measured, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
-    else:
-        measured = read_frf(folder / str(part.file))
-    if measured.frf.shape[1:] != (len(outputs), len(inputs)):
-        raise ValueError(
-            f"'{measured.source}' has {measured.frf.shape[1]} outputs and {measured.frf.shape[2]} inputs,"
-            f" expected {len(outputs)} and {len(inputs)} for {_points(outputs)} from {_points(inputs)}"
-        )
-    if part.band_hz is not None:
-        measured = in_band(measured, part.band_hz)
-    weight = _weights(part, measured, outputs, inputs)
-    weight, notes = _masked(measured, weight, outputs, inputs)
-    test = FrfTest(
-        name=label,
-        q=q,
-        outputs=outputs,
-        inputs=inputs,
-        derivatives=DERIVATIVES[measured.kind],
-        at=file.linearize_at,
-        phase=part.phase,
-        omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
-        measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
-        weight=jnp.asarray(weight),
-        noise_std=jnp.asarray(part.noise_log_std),
-    )
-    return test, notes, truth
-
-
-def _simulated(
-    part: FrfTestPart, how: Simulate, file: StudyFile, folder: Path, whole: Machine, noise_seed: int | None
-) -> tuple[FrfSet, Simulated]:
-    model = build_model(_machine(how.machine, folder) if how.machine is not None else whole)
-    model = set_parameters(model, how.parameters)
-    count = int(np.floor((how.lines.last_hz - how.lines.first_hz) / how.lines.step_hz + 1e-9)) + 1
-    frequency_hz = how.lines.first_hz + how.lines.step_hz * np.arange(count)
-    outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
-    q = posture(model, part.posture)
-    seen = observe(model, q, file.linearize_at, outputs, inputs)
-    h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
-    if how.noise_log_std > 0.0:
-        draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
-        real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
-        h = h * np.exp(real + 1j * imaginary)
-    truth = Simulated(model.coordinates, parameters(model), modes(seen.tangent))
-    return FrfSet(frequency_hz, h, how.response, source="simulated"), truth
-
-
 def _common_truth(simulated: list[Simulated | None], model: Model) -> dict[str, float]:
     """True parameters, where all tests were simulated on one machine with the coordinates of the fitted one."""
     first = simulated[0]
@@ -332,90 +265,6 @@ def _common_truth(simulated: list[Simulated | None], model: Model) -> dict[str, 
         return {}
     same = all(s is not None and s.parameters == first.parameters for s in simulated)
     return first.parameters if same else {}
-
-
-def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
-    weights = part.weights
-    if weights is None:
-        return np.ones(measured.frf.shape)
-    if weights.peaks is not None:
-        return peak_weights(
-            measured.frequency_hz,
-            measured.frf,
-            weights.peaks,
-            weights.half_width_lines,
-            weights.elsewhere,
-            weights.prominence,
-        )
-    bands = []
-    for band in weights.bands:
-        if not band.band_hz[0] <= band.band_hz[1]:
-            raise ValueError(f"weights: band_hz {band.band_hz[0]:g} to {band.band_hz[1]:g} Hz is reversed")
-        rows = _indices("weights: output", band.outputs, outputs)
-        columns = _indices("weights: input", band.inputs, inputs)
-        bands.append((band.band_hz, band.weight, rows, columns))
-    return band_weights(measured.frequency_hz, measured.frf.shape, bands, weights.elsewhere)
-
-
-def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
-    if wanted is None:
-        return list(range(len(points)))
-    for point in wanted:
-        if tuple(point) not in points:
-            raise ValueError(f"{what} {_points([point])} is not in the test, expected one of {_points(points)}")
-    return [points.index(tuple(p)) for p in wanted]
-
-
-def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
-    """Weights with what cannot enter a logarithm at 0, and a sentence on it."""
-    usable = usable_lines(measured.frf)
-    lines, notes = measured.frequency_hz.size, []
-    for o in range(len(outputs)):
-        for i in range(len(inputs)):
-            lost = lines - int(usable[:, o, i].sum())
-            if lost == 0:
-                continue
-            what = f"the FRF from {_points([inputs[i]])} to {_points([outputs[o]])}"
-            values = measured.frf[:, o, i]
-            if lost == lines and (outputs[o] == inputs[i] or not np.isfinite(values).any()):
-                raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
-            notes.append(f"{lost} of {lines} lines of {what} are zero or not finite and are not used")
-    weight = np.where(usable, weight, 0.0)
-    if not usable.any():
-        raise ValueError("no FRF has a finite non-zero value")
-    if not weight.any():
-        raise ValueError("all weights are zero, expected at least one line that counts")
-    return weight, notes
-
-
-def _modes_test(part: ModesTestPart, label: str, file: StudyFile, model: Model) -> ModesTest:
-    q = posture(model, part.posture)
-    check_coordinates(model, q=q)
-    count = len(part.frequency_hz)
-    if count > len(model.coordinates):
-        raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
-    content = np.zeros((count, len(model.coordinates)), dtype=bool)
-    for mode, names in enumerate(part.content or ()):
-        for name in names:
-            if name not in model.coordinates:
-                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, model.coordinates))
-            content[mode, model.coordinates.index(name)] = True
-    return ModesTest(
-        name=label,
-        q=q,
-        at=file.linearize_at,
-        frequency_hz=jnp.asarray(part.frequency_hz),
-        damping_ratio=jnp.asarray(part.damping_percent) / 100.0,
-        content=jnp.asarray(content),
-        frequency_std=jnp.broadcast_to(jnp.asarray(part.frequency_std_hz), (count,)),
-        damping_std=jnp.broadcast_to(jnp.asarray(part.damping_std_percent) / 100.0, (count,)),
-        content_share=jnp.asarray(part.content_share),
-        content_std=jnp.asarray(part.content_std),
-    )
-
-
-def _points(points: object) -> str:
-    return ", ".join(f"{frame} {direction}" for frame, direction in points)  # pyright: ignore[reportGeneralTypeIssues]
 
 
 @contextmanager

@@ -10,7 +10,8 @@ Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
-MOST_LINES = 100_000
+MOST_LINES = 20_000
+MOST_TESTS = 200
 
 
 def _listed(value: Any) -> Any:
@@ -42,7 +43,7 @@ class Simulate(Part):
     parameters: dict[str, Number] = {}
     """Its parameters where they are not the machine's own: the truth."""
     response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
-    noise_log_std: NonNegative = 0.0
+    noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
     """Standard deviation of the noise in log H, real and imaginary part each."""
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
@@ -108,7 +109,7 @@ class ModesTestPart(TestPart):
 
     kind: Literal["modes"]
     frequency_hz: tuple[Positive, ...] = Field(min_length=1)
-    damping_percent: tuple[Positive, ...]
+    damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...]
     content: tuple[tuple[str, ...], ...] | None = None
     frequency_std_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
     damping_std_percent: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
@@ -145,7 +146,7 @@ class FreePart(Part):
     initial: Number | None = None
     scale: Literal["logarithmic", "linear"] | None = None
     """Logarithmic for stiffness and damping, linear for all else, where not given."""
-    tied: bool = False
+    tied: Annotated[bool, Field(strict=True)] = False
     """One value for all that the pattern selects."""
 
 
@@ -185,7 +186,8 @@ class StudyFile(Part):
     gravity: Vector | None = None
     linearize_at: Literal["posture", "equilibrium"] = "posture"
     start: Literal["estimate", "random"] = "estimate"
-    """Where parameters without an initial value start: at a guess from the first measured peak, or at random."""
+    """Where parameters without an initial value start: in the middle of their bounds, stiffnesses scaled together to
+    the first measured frequency; or at random."""
     tolerance: NonNegative | None = None
     """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8, or, without any FRF,
     of a millionth of the standard deviations."""
@@ -196,7 +198,7 @@ class StudyFile(Part):
     """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
     test: tuple[
         Annotated[FrfTestPart | ModesTestPart | PlannedTestPart, Field(discriminator="kind")], ...
-    ] = Field(min_length=1)  # fmt: skip
+    ] = Field(min_length=1, max_length=MOST_TESTS)  # fmt: skip
     free: dict[str, FreePart] = Field(min_length=1)
     hold: dict[str, Number] = {}
     """Parameters, by name or pattern, that keep a given value and are not free."""

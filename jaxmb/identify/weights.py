@@ -86,5 +86,7 @@ def band_weights(
     weights = np.full(shape, float(elsewhere))
     for (low, high), weight, outputs, inputs in bands:
         lines = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
+        if not lines.size:
+            raise ValueError(f"weights: no line lies in the band {low:g} to {high:g} Hz")
         weights[lines[:, None, None], np.array(outputs, dtype=int)[:, None], np.array(inputs, dtype=int)] = weight
     return weights

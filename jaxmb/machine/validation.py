@@ -56,6 +56,8 @@ def validated(
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
     """One sentence for the most telling of the errors: the place, what stood there and what was expected."""
     errors = error.errors(include_url=False)
+    # A list whose items are wrong is called too short as well.
+    errors = [e for e in errors if e["type"] != "too_short"] or errors
     # A misspelt key gives both an unknown and a missing one: the unknown one says more.
     first = min(errors, key=lambda e: e["type"] != "extra_forbidden")
     place = _place(first["loc"], data)
@@ -71,6 +73,11 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
         text = f"{place}: missing, expected a value"
     elif first["type"] == "too_long":
         text = f"{place}: found {shown(first['input'])}, expected {first.get('ctx', {}).get('max_length')} items"
+    elif first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        context = first.get("ctx", {})
+        key = str(context.get("discriminator", "kind")).strip("'")
+        stood = f"found {shown(context['tag'])}" if "tag" in context else "missing"
+        text = f"{place}, {key}: {stood}, expected one of {context.get('expected_tags', 'the known kinds')}"
     elif first["type"] == "value_error":
         message = str(first.get("ctx", {}).get("error"))
         stood = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,13 @@ import numpy as np
 from jaxmb.machine.file import InputError, write_whole
 from jaxmb.response.frf import DERIVATIVES, FrfKind
 
-BROKEN = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error)
+BROKEN = (
+    ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError, tokenize.TokenError,
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
+)  # fmt: skip
 """What zipfile and NumPy raise on an archive that is not whole, is encrypted, or is none."""
+LARGEST = 1e100
+"""A response beyond this is none, and its square would overflow."""
 LARGEST_SET = 50_000_000
 """Complex numbers in one set (800 MB): a file that claims more is refused before it is unpacked."""
 
@@ -31,7 +37,7 @@ class FrfSet:
     frf: np.ndarray
     kind: FrfKind
     outputs: tuple[str, ...] = ()
-    """Degree of freedom of each output, as text; numbered from 1 where not known."""
+    """Degree of freedom of each output, "tool x" (or ("tool", "x"), kept as that text); numbered where not known."""
     inputs: tuple[str, ...] = ()
     coherence: np.ndarray | None = None
     """[freq, output] or [freq, output, input], 0 to 1, where it was measured."""
@@ -68,8 +74,8 @@ class FrfSet:
             )
         if self.kind not in DERIVATIVES:
             raise ValueError(f"kind is '{self.kind}', expected one of {', '.join(DERIVATIVES)}")
-        outputs = tuple(self.outputs) or tuple(str(i + 1) for i in range(h.shape[1]))
-        inputs = tuple(self.inputs) or tuple(str(i + 1) for i in range(h.shape[2]))
+        outputs = _point_names("outputs", self.outputs, h.shape[1])
+        inputs = _point_names("inputs", self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:
             raise ValueError(
                 f"frf has {h.shape[1]} outputs and {h.shape[2]} inputs, but {len(outputs)} and {len(inputs)} names"
@@ -77,6 +83,11 @@ class FrfSet:
         coherence = None if self.coherence is None else _numbers("coherence", self.coherence, float)
         if coherence is not None and coherence.shape not in (h.shape, h.shape[:2]):
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
+        if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
+            raise ValueError("coherence goes beyond 0 to 1")
+        parts = np.abs(np.stack([np.real(h), np.imag(h)]))
+        if parts[np.isfinite(parts)].max(initial=0.0) > LARGEST:
+            raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
         for name, value in (
             ("frequency_hz", frequency_hz),
             ("frf", h),
@@ -189,8 +200,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except BROKEN as error:
         raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
-    except MemoryError:
-        raise InputError(f"{path}: holds arrays larger than memory") from None
     return data
 
 
@@ -201,6 +210,8 @@ def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarra
         raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
+    if array.size > LARGEST_SET:
+        raise InputError(f"{path}: array '{name}' claims {array.size} entries, expected at most {LARGEST_SET}")
     return array
 
 
@@ -212,6 +223,13 @@ def _check_size(file: BinaryIO, path: Path) -> None:
     file.seek(0)
 
 
+def _point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
+    """Names of degrees of freedom as texts, ("tool", "x") as "tool x"; numbered from 1 where there are none."""
+    if points is None or len(points) == 0:
+        return tuple(str(i + 1) for i in range(count))
+    return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
+
+
 def _text(array: np.ndarray, name: str) -> str:
     if array.size != 1 or array.dtype.kind not in "US":
         raise ValueError(f"{name} is an array of {array.dtype} with {array.size} entries, expected one text")
@@ -221,6 +239,6 @@ def _text(array: np.ndarray, name: str) -> str:
 def _texts(array: np.ndarray | None, name: str) -> tuple[str, ...]:
     if array is None:
         return ()
-    if array.ndim != 1 or array.dtype.kind not in "US":
+    if array.dtype.kind not in "US" or not (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 2)):
         raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}, expected a list of texts")
-    return tuple(str(x) for x in array.astype(str))
+    return tuple(" ".join(map(str, x)) if array.ndim == 2 else str(x) for x in array.astype(str))

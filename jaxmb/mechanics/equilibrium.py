@@ -45,6 +45,18 @@ def static_equilibrium(
         raise ValueError("a load needs both a frame and a wrench")
     if wrench is not None and jnp.shape(wrench) != (6,):
         raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
+    q = equilibrium_or_nan(model, q_rest, frame, wrench)
+    return eqx.error_if(
+        q,
+        ~jnp.all(jnp.isfinite(q)),
+        "no static equilibrium was found: a loaded coordinate has too little stiffness to hold it",
+    )
+
+
+def equilibrium_or_nan(
+    model: Model, q_rest: Float[Array, "n"], frame: str | None = None, wrench: Float[Array, "6"] | None = None
+) -> Float[Array, "n"]:
+    """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
 
     def pull(q: Array) -> Array:
         effort = gravity_effort(model, q)
@@ -63,9 +75,7 @@ def static_equilibrium(
     largest = jnp.max(jnp.abs(jnp.stack([pull(q), pull(q_rest), model.stiffness * jnp.abs(q)])))
     rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
     failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
-    return eqx.error_if(
-        q, failed, "no static equilibrium was found: a loaded coordinate has too little stiffness to hold it"
-    )
+    return jnp.where(failed, jnp.nan, q)
 
 
 def _newton(residual: Callable[[Array], Array], start: Float[Array, "n"]) -> Float[Array, "n"]:

@@ -53,14 +53,17 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Source: Huynh et al. 2020, eq. 15-17.
     """
     check_coordinates(model, q=q)
-    point = working_point(model, q, at)
-    rest = jnp.zeros_like(q)
+    return tangent_about(model, q, working_point(model, q, at))
+
+
+def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Tangent:
+    """Tangent matrices of the machine at rest at a point, the springs unloaded at q_rest."""
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     def static_effort(x: Array, xd: Array) -> Array:
-        return gravity_effort(model, x) + elastic_effort(model, x, xd, q)
+        return gravity_effort(model, x) + elastic_effort(model, x, xd, q_rest)
 
-    stiffness, damping = jax.jacfwd(static_effort, argnums=(0, 1))(point, rest)
+    stiffness, damping = jax.jacfwd(static_effort, argnums=(0, 1))(point, jnp.zeros_like(point))
     return Tangent(mass_matrix(model, point), damping, stiffness)
 
 

@@ -1,5 +1,7 @@
 """Natural frequencies, damping ratios and mode shapes of a linearized machine."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +35,9 @@ def modes(tangent: Tangent) -> Modes:
     Args:
         tangent: from `linearize`.
 
+    Raises:
+        ValueError: the mass matrix is singular.
+
     Returns:
         The modes with Im(lambda) > 0; what is overdamped stands apart. For use inside `jit`, where the number of modes
         must be known beforehand, see `oscillating_modes`.
@@ -42,6 +47,7 @@ def modes(tangent: Tangent) -> Modes:
     # How many modes there are is only known from the numbers, so this runs on the host, outside of any `jit`.
     M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
     n = M.shape[0]
+    check_mass_matrix(M)
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
     values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
@@ -49,6 +55,19 @@ def modes(tangent: Tangent) -> Modes:
     pairs = order[np.imag(values[order]) > 0.0]
     real = np.sort(np.real(values[np.imag(values) == 0.0]))
     return _modes(values[pairs], _unit_shapes(vectors[:n, pairs]), real)
+
+
+def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None) -> None:
+    """Raise ValueError where some motion of the machine moves no mass, naming its main coordinate."""
+    diagonal = np.diag(mass)
+    if not np.isfinite(mass).all():
+        raise ValueError("the mass matrix is not finite")
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(mass * scale[:, None] * scale[None, :])
+    if values[0] <= 1e-13 * values[-1] or values[-1] <= 0.0:
+        main = int(np.argmax(np.abs(vectors[:, 0])))
+        name = f"number {main + 1}" if coordinates is None else f"'{coordinates[main]}'"
+        raise ValueError(f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass")
 
 
 @eqx.filter_jit

@@ -11,7 +11,9 @@ import pytest
 from jaxmb.identify.fit import coarsened, run_fit
 from jaxmb.identify.identify import identify
 from jaxmb.identify.least_squares import Box
-from jaxmb.identify.stages import Descent, NelderMead, PopulationSearch, algorithm_names, objective
+from jaxmb.identify.refine import Descent, NelderMead
+from jaxmb.identify.search import PopulationSearch, algorithm_names
+from jaxmb.identify.stage import objective
 from jaxmb.identify.study import load_study, make_study
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.file import InputError
