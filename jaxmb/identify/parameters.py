@@ -201,10 +201,10 @@ def check_bound(bound: Bound) -> None:
         raise ValueError(f"{place}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
     if not bound.lower < bound.upper:
         raise ValueError(f"{place}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
-    if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
-        raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
     if bound.logarithmic and bound.lower <= 0.0:
         raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
+    if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
+        raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
     if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
         raise ValueError(
             f"{place}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"

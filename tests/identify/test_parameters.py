@@ -198,7 +198,7 @@ def test_tied_parameters_share_one_value():
         ([Bound(("mass.tool",), 1.0, np.inf)], "bounds 1.0 to inf, expected finite numbers"),
         ([Bound(("mass.tool",), np.nan, 1.0)], "bounds nan to 1.0, expected finite numbers"),
         ([Bound(("damping.r",), 0.0, 1.0)], "'damping.r': lower bound 0 on a logarithmic scale, expected above 0"),
-        ([Bound(("damping.r",), -1.0, 1.0)], "lower bound -1, expected 0 or more"),
+        ([Bound(("damping.r",), -1.0, 1.0)], "lower bound -1 on a logarithmic scale"),
         ([Bound(("damping.r",), 1.0, 2.0, 3.0)], "initial value 3 is outside its bounds 1 to 2"),
         ([Bound(("damping.r",), 1.0, 2.0, np.nan)], "initial value nan is outside its bounds 1 to 2"),
         ([Bound(("damping.r",), 1.0, 2.0), Bound(("damping.r",), 1.0, 3.0)], "'damping.r' is given twice"),
