@@ -61,7 +61,8 @@ def test_resume_is_as_if_never_stopped(base, how, tmp_path):
     study, state = with_method(base, how), tmp_path / "state.npz"
     reports = []
     whole = run_fit(study, 7, report=reports.append)
-    places = sorted({2, 3, len(reports) // 2, len(reports) - 1, len(reports)} - {0, 1})
+    # During the first stage, in the middle, and with all done but the last; a search is compiled anew for each run.
+    places = sorted({2, len(reports) - 1} if how == "search" else {2, 3, len(reports) // 2, len(reports)} - {0, 1})
     assert {r.stage for r in reports} >= {"refine"}
     for after in places:
         state.unlink(missing_ok=True)
