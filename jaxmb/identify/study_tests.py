@@ -16,7 +16,8 @@ from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine, known_name
-from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf
+from jaxmb.measurement.frf_set import FrfSet, in_band
+from jaxmb.measurement.npz import read_frf
 from jaxmb.mechanics.kinematics import check_coordinates, posture
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, check_points, endpoints
 from jaxmb.response.modal import Modes, check_mass_matrix, modes

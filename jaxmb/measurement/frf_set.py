@@ -1,46 +1,46 @@
-"""Measured frequency responses as one immutable, validated set, and as NPZ files."""
+"""Measured frequency responses as one immutable, validated set, and what converts it into another."""
 
 import dataclasses
-import os
-import tokenize
-import zipfile
-import zlib
+import math
 from collections.abc import Mapping, Sequence
-from io import BytesIO
-from pathlib import Path
-from typing import BinaryIO
+from types import MappingProxyType
 
 import numpy as np
 
-from jaxmb.machine.file import InputError, write_whole
-from jaxmb.response.frf import DERIVATIVES, FrfKind
+from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
 
-BROKEN = (
-    ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError, tokenize.TokenError,
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
-)  # fmt: skip
-"""What zipfile and NumPy raise on an archive that is not whole, is encrypted, or is none."""
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""
-LARGEST_SET = 50_000_000
-"""Complex numbers in one set (800 MB): a file that claims more is refused before it is unpacked."""
+SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "accelerance": "m/s^2/N"}
+"""Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
+UNKNOWN = "unknown"
+"""Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class FrfSet:
-    """Frequency responses [freq, output, input] and what they are.
+    """Frequency responses [freq, output, input] for e^(+j omega t), and what they are.
 
-    Lines that are not finite are kept as they are; who uses the set masks and reports them.
+    Values that are not finite are kept as they are: `finite` tells where, and who uses the set masks and reports them.
     """
 
     frequency_hz: np.ndarray
     frf: np.ndarray
     kind: FrfKind
     outputs: tuple[str, ...] = ()
-    """Degree of freedom of each output, "tool x" (or ("tool", "x"), kept as that text); numbered where not known."""
+    """Degree of freedom of each output, node and direction: "tool x", "12 -z" for a sensor mounted against the axis,
+    "12 rx" for a rotation (("tool", "x") is kept as that text); numbered where not known."""
     inputs: tuple[str, ...] = ()
     coherence: np.ndarray | None = None
     """[freq, output] or [freq, output, input], 0 to 1, where it was measured."""
+    averages: int | None = None
+    """Independent averages behind the responses and their coherence, where known."""
+    unit: str = ""
+    """Of the responses as they stand, "m/s^2/N", "g/lbf"; that of the kind in SI where not given; "unknown"."""
+    posture: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Coordinates of the machine at which it was measured, rad or m, where known."""
+    nodes: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
+    """Position of the nodes that outputs and inputs name, m, in axes of the measurement, where known."""
     source: str = ""
     """Where the set comes from, for messages and results."""
 
@@ -85,6 +85,8 @@ class FrfSet:
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
             raise ValueError("coherence goes beyond 0 to 1")
+        if self.averages is not None and not (isinstance(self.averages, int) and self.averages >= 1):
+            raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
         parts = np.abs(np.stack([np.real(h), np.imag(h)]))
         if parts[np.isfinite(parts)].max(initial=0.0) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
@@ -94,10 +96,18 @@ class FrfSet:
             ("outputs", outputs),
             ("inputs", inputs),
             ("coherence", coherence),
+            ("unit", self.unit or SI_UNITS[self.kind]),
+            ("posture", MappingProxyType(_postures(self.posture))),
+            ("nodes", MappingProxyType(_positions(self.nodes))),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
             object.__setattr__(self, name, value)
+
+    @property
+    def finite(self) -> np.ndarray:
+        """Which values [freq, output, input] are finite."""
+        return np.isfinite(self.frf)
 
 
 def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
@@ -116,57 +126,113 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
             f"no line of the FRF lies in {low:g} to {high:g} Hz:"
             f" it goes from {frf_set.frequency_hz[0]:g} to {frf_set.frequency_hz[-1]:g} Hz"
         )
+    return lines(frf_set, keep)
+
+
+def split_dof(name: str) -> tuple[str, str, int]:
+    """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x" or "12 -rz".
+
+    Raises:
+        ValueError: the text does not end in a direction.
+    """
+    node, _, axis = name.rpartition(" ")
+    direction = axis.removeprefix("-")
+    if not node or direction not in DIRECTIONS:
+        raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(DIRECTIONS)}")
+    return node, direction, -1 if axis.startswith("-") else 1
+
+
+def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
+    """The same responses as another kind, times a power of j omega; in SI.
+
+    A line at 0 Hz that would have to be integrated is left out.
+
+    Raises:
+        ValueError: the unit is unknown or not that of the kind.
+    """
+    frf_set = to_si(frf_set)
+    power = check_kind(kind) - DERIVATIVES[frf_set.kind]
+    if power < 0 and frf_set.frequency_hz[0] == 0.0:
+        frf_set = lines(frf_set, frf_set.frequency_hz > 0.0)
+    omega = 2 * np.pi * frf_set.frequency_hz
+    return dataclasses.replace(
+        frf_set, frf=frf_set.frf * ((1j * omega) ** power)[:, None, None], kind=kind, unit=SI_UNITS[kind]
+    )
+
+
+def to_si(frf_set: FrfSet) -> FrfSet:
+    """The same responses in SI units.
+
+    Raises:
+        ValueError: the unit is unknown, none, or not that of the kind.
+    """
+    wanted = SI_UNITS[frf_set.kind]
+    if frf_set.unit == wanted:
+        return frf_set
+    if frf_set.unit == UNKNOWN:
+        raise ValueError(f"the unit of '{frf_set.source}' is not known, expected one such as '{wanted}'")
+    import pint  # a third of a second to import
+
+    # g is the acceleration of gravity here, and never a gram
+    registry = pint.UnitRegistry(cache_folder=None)
+    registry.define("g = 9.80665 * meter / second**2")
+    try:
+        scale = registry.Quantity(1.0, frf_set.unit).to(wanted).magnitude
+    except (pint.PintError, ValueError, AttributeError, TypeError, ArithmeticError) as error:
+        raise ValueError(
+            f"unit '{frf_set.unit}' of '{frf_set.source}' is not one of {frf_set.kind} such as '{wanted}': {error}"
+        ) from None
+    return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=wanted)
+
+
+def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
+    """Some outputs and inputs of a set, in the order asked for; "tool -x" is minus what stands as "tool x".
+
+    Raises:
+        ValueError: the set has no such degree of freedom, or has it twice.
+    """
+    rows, row_signs = _found("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
+    columns, column_signs = _found("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
+    coherence = frf_set.coherence
+    if coherence is not None:
+        coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
+    return dataclasses.replace(
+        frf_set,
+        frf=frf_set.frf[:, rows][:, :, columns] * (row_signs[:, None] * column_signs),
+        outputs=tuple(frf_set.outputs if outputs is None else outputs),
+        inputs=tuple(frf_set.inputs if inputs is None else inputs),
+        coherence=coherence,
+    )
+
+
+def lines(frf_set: FrfSet, keep: np.ndarray) -> FrfSet:
+    """Some lines of a set, by mask or index [f]."""
     coherence = None if frf_set.coherence is None else frf_set.coherence[keep]
     return dataclasses.replace(
         frf_set, frequency_hz=frf_set.frequency_hz[keep], frf=frf_set.frf[keep], coherence=coherence
     )
 
 
-def read_frf(path: str | os.PathLike[str]) -> FrfSet:
-    """FRF set from an NPZ file: arrays frequency_hz [f], frf [f, output, input], kind; optional the other fields.
+def _found(what: str, names: tuple[str, ...], wanted: Sequence[str]) -> tuple[list[int], np.ndarray]:
+    """Places of degrees of freedom, and whether they have to be turned round."""
+    places, signs = [], []
+    for name in wanted:
+        candidates = [(i, 1.0) for i, known in enumerate(names) if known == name]
+        candidates += [(i, -1.0) for i, known in enumerate(names) if known == _opposite(name)]
+        if len(candidates) != 1:
+            how_often = "more than once" if candidates else "not"
+            raise ValueError(f"{what} '{name}' is {how_often} in the set, expected one of {', '.join(names[:20])}")
+        places.append(candidates[0][0])
+        signs.append(candidates[0][1])
+    return places, np.array(signs)
 
-    Raises:
-        InputError: the file cannot be read or does not hold a set; the message names the file and the array.
-    """
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise InputError(f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected .npz")
-    data = read_arrays(path)
-    for name in ("frequency_hz", "frf", "kind"):
-        if name not in data:
-            raise InputError(f"{path}: array '{name}' is missing; found {', '.join(sorted(data)) or 'none'}")
-    names = {f.name for f in dataclasses.fields(FrfSet)}
-    unknown = sorted(set(data) - names)
-    if unknown:
-        raise InputError(f"{path}: unknown array '{unknown[0]}', expected {', '.join(sorted(names))}")
+
+def _opposite(name: str) -> str | None:
     try:
-        return FrfSet(
-            frequency_hz=data["frequency_hz"],
-            frf=data["frf"],
-            kind=_text(data["kind"], "kind"),  # pyright: ignore[reportArgumentType]  (checked by FrfSet)
-            outputs=_texts(data.get("outputs"), "outputs"),
-            inputs=_texts(data.get("inputs"), "inputs"),
-            coherence=data.get("coherence"),
-            source=_text(data["source"], "source") if "source" in data else str(path),
-        )
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
-    """Write an FRF set as NPZ; `read_frf` reads the same set back.
-
-    Raises:
-        ValueError: the path does not end in .npz.
-        OSError: the file cannot be written; nothing is left half-written.
-    """
-    if Path(path).suffix != ".npz":
-        raise ValueError(f"{path}: expected a file ending in .npz")
-    arrays = {f.name: getattr(frf_set, f.name) for f in dataclasses.fields(FrfSet)}
-    buffer = BytesIO()
-    given = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
-    np.savez_compressed(buffer, **given)  # pyright: ignore[reportArgumentType]
-    write_whole(path, buffer.getvalue())
+        node, direction, sign = split_dof(name)
+    except ValueError:
+        return None
+    return f"{node} {direction if sign < 0 else '-' + direction}"
 
 
 def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
@@ -181,48 +247,6 @@ def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
         raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an NPZ file by name.
-
-    Raises:
-        InputError: the file cannot be read, is too large, or holds what is no array or one of Python objects.
-    """
-    data: dict[str, np.ndarray] = {}
-    try:
-        with path.open("rb") as file:
-            _check_size(file, path)
-            with np.load(file, allow_pickle=False) as stored:
-                for name in stored.files:
-                    data[name] = _array(stored, name, path)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except BROKEN as error:
-        raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
-    return data
-
-
-def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
-    try:
-        array = stored[name]
-    except BROKEN as error:
-        raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
-    if array.size > LARGEST_SET:
-        raise InputError(f"{path}: array '{name}' claims {array.size} entries, expected at most {LARGEST_SET}")
-    return array
-
-
-def _check_size(file: BinaryIO, path: Path) -> None:
-    with zipfile.ZipFile(file) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > 16 * LARGEST_SET:
-        raise InputError(f"{path}: unpacks to {size} bytes, expected at most {16 * LARGEST_SET}")
-    file.seek(0)
-
-
 def _point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
     """Names of degrees of freedom as texts, ("tool", "x") as "tool x"; numbered from 1 where there are none."""
     if points is None or len(points) == 0:
@@ -230,15 +254,19 @@ def _point_names(what: str, points: Sequence[str | tuple[str, str]] | None, coun
     return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
 
 
-def _text(array: np.ndarray, name: str) -> str:
-    if array.size != 1 or array.dtype.kind not in "US":
-        raise ValueError(f"{name} is an array of {array.dtype} with {array.size} entries, expected one text")
-    return str(array.reshape(()).astype(str))
+def _postures(posture: Mapping[str, float]) -> dict[str, float]:
+    values = {str(name): float(value) for name, value in posture.items()}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"posture of '{name}' is {value}, expected a finite number")
+    return values
 
 
-def _texts(array: np.ndarray | None, name: str) -> tuple[str, ...]:
-    if array is None:
-        return ()
-    if array.dtype.kind not in "US" or not (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 2)):
-        raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}, expected a list of texts")
-    return tuple(" ".join(map(str, x)) if array.ndim == 2 else str(x) for x in array.astype(str))
+def _positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float, float]]:
+    positions = {}
+    for name, position in nodes.items():
+        values = tuple(float(x) for x in position)
+        if len(values) != 3 or not all(math.isfinite(x) for x in values):
+            raise ValueError(f"node '{name}' is at {values}, expected three finite coordinates")
+        positions[str(name)] = values
+    return positions

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jaxmb.machine.file import InputError
-from jaxmb.measurement.frf_set import FrfSet, in_band, read_frf, write_frf
+from jaxmb.measurement.frf_set import FrfSet, in_band
+from jaxmb.measurement.npz import read_frf, write_frf
 
 FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])
 H = np.arange(24).reshape(4, 2, 3) * (0.1 - 0.2j) + 1.0
