@@ -35,6 +35,8 @@ class FrfSet:
     """[freq, output] or [freq, output, input], 0 to 1, where it was measured."""
     averages: int | None = None
     """Independent averages behind the responses and their coherence, where known."""
+    decay_1_s: float = 0.0
+    """Rate sigma of an exponential window behind these responses, 1/s: they are H(j omega + sigma)."""
     unit: str = ""
     """Of the responses as they stand, "m/s^2/N", "g/lbf"; that of the kind in SI where not given; "unknown"."""
     posture: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -87,6 +89,8 @@ class FrfSet:
             raise ValueError("coherence goes beyond 0 to 1")
         if self.averages is not None and not (isinstance(self.averages, int) and self.averages >= 1):
             raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
+        if not (isinstance(self.decay_1_s, int | float) and 0.0 <= self.decay_1_s < math.inf):
+            raise ValueError(f"decay_1_s is {self.decay_1_s!r}, expected a finite number of 0 or more")
         parts = np.abs(np.stack([np.real(h), np.imag(h)]))
         if parts[np.isfinite(parts)].max(initial=0.0) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
