@@ -1,18 +1,24 @@
 """Measured frequency responses as one immutable, validated set, and what converts it into another."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
 
+if TYPE_CHECKING:
+    import pint
+
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""
 SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "accelerance": "m/s^2/N"}
 """Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
+LONGEST_UNIT = 80
 UNKNOWN = "unknown"
 """Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
 
@@ -91,8 +97,7 @@ class FrfSet:
             raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
         if not (isinstance(self.decay_1_s, int | float) and 0.0 <= self.decay_1_s < math.inf):
             raise ValueError(f"decay_1_s is {self.decay_1_s!r}, expected a finite number of 0 or more")
-        parts = np.abs(np.stack([np.real(h), np.imag(h)]))
-        if parts[np.isfinite(parts)].max(initial=0.0) > LARGEST:
+        if _largest(h) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
         for name, value in (
             ("frequency_hz", frequency_hz),
@@ -175,18 +180,28 @@ def to_si(frf_set: FrfSet) -> FrfSet:
         return frf_set
     if frf_set.unit == UNKNOWN:
         raise ValueError(f"the unit of '{frf_set.source}' is not known, expected one such as '{wanted}'")
+    try:
+        scale = unit_scale(frf_set.unit, frf_set.kind)
+    except ValueError as error:
+        raise ValueError(f"'{frf_set.source}': {error}") from None
+    return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=wanted)
+
+
+def unit_scale(unit: str, kind: FrfKind) -> float:
+    """What one of `unit` is in the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
+
+    Raises:
+        ValueError: the unit is none, or not that of the kind.
+    """
     import pint  # a third of a second to import
 
-    # g is the acceleration of gravity here, and never a gram
-    registry = pint.UnitRegistry(cache_folder=None)
-    registry.define("g = 9.80665 * meter / second**2")
+    wanted = SI_UNITS[kind]
+    if len(unit) > LONGEST_UNIT:
+        raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
     try:
-        scale = registry.Quantity(1.0, frf_set.unit).to(wanted).magnitude
-    except (pint.PintError, ValueError, AttributeError, TypeError, ArithmeticError) as error:
-        raise ValueError(
-            f"unit '{frf_set.unit}' of '{frf_set.source}' is not one of {frf_set.kind} such as '{wanted}': {error}"
-        ) from None
-    return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=wanted)
+        return float(_registry().Quantity(1.0, unit).to(wanted).magnitude)
+    except (pint.PintError, ValueError, AttributeError, TypeError, ArithmeticError, LookupError) as error:
+        raise ValueError(f"unit '{unit}' is not one of {kind} such as '{wanted}': {error}") from None
 
 
 def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
@@ -231,6 +246,16 @@ def _found(what: str, names: tuple[str, ...], wanted: Sequence[str]) -> tuple[li
     return places, np.array(signs)
 
 
+@functools.cache
+def _registry() -> "pint.UnitRegistry":
+    import pint
+
+    # g is the acceleration of gravity here, and never a gram
+    registry = pint.UnitRegistry(cache_folder=None)
+    registry.define("g = 9.80665 * meter / second**2")
+    return registry
+
+
 def _opposite(name: str) -> str | None:
     try:
         node, direction, sign = split_dof(name)
@@ -239,13 +264,25 @@ def _opposite(name: str) -> str | None:
     return f"{node} {direction if sign < 0 else '-' + direction}"
 
 
+def _largest(h: np.ndarray) -> float:
+    """Largest finite real or imaginary part, a few lines at a time: a set may fill half of the memory."""
+    step = max(1, 1_000_000 // h[0].size)
+    blocks = (h[i : i + step].view(float) for i in range(0, len(h), step))
+    return max(float(np.max(np.abs(block), where=np.isfinite(block), initial=0.0)) for block in blocks)
+
+
 def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
-    """A copy of the values as an array of real or complex numbers."""
+    """A copy of the values as an array of real or complex numbers; what is frozen already is not copied."""
+    if (
+        isinstance(values, np.ndarray) and values.dtype == dtype and values.base is None
+        and values.flags.c_contiguous and not values.flags.writeable
+    ):  # fmt: skip
+        return values
     try:
         array = np.array(values)
         if array.dtype.kind not in ("biuf" if dtype is float else "biufc"):
             raise ValueError(f"found {array.dtype}")
-        return array.astype(dtype)
+        return array.astype(dtype, order="C", copy=False)
     except (TypeError, ValueError) as error:
         what = "real" if dtype is float else "real or complex"
         raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
