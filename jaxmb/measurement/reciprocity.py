@@ -1,0 +1,183 @@
+"""How far a set of frequency responses is from reciprocal, and how to make it so; sets joined input by input."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet, split_dof
+
+Keep = Literal["mean", "upper", "lower"]
+KEEP = ("mean", "upper", "lower")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two cross responses that reciprocity makes equal: H_ab, and H_ba turned the way that the dofs are turned."""
+
+    name: str
+    """"12 x / 3 z": the two degrees of freedom, without sign."""
+    upper: tuple[int, int]
+    """(output, input) of the one whose response stands first among the outputs."""
+    lower: tuple[int, int]
+    sign: float
+    """H_upper = sign H_lower, from the signs of the four degrees of freedom."""
+
+
+def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
+    """The pairs of cross responses of a set that were measured both ways, matched by the names of their dofs.
+
+    "12 -x" is the same degree of freedom as "12 x", turned round. Names that are no degrees of freedom (numbers, say)
+    match nothing: equal positions are not equal places.
+
+    Raises:
+        ValueError: a degree of freedom stands twice among the outputs, or among the inputs.
+    """
+    outputs, inputs = _places("output", frf_set.outputs), _places("input", frf_set.inputs)
+    both = [dof for dof in outputs if dof in inputs]
+    pairs = []
+    for i, a in enumerate(both):
+        for b in both[i + 1 :]:
+            (row_a, sign_a), (row_b, sign_b) = outputs[a], outputs[b]
+            (column_a, turn_a), (column_b, turn_b) = inputs[a], inputs[b]
+            sign = sign_a * turn_b * sign_b * turn_a
+            pairs.append(Pair(f"{' '.join(a)} / {' '.join(b)}", (row_a, column_b), (row_b, column_a), sign))
+    return tuple(pairs)
+
+
+def unsymmetry(frf_set: FrfSet) -> dict[str, float]:
+    """How far each pair of cross responses is from reciprocal, 0 to 1, by the names of the two dofs.
+
+    d = sqrt(sum |H_ab - H_ba|^2 / (2 sum (|H_ab|^2 + |H_ba|^2))) over the lines at which both are finite: 0 where they
+    are equal, 1 where one is minus the other, 0.71 where they have nothing to do with each other, half the relative
+    difference where they are close. It is the share of the skew part in the norm of the pair.
+
+    Raises:
+        ValueError: no pair was measured both ways.
+    """
+    return {pair.name: _distance(*_parts(frf_set, [pair])) for pair in _some_pairs(frf_set)}
+
+
+def total_unsymmetry(frf_set: FrfSet) -> float:
+    """The measure of `unsymmetry` over all pairs together: the skew part's share in the norm of the cross responses.
+
+    Raises:
+        ValueError: no pair was measured both ways.
+    """
+    return _distance(*_parts(frf_set, _some_pairs(frf_set)))
+
+
+def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
+    """The set with each pair of cross responses made equal; what has no partner stays as it is.
+
+    Args:
+        frf_set: with degrees of freedom as names.
+        keep: "upper" mirrors the one whose response stands first among the outputs, "lower" the other one, "mean" takes
+            the mean of both.
+
+    Returns:
+        The set. Its coherence, where there is one, is [freq, output, input]: of the response that was kept, or the
+        smaller of the two for their mean.
+
+    Raises:
+        ValueError: `keep` is none of these, or no pair was measured both ways.
+
+    Source: Huynh et al. 2020, 5.3, keep one of each pair of cross responses.
+    """
+    if keep not in KEEP:
+        raise ValueError(f"keep is {keep!r}, expected one of {', '.join(KEEP)}")
+    h = frf_set.frf.copy()
+    coherence = frf_set.coherence
+    if coherence is not None:
+        whole = coherence if coherence.ndim == 3 else np.repeat(coherence[:, :, None], h.shape[2], axis=2)
+        coherence = whole.copy()
+    for pair in _some_pairs(frf_set):
+        (i, j), (k, m) = pair.upper, pair.lower
+        upper, lower = h[:, i, j], pair.sign * h[:, k, m]
+        kept = {"upper": upper, "lower": lower, "mean": 0.5 * (upper + lower)}[keep]
+        h[:, i, j], h[:, k, m] = kept, pair.sign * kept
+        if coherence is not None:
+            a, b = coherence[:, i, j].copy(), coherence[:, k, m].copy()
+            coherence[:, i, j] = coherence[:, k, m] = {"upper": a, "lower": b, "mean": np.minimum(a, b)}[keep]
+    return dataclasses.replace(frf_set, frf=h, coherence=coherence)
+
+
+def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
+    """One set from several that were measured one after another at different inputs, as with a roving hammer.
+
+    Returns:
+        The columns side by side; coherence [freq, output, input] where each has one; the fewest averages.
+
+    Raises:
+        ValueError: there is none, or two differ in lines, kind, unit, outputs, posture or exponential window, or share
+            an input.
+    """
+    if not sets:
+        raise ValueError("there are no sets to join, expected at least one")
+    first = sets[0]
+    for number, other in enumerate(sets[1:], 2):
+        for name in ("kind", "unit", "outputs", "decay_1_s", "posture"):
+            a, b = getattr(first, name), getattr(other, name)
+            if a != b:
+                raise ValueError(f"{name} of set {number} is {b!r}, expected {a!r} as in set 1")
+        if first.frequency_hz.shape != other.frequency_hz.shape or not np.allclose(
+            first.frequency_hz, other.frequency_hz, rtol=1e-9, atol=0.0
+        ):
+            raise ValueError(f"set {number} has other lines than set 1, expected the same")
+    inputs = tuple(name for each in sets for name in each.inputs)
+    for name in inputs:
+        if inputs.count(name) > 1:
+            raise ValueError(f"input '{name}' stands in more than one set, expected different inputs")
+    coherence = None
+    if all(each.coherence is not None for each in sets):
+        coherence = np.concatenate([_by_input(each) for each in sets], axis=2)
+    averages = [each.averages for each in sets if each.averages is not None]
+    return dataclasses.replace(
+        first,
+        frf=np.concatenate([each.frf for each in sets], axis=2),
+        inputs=inputs,
+        coherence=coherence,
+        averages=min(averages) if len(averages) == len(sets) else None,
+        nodes={name: place for each in sets for name, place in each.nodes.items()},
+    )
+
+
+def _by_input(frf_set: FrfSet) -> np.ndarray:
+    coherence = np.asarray(frf_set.coherence)
+    return coherence if coherence.ndim == 3 else np.repeat(coherence[:, :, None], len(frf_set.inputs), axis=2)
+
+
+def _places(what: str, names: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, float]]:
+    places: dict[tuple[str, str], tuple[int, float]] = {}
+    for i, name in enumerate(names):
+        try:
+            node, direction, sign = split_dof(name)
+        except ValueError:
+            continue
+        if (node, direction) in places:
+            raise ValueError(f"{what} '{node} {direction}' stands twice in the set, expected once")
+        places[node, direction] = (i, float(sign))
+    return places
+
+
+def _some_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
+    pairs = reciprocal_pairs(frf_set)
+    if not pairs:
+        raise ValueError(
+            f"no response was measured both ways: outputs are {', '.join(frf_set.outputs[:8])}, inputs"
+            f" {', '.join(frf_set.inputs[:8])}; expected two degrees of freedom that stand among both"
+        )
+    return pairs
+
+
+def _parts(frf_set: FrfSet, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    a = np.stack([frf_set.frf[:, pair.upper[0], pair.upper[1]] for pair in pairs])
+    b = np.stack([pair.sign * frf_set.frf[:, pair.lower[0], pair.lower[1]] for pair in pairs])
+    both = np.isfinite(a) & np.isfinite(b)
+    return a[both], b[both]
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    size = np.sum(np.abs(a) ** 2 + np.abs(b) ** 2)
+    return float(np.sqrt(np.sum(np.abs(a - b) ** 2) / (2.0 * size))) if size > 0.0 else 0.0

@@ -1,0 +1,159 @@
+"""Spectra of forces and responses summed over segments, and the three classical estimates of H from them."""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+
+Estimator = Literal["H1", "H2", "Hv"]
+ESTIMATORS = ("H1", "H2", "Hv")
+SILENT = 1e-24
+"""Share of a force's greatest power below which a line is taken as not excited: rounding, squared."""
+DEPENDENT = 1e-8
+"""Smallest eigenvalue, of the force matrix with ones on its diagonal, below which forces count as dependent. Two copies
+of one signal behind 16-bit converters leave about 1e-9."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Spectra:
+    """Products of the transforms F of forces and Y of responses, for e^(+j omega t), summed over segments."""
+
+    frequency_hz: np.ndarray
+    force: np.ndarray
+    """G_ff = sum F F^H [freq, input, input]."""
+    cross: np.ndarray
+    """G_yf = sum Y F^H [freq, output, input]."""
+    response: np.ndarray
+    """Powers of the responses, diagonal of G_yy [freq, output]."""
+    response_matrix: np.ndarray | None
+    """G_yy = sum Y Y^H [freq, output, output], where asked for."""
+    segments: int
+    """How many were summed."""
+
+
+def products(frequency_hz: np.ndarray, f: np.ndarray, y: np.ndarray, whole: bool = False) -> Spectra:
+    """Spectra of segments.
+
+    Args:
+        frequency_hz: lines [freq].
+        f: transforms of the forces [segment, freq, input].
+        y: transforms of the responses [segment, freq, output].
+        whole: whether all of G_yy is wanted, not its diagonal only.
+    """
+    f, y = np.moveaxis(f, 0, -1), np.moveaxis(y, 0, -1)
+    f_h = np.conj(np.swapaxes(f, 1, 2))
+    matrix = y @ np.conj(np.swapaxes(y, 1, 2)) if whole else None
+    return Spectra(frequency_hz, f @ f_h, y @ f_h, np.sum(np.abs(y) ** 2, axis=-1), matrix, f.shape[-1])
+
+
+def summed(a: Spectra, b: Spectra) -> Spectra:
+    """Spectra of the segments of both."""
+    matrix = None if a.response_matrix is None or b.response_matrix is None else a.response_matrix + b.response_matrix
+    return Spectra(
+        a.frequency_hz, a.force + b.force, a.cross + b.cross, a.response + b.response, matrix, a.segments + b.segments
+    )
+
+
+def check_estimator(estimator: str, outputs: int, inputs: int) -> None:
+    """ValueError where there is no such estimator, or not for so many outputs and inputs."""
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator is {estimator!r}, expected one of {', '.join(ESTIMATORS)}")
+    if estimator == "H2" and inputs > 1 and outputs != inputs:
+        raise ValueError(
+            f"H2 of {inputs} forces needs as many responses, found {outputs}: expected H1 or Hv, or {inputs} responses"
+        )
+
+
+def needs_response_matrix(estimator: str, inputs: int) -> bool:
+    """Whether an estimate asks for all of G_yy."""
+    return estimator == "H2" and inputs > 1
+
+
+def estimate(spectra: Spectra, estimator: Estimator = "H1") -> tuple[np.ndarray, np.ndarray]:
+    """Frequency responses [freq, output, input] and multiple coherence [freq, output] from spectra.
+
+    H1 = G_yf G_ff^-1       noise on the responses only;
+    H2 = G_yy G_fy^-1       noise on the forces only; one force, or as many responses as forces;
+    Hv                      noise on all channels: for each response y the row (H, -1) that is orthogonal to the
+                            forces and y with the least power, the eigenvector of the smallest eigenvalue of their
+                            matrix of spectra.
+    gamma^2 = G_yf G_ff^-1 G_fy / G_yy for each response, the ordinary coherence where there is one force.
+
+    Hv depends on how channels are scaled. Here each is scaled to power 1 at each line, that is the noise is taken to be
+    the same share of every channel's own signal; with one force, Hv is then the geometric mean of H1 and H2.
+
+    Lines at which a force has no power come back as nan.
+
+    Raises:
+        ValueError: forces are linearly dependent at a line.
+
+    Source: Bendat, Piersol, Random Data, 4th ed., 7.2; Rocklin, Crowley, Vold, 3rd IMAC, 1985, 272-278.
+    """
+    power = np.real(np.einsum("fii->fi", spectra.force))
+    excited = np.all(power > SILENT * power.max(axis=0), axis=1)
+    scale = np.sqrt(np.where(excited[:, None], power, 1.0))
+    force = spectra.force / (scale[:, :, None] * scale[:, None, :])
+    force[~excited] = np.eye(force.shape[1])
+    _check_independent(spectra.frequency_hz, force)
+    cross = spectra.cross / scale[:, None, :]
+    h1 = cross @ np.linalg.inv(force)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        coherence = np.real(np.sum(h1 * np.conj(cross), axis=2)) / spectra.response
+        if estimator == "H1":
+            h = h1
+        elif estimator == "Hv":
+            h = _total_least_squares(force, cross, spectra.response)
+        elif force.shape[1] == 1:
+            h = spectra.response[:, :, None] / np.conj(cross)
+        else:
+            h = _h2(spectra, cross, excited)
+        h = h / scale[:, None, :]
+    h[~excited] = np.nan
+    coherence[~excited] = np.nan
+    return h, np.clip(coherence, 0.0, 1.0)
+
+
+def _check_independent(frequency_hz: np.ndarray, force: np.ndarray) -> None:
+    smallest = np.linalg.eigvalsh(force)[:, 0]
+    worst = int(np.argmin(smallest))
+    if smallest[worst] < DEPENDENT:
+        raise ValueError(
+            f"the {force.shape[1]} forces are linearly dependent at {frequency_hz[worst]:g} Hz (smallest eigenvalue"
+            f" {max(smallest[worst], 0.0):.1e} of their spectra scaled to power 1), expected independent sources"
+        )
+
+
+def _h2(spectra: Spectra, cross: np.ndarray, excited: np.ndarray) -> np.ndarray:
+    """G_yy G_fy^-1 at the excited lines, each response scaled to power 1 while solving."""
+    if spectra.response_matrix is None:
+        raise ValueError("H2 of several forces needs the whole matrix of response spectra")
+    size = np.sqrt(spectra.response[excited])
+    unit = cross[excited] / np.where(size > 0.0, size, 1.0)[:, :, None]
+    smallest = np.linalg.svd(unit, compute_uv=False)[:, -1]
+    worst = int(np.argmin(smallest))
+    # Singular values are the square roots of what `DEPENDENT` bounds.
+    if smallest[worst] < np.sqrt(DEPENDENT):
+        raise ValueError(
+            f"the {cross.shape[1]} responses are linearly dependent at {spectra.frequency_hz[excited][worst]:g} Hz,"
+            " which H2 of several forces cannot have: expected H1 or Hv"
+        )
+    h = np.full(cross.shape, np.nan, dtype=complex)
+    inverse = np.linalg.inv(np.conj(np.swapaxes(unit, 1, 2)))
+    h[excited] = (spectra.response_matrix[excited] / size[:, None, :]) @ inverse
+    return h
+
+
+def _total_least_squares(force: np.ndarray, cross: np.ndarray, response: np.ndarray) -> np.ndarray:
+    lines, inputs = force.shape[:2]
+    augmented = np.empty((lines, inputs + 1, inputs + 1), dtype=complex)
+    augmented[:, :inputs, :inputs] = force
+    h = np.empty_like(cross)
+    for o in range(cross.shape[1]):
+        size = np.sqrt(response[:, o])
+        unit = cross[:, o] / np.where(size > 0.0, size, 1.0)[:, None]
+        augmented[:, inputs, :inputs] = unit
+        augmented[:, :inputs, inputs] = np.conj(unit)
+        augmented[:, inputs, inputs] = 1.0
+        row = np.conj(np.linalg.eigh(augmented)[1][:, :, 0])
+        h[:, o] = -row[:, :inputs] / row[:, inputs:] * size[:, None]
+    return h
