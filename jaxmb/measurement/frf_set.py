@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import math
+import re
+import tokenize
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,6 +21,10 @@ LARGEST = 1e100
 SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "accelerance": "m/s^2/N"}
 """Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
 LONGEST_UNIT = 80
+NO_UNIT = (
+    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+"""What pint raises, beside its own errors, on a text that is no unit."""
 UNKNOWN = "unknown"
 """Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
 
@@ -199,9 +205,11 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
     if len(unit) > LONGEST_UNIT:
         raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
     try:
+        if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
+            raise ValueError("a number has a power")
         return float(_registry().Quantity(1.0, unit).to(wanted).magnitude)
-    except (pint.PintError, ValueError, AttributeError, TypeError, ArithmeticError, LookupError) as error:
-        raise ValueError(f"unit '{unit}' is not one of {kind} such as '{wanted}': {error}") from None
+    except (pint.PintError, *NO_UNIT) as error:
+        raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
 
 
 def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:

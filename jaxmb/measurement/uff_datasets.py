@@ -1,0 +1,150 @@
+"""Where the datasets of a universal file begin and end, found line by line without holding the file.
+
+A universal file is a row of datasets, each between two lines that hold -1 in columns 1 to 6, after the first of which
+stands the dataset's number. Only a binary dataset 58b has bytes that are no lines: their count follows from its header.
+
+Source: SDRC I-DEAS universal file formats (University of Cincinnati, SDRL), datasets 58 and 58b.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+MARK = b"    -1"
+LONGEST_LINE = 10_000
+HEADER_LINES = 11
+PIECE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """One dataset: what it is, and where its contents stand in the file."""
+
+    number: int
+    binary: bool
+    first: str
+    """The line with the number, which has more fields where the dataset is binary."""
+    line: int
+    """Number of that line in the file."""
+    header: tuple[str, ...]
+    """The records before the values of a dataset 58; empty for others."""
+    start: int
+    """Place of the first byte after the header (after the number's line where there is none), and of the end."""
+    end: int
+
+    @property
+    def data_line(self) -> int:
+        """Number of the first line after the header."""
+        return self.line + 1 + len(self.header)
+
+
+def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[Dataset]:
+    """The datasets of a universal file, one after the other.
+
+    Args:
+        file: opened for reading bytes, at its beginning.
+        data_bytes: how many bytes of values follow the header of a binary dataset.
+
+    Raises:
+        ValueError: the file is no universal file, is cut off, or a binary dataset is not as long as it says.
+    """
+    reader = _Lines(file)
+    while (line := reader.next()) is not None:
+        if not line.strip():
+            continue
+        if line.rstrip() != MARK:
+            raise ValueError(f"line {reader.number}: found '{_shown(line)}', expected -1 in columns 5 and 6")
+        first = reader.next()
+        if first is None:
+            raise ValueError(f"line {reader.number}: the file ends after the mark -1, expected a dataset")
+        yield _dataset(reader, text(first), data_bytes)
+
+
+def text(line: bytes) -> str:
+    """A line as text without its end; what cannot be printed is blank, so that columns stay where they are."""
+    try:
+        characters = line.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError:
+        characters = line.rstrip(b"\r\n").decode("cp1252", "replace")  # what western Windows programs write
+    return "".join(c if c.isprintable() else " " for c in characters)
+
+
+class _Lines:
+    """Lines of a file, counted."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.number = 0
+
+    def next(self) -> bytes | None:
+        line = self.file.readline(LONGEST_LINE)
+        if not line:
+            return None
+        self.number += 1
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise ValueError(f"line {self.number} has more than {LONGEST_LINE} characters, expected about 80")
+        return line
+
+    def skip(self, size: int) -> int:
+        """Go over binary data and count the line ends in it; returns how many bytes there were."""
+        left = size
+        while left and (piece := self.file.read(min(left, PIECE))):
+            left -= len(piece)
+            self.number += piece.count(b"\n")
+        return size - left
+
+
+def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -> Dataset:
+    line = reader.number
+    digits, letter = first[:6].strip(), first[6:7].lower()
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(
+            f"line {line}: found '{first[:80].strip()}', expected the number of a dataset in columns 1 to 6"
+        )
+    number = int(digits)
+    header: list[str] = []
+    if number == 58:
+        for record in range(1, HEADER_LINES + 1):
+            found = reader.next()
+            if found is None or found.rstrip() == MARK:
+                how = "the file ends" if found is None else "the dataset ends"
+                raise ValueError(f"{at(line)}: {how} before record {record} of {HEADER_LINES}")
+            header.append(text(found))
+    start = reader.file.tell()
+    binary = letter == "b"
+    dataset = Dataset(number, binary, first, line, tuple(header), start, start)
+    if binary:
+        if number != 58:
+            raise ValueError(f"line {line}: dataset {number} is binary, expected that of 58 only")
+        return dataclasses.replace(dataset, end=start + _over_binary(reader, dataset, data_bytes(dataset)))
+    end = start
+    while (found := reader.next()) is not None:
+        if found.rstrip() == MARK:
+            return dataclasses.replace(dataset, end=end)
+        end += len(found)
+    raise ValueError(f"{at(line, number)}: the file ends at line {reader.number} before its end mark -1: it is cut off")
+
+
+def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
+    """Size of the binary data, at the end of which the mark was found."""
+    there = reader.skip(size)
+    if there < size:
+        raise ValueError(f"{at(dataset.line)}: {there} bytes of data follow, expected {size}: the file is cut off")
+    closing = reader.next()
+    if closing is not None and not closing.strip():  # some programs end the data with a line end
+        closing = reader.next()
+    if closing is None or closing.rstrip() != MARK:
+        raise ValueError(
+            f"{at(dataset.line)}: after {size} bytes of data stands '{_shown(closing or b'')}', expected the mark -1:"
+            f" the number of points or the precision is not what record 7 says"
+        )
+    return size
+
+
+def at(line: int, number: int = 58) -> str:
+    """Place of a dataset for a message."""
+    return f"line {line}, dataset {number}"
+
+
+def _shown(line: bytes) -> str:
+    return text(line)[:80].strip()
