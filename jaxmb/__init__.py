@@ -20,7 +20,7 @@ from jaxmb.machine.file import InputError, load_machine, machine_names, write_ma
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import machine_from_dh
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.npz import read_frf, write_frf
+from jaxmb.measurement.files import read_frf, write_frf
 from jaxmb.mechanics.dynamics import gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import (

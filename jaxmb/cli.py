@@ -151,7 +151,7 @@ def predict(
     from jaxmb.machine.build import build_model
     from jaxmb.machine.file import load_machine
     from jaxmb.measurement.frf_set import FrfSet
-    from jaxmb.measurement.npz import write_frf
+    from jaxmb.measurement.files import write_frf
     from jaxmb.mechanics.kinematics import posture as posture_of
     from jaxmb.mechanics.tangent import linearize
     from jaxmb.report.tables import predicted_modes_table

@@ -8,8 +8,8 @@ from jaxmb.identify.study_file import StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import InputError, load_machine
+from jaxmb.measurement.files import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.npz import write_frf
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf

@@ -11,8 +11,8 @@ from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.measurement.files import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.npz import write_frf
 from jaxmb.mechanics.kinematics import posture, reference_posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf
