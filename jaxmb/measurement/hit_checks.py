@@ -10,6 +10,8 @@ PULSE_FLOOR = 0.1
 """Share of its peak at which a pulse is taken to begin and end."""
 PRECURSOR = 4
 """Samples before and behind a pulse that a converter's filter may ring; closer second peaks are such ringing."""
+AT_REST = 0.1
+"""Share of a channel's largest value below which it is not clipped, but quiet: a force without noise is exactly 0."""
 FLAT_TOP = 3
 """Samples in a row at a channel's extreme that make it look clipped."""
 
@@ -52,7 +54,8 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
 
     With the full scale given: a value that reaches it. Without: at least `FLAT_TOP` samples in a row exactly at the
     record's largest or smallest value, with steps at both ends larger than the converter's resolution would leave at
-    the top of a smooth curve. What was clipped before a filter has no flat top and is not seen.
+    the top of a smooth curve. The value at rest is none of them, whatever its record. What was clipped before a filter
+    has no flat top and is not seen.
     """
     if full_scale is not None:
         return bool(np.max(np.abs(signal)) >= full_scale * (1.0 - 1e-6))
@@ -60,7 +63,10 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     if values.size < 3:
         return False
     resolution = np.min(np.diff(values))
-    return any(_flat_top(side, resolution) for side in (signal, -signal))
+    rest = np.median(signal)
+    reach = np.max(np.abs(signal - rest))
+    sides = (side for side in (signal, -signal) if side.max() - np.median(side) > AT_REST * reach)
+    return any(_flat_top(side, resolution) for side in sides)
 
 
 def _flat_top(signal: np.ndarray, resolution: float) -> bool:
