@@ -79,7 +79,7 @@ class FrfSet:
             )
         if frequency_hz[0] < 0.0:
             raise ValueError(f"frequency_hz starts at {frequency_hz[0]:g} Hz, expected 0 or more")
-        falling = np.flatnonzero(np.diff(frequency_hz) <= 0.0)
+        falling = np.flatnonzero(frequency_hz[1:] <= frequency_hz[:-1])
         if falling.size:
             i = falling[0]
             raise ValueError(
