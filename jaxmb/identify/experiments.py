@@ -53,12 +53,18 @@ class FrfTest(eqx.Module):
     measured: Complex[Array, "f o i"]
     weight: Float[Array, "f o i"]
     """W of eq. 22; 0 for lines that are not used."""
-    noise_std: Float[Array, ""]
+    noise_std: Float[Array, "f o i"]
     """Standard deviation of log H, real and imaginary part each."""
+    nominal_std: Float[Array, ""]
+    """Standard deviation of log H that the study states: the unit of its cost."""
+    decay: Float[Array, ""]
+    """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
+    noise_known: bool = eqx.field(static=True, default=True)
+    """Whether the noise is as stated, and not to be judged by what the fit leaves."""
 
     def predict(self, scene: Scene) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
-        return predict_frf(scene, self.omega, self.derivatives)
+        return predict_frf(scene, self.omega, self.derivatives, self.decay)
 
     def residual(self, scene: Scene) -> Float[Array, "m"]:
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
@@ -176,12 +182,21 @@ def scene(test: Test, model: Model) -> Scene:
 
 
 @eqx.filter_jit
-def predict_frf(scene: Scene, omega: Float[Array, "f"], derivatives: int) -> Complex[Array, "f o i"]:
-    """Frequency responses [f, o, i] of a scene at angular frequencies omega [rad/s]; 0 receptance ... 2 accelerance."""
+def predict_frf(
+    scene: Scene, omega: Float[Array, "f"], derivatives: int, decay: Float[Array, ""] | float = 0.0
+) -> Complex[Array, "f o i"]:
+    """Frequency responses [f, o, i] of a scene at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
+
+    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
+    K + decay C + decay^2 M for K.
+    """
     t, outputs = scene.tangent, scene.output_rows
     inputs = outputs if scene.input_rows is None else scene.input_rows
-    h = receptance(t.mass, t.damping, t.stiffness, omega, outputs, inputs, scene.support)
-    return h * ((1j * omega) ** derivatives)[:, None, None]
+    damping = t.damping + 2.0 * decay * t.mass
+    stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
+    h = receptance(t.mass, damping, stiffness, omega, outputs, inputs, scene.support)
+    s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
+    return h * (s**derivatives)[:, None, None]
 
 
 @eqx.filter_jit

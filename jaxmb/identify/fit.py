@@ -198,6 +198,7 @@ def coarsened(problem: Problem, lines: int) -> Problem:
             omega=jnp.asarray(np.asarray(test.omega)[picked]),
             measured=jnp.asarray(np.asarray(test.measured)[picked]),
             weight=jnp.asarray((np.asarray(test.weight)[picked] > 0.0).astype(float)),
+            noise_std=jnp.asarray(np.asarray(test.noise_std)[picked]),
         )
 
     return dataclasses.replace(problem, tests=tuple(thin(test) for test in problem.tests))

@@ -97,7 +97,7 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
     """
     linear = all(place.leaf in LINEAR_LEAVES for place in free.targets)
     scenes = tuple(linear_scene(test, model, free) if linear and test.at == "posture" else None for test in tests)
-    noise = [test.noise_std for test in tests if isinstance(test, FrfTest)]
+    noise = [test.nominal_std for test in tests if isinstance(test, FrfTest)]
     return Problem(model, free, tuple(tests), scenes, prior, noise[0] if noise else jnp.asarray(1.0))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
+from jaxmb.identify.measured import Measured
 from jaxmb.identify.parameters import (
     Bound,
     FreeParameters,
@@ -22,8 +23,9 @@ from jaxmb.identify.parameters import (
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Prior, Problem, make_problem
 from jaxmb.identify.search import check_algorithm
+from jaxmb.identify.simulated import Simulated, check_scene, machine_named
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, StudyFile
-from jaxmb.identify.study_tests import Simulated, check_scene, frf_test, machine_named, modes_test
+from jaxmb.identify.study_tests import frf_test, modes_test
 from jaxmb.machine.build import Model, build_model, without_coordinates
 from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
 from jaxmb.machine.schema import Machine, known_name
@@ -47,8 +49,8 @@ class Study:
     """The tests, and the prior where there is one, as a least-squares problem."""
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
-    true_modes: tuple[Modes | None, ...]
-    """For each test the modes of the machine that was simulated, where it was."""
+    measured: tuple[Measured | None, ...]
+    """For each FRF test what was measured: the FRFs, their modal analysis, and the machine that was simulated."""
     masked: tuple[str, ...]
     """Sentences on lines that are not used."""
     search: SearchPart
@@ -74,8 +76,18 @@ class Study:
         return self.problem.tests
 
     @property
+    def true_modes(self) -> tuple[Modes | None, ...]:
+        """For each test the modes of the machine that was simulated, where it was."""
+        return tuple(None if m is None or m.truth is None else m.truth.modes for m in self.measured)
+
+    @property
     def noise_objective(self) -> float:
-        """What the objective would be on average at the true values, from the noise of the tests alone."""
+        """What the objective would be on average at the true values, from the noise of the tests alone.
+
+        inf where the noise of a test is not known beforehand.
+        """
+        if any(isinstance(t, FrfTest) and not t.noise_known for t in self.tests):
+            return float("inf")
         rows = np.asarray(self.problem.row_weights())
         return float(np.sum(rows)) * float(self.problem.noise_unit) ** 2
 
@@ -131,19 +143,19 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         free = free_parameters(model, bounds)
     tests: list[Test] = []
     masked: list[str] = []
-    simulated: list[Simulated | None] = []
+    measured: list[Measured | None] = []
     _unique_names(source, file)
     for number, part in enumerate(file.test, 1):
         label = part.name or f"number {number}"
         with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
             if isinstance(part, FrfTestPart):
-                test, notes, true = frf_test(part, label, file, folder, whole, model, noise_seed)
+                test, notes, data = frf_test(part, label, file, folder, whole, model, noise_seed)
                 masked += [f"test {label}: {note}" for note in notes]
                 tests.append(test)
-                simulated.append(true)
+                measured.append(data)
             elif isinstance(part, ModesTestPart):
                 tests.append(modes_test(part, label, file, model))
-                simulated.append(None)
+                measured.append(None)
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
@@ -154,7 +166,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
             check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
-    truth = _common_truth(simulated, model)
+    truth = _common_truth([None if data is None else data.truth for data in measured], model)
     return Study(
         name=name,
         description=file.description,
@@ -164,7 +176,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         random_start=file.start == "random",
         problem=dataclasses.replace(problem, prior=prior),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
-        true_modes=tuple(None if s is None else s.modes for s in simulated),
+        measured=tuple(measured),
         masked=tuple(masked),
         search=file.search,
         refine=file.refine,

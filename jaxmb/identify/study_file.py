@@ -34,18 +34,62 @@ class Lines(Part):
         return self
 
 
-class Simulate(Part):
-    """Pseudo-measured FRFs: those of a machine at known parameters, with noise where asked for."""
+class Hits(Part):
+    """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
 
-    lines: Lines
+    hits: Annotated[Count, Field(le=100)] = 5
+    """At each input."""
+    impulse_ns: Positive = 5.0
+    impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
+    """How much the hits differ in strength: standard deviation of the logarithm of the impulse."""
+    contact_ms: Positive = 15.0
+    sample_rate_hz: Positive = 1024.0
+    record_s: Positive = 4.0
+    decay_1_s: NonNegative = 1.5
+    """Decay rate of the exponential window."""
+    softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
+    """Share of its stiffness that a spring loses at large deflection."""
+    softening_half: Positive = 2e-4
+    """Deflection at which it has lost half of that, rad or m."""
+    tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
+    """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
+    offset_m: NonNegative = 0.0
+    """Standard deviation of the hit's place beside the sensor, in each direction, one draw for each input."""
+    noise: NonNegative = 0.0
+    """Standard deviation of the noise of every accelerometer, m/s^2."""
+
+
+class Simulate(Part):
+    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
+
+    lines: Lines | None = None
+    """Of computed FRFs."""
+    hits: Hits | None = None
     machine: str | None = None
     """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
     parameters: dict[str, Number] = {}
     """Its parameters where they are not the machine's own: the truth."""
     response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
     noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
-    """Standard deviation of the noise in log H, real and imaginary part each."""
+    """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.lines is None) == (self.hits is None):
+            raise ValueError("expected either lines or hits")
+        if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):
+            raise ValueError("hits give accelerances with their own noise, expected no noise_log_std and no response")
+        return self
+
+
+class ModalPart(Part):
+    """Modal analysis of the measured FRFs."""
+
+    band_hz: Band
+    max_order: Annotated[int, Field(ge=2, le=200, strict=True)] = 60
+    chosen_hz: tuple[Positive, ...] | None = None
+    """Poles chosen by hand, the one nearest to each of these frequencies, instead of automatically."""
 
 
 class BandWeight(Part):
@@ -92,8 +136,20 @@ class FrfTestPart(TestPart):
     frame: str = "tool"
     outputs: tuple[PointName, ...] | None = None
     inputs: tuple[PointName, ...] | None = None
+    shape_frames: tuple[str, ...] = ()
+    """Frames at which mode shapes were measured beside the outputs, in x, y and z; the fit does not see them."""
+    unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
+    """Unit of the responses in the file, where it does not say."""
+    symmetrize: Literal["upper", "lower", "mean"] | None = None
+    """What becomes of a pair of cross FRFs: both the one above the diagonal, both the one below, both their mean."""
+    modal: ModalPart | None = None
+    fit: Literal["measured", "synthesized"] = "measured"
+    """Whether the fit sees the FRFs as they were measured, or as the modal model gives them."""
     band_hz: Band | None = None
-    noise_log_std: Positive = 0.01
+    noise_log_std: Positive | Literal["estimate"] = 0.01
+    """Standard deviation of log H beside what the coherence tells; "estimate": from what the fit leaves."""
+    coherence: Annotated[bool, Field(strict=True)] = True
+    """Whether lines of low coherence count for less, where there is a coherence."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
 
@@ -101,6 +157,10 @@ class FrfTestPart(TestPart):
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):
             raise ValueError("expected either file or simulate")
+        if self.fit == "synthesized" and self.modal is None:
+            raise ValueError("fit is 'synthesized', expected a modal analysis to synthesize from: modal = {...}")
+        if self.unit is not None and self.file is None:
+            raise ValueError("unit is for a file, simulated responses are in SI")
         return self
 
 

@@ -1,46 +1,29 @@
 """From one test in a study file to what the fit compares with."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, observe, predict_frf
-from jaxmb.identify.parameters import (
-    parameters,
-    set_parameters,
-)
-from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, Simulate, StudyFile
+from jaxmb.identify.experiments import FrfTest, ModesTest
+from jaxmb.identify.measured import Measured, measured_responses, points_text
+from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
-from jaxmb.machine.build import Model, build_model
-from jaxmb.machine.file import load_machine
+from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine, known_name
-from jaxmb.measurement.frf_set import FrfSet, in_band
-from jaxmb.measurement.npz import read_frf
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.line_noise import coherence_log_std
 from jaxmb.mechanics.kinematics import check_coordinates, posture
-from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, check_points, endpoints
-from jaxmb.response.modal import Modes, check_mass_matrix, modes
+from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
 
-
-class Simulated(NamedTuple):
-    """The machine behind a simulated test."""
-
-    coordinates: tuple[str, ...]
-    parameters: dict[str, float]
-    modes: Modes
-
-
-def machine_named(name: str, folder: Path) -> Machine:
-    """Built-in machine, or one in a file; a relative path is beside the study."""
-    beside = folder / name
-    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
+NOMINAL_LOG_STD = 0.01
+"""Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
 
 
 def frf_test(
     part: FrfTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
-) -> tuple[FrfTest, list[str], Simulated | None]:
-    """FRF test, sentences on lines that are not used, and the machine behind it where it was simulated.
+) -> tuple[FrfTest, list[str], Measured]:
+    """FRF test, sentences on lines that are not used, and everything that was measured.
 
     Args:
         part: what the study says of the test.
@@ -56,27 +39,18 @@ def frf_test(
     """
     q = posture(model, part.posture)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
-    check_points(model, (*outputs, *inputs))
+    check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
     for what, points in (("outputs", outputs), ("inputs", inputs)):
         if not points:
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
-            raise ValueError(f"{what} holds a point twice: {_points(points)}")
-    truth = None
-    if part.simulate is not None:
-        measured, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
-    else:
-        measured = read_frf(folder / str(part.file))
-    if measured.frf.shape[1:] != (len(outputs), len(inputs)):
-        raise ValueError(
-            f"'{measured.source}' has {measured.frf.shape[1]} outputs and {measured.frf.shape[2]} inputs,"
-            f" expected {len(outputs)} and {len(inputs)} for {_points(outputs)} from {_points(inputs)}"
-        )
-    _check_names(measured, outputs, inputs, model)
-    if part.band_hz is not None:
-        measured = in_band(measured, part.band_hz)
+            raise ValueError(f"{what} holds a point twice: {points_text(points)}")
+    data = measured_responses(part, outputs, inputs, file, folder, whole, model, noise_seed)
+    measured = data.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
+    nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
+    own = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
     test = FrfTest(
         name=label,
         q=q,
@@ -88,45 +62,16 @@ def frf_test(
         omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
         measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
         weight=jnp.asarray(weight),
-        noise_std=jnp.asarray(part.noise_log_std),
+        noise_std=jnp.asarray(np.hypot(nominal, own)),
+        nominal_std=jnp.asarray(nominal),
+        decay=jnp.asarray(measured.decay_1_s),
+        noise_known=part.noise_log_std != "estimate",
     )
-    return test, notes, truth
+    return test, notes + _modal_notes(data), data
 
 
-def _check_names(measured: FrfSet, outputs: tuple, inputs: tuple, model: Model) -> None:
-    """Raise ValueError where the file names its points as jaxmb does, and they are not those of the test."""
-    for what, names, points in (("outputs", measured.outputs, outputs), ("inputs", measured.inputs, inputs)):
-        parts = [tuple(name.split(" ")) for name in names]
-        known = all(len(p) == 2 and p[0] in model.frames and p[1].removeprefix("-") in DIRECTIONS for p in parts)
-        if known and parts != [tuple(p) for p in points]:
-            raise ValueError(f"'{measured.source}' has the {what} {', '.join(names)}, expected {_points(points)}")
-
-
-def _simulated(
-    part: FrfTestPart, how: Simulate, file: StudyFile, folder: Path, whole: Machine, noise_seed: int | None
-) -> tuple[FrfSet, Simulated]:
-    model = build_model(machine_named(how.machine, folder) if how.machine is not None else whole)
-    model = set_parameters(model, how.parameters)
-    count = int(np.floor((how.lines.last_hz - how.lines.first_hz) / how.lines.step_hz + 1e-9)) + 1
-    frequency_hz = how.lines.first_hz + how.lines.step_hz * np.arange(count)
-    outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
-    q = posture(model, part.posture)
-    seen = observe(model, q, file.linearize_at, outputs, inputs)
-    check_scene(seen, model)
-    h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
-    if how.noise_log_std > 0.0:
-        draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
-        real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
-        h = h * np.exp(real + 1j * imaginary)
-    truth = Simulated(model.coordinates, parameters(model), modes(seen.tangent))
-    return FrfSet(frequency_hz, h, how.response, source="simulated"), truth
-
-
-def check_scene(seen: Scene, model: Model) -> None:
-    """Raise ValueError where a test cannot see the machine: no equilibrium, or a motion without mass."""
-    if not np.isfinite(np.asarray(seen.tangent.stiffness)).all():
-        raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
-    check_mass_matrix(np.asarray(seen.tangent.mass), model.coordinates)
+def _modal_notes(data: Measured) -> list[str]:
+    return [] if data.modal is None else list(data.modal.remarks)
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
@@ -157,7 +102,7 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
         return list(range(len(points)))
     for point in wanted:
         if tuple(point) not in points:
-            raise ValueError(f"{what} {_points([point])} is not in the test, expected one of {_points(points)}")
+            raise ValueError(f"{what} {points_text([point])} is not in the test, expected one of {points_text(points)}")
     return [points.index(tuple(p)) for p in wanted]
 
 
@@ -170,7 +115,7 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
             lost = lines - int(usable[:, o, i].sum())
             if lost == 0:
                 continue
-            what = f"the FRF from {_points([inputs[i]])} to {_points([outputs[o]])}"
+            what = f"the FRF from {points_text([inputs[i]])} to {points_text([outputs[o]])}"
             values = measured.frf[:, o, i]
             if lost == lines and (outputs[o] == inputs[i] or not np.isfinite(values).any()):
                 raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
@@ -212,7 +157,3 @@ def modes_test(part: ModesTestPart, label: str, file: StudyFile, model: Model) -
         content_share=jnp.asarray(part.content_share),
         content_std=jnp.asarray(part.content_std),
     )
-
-
-def _points(points: object) -> str:
-    return ", ".join(f"{frame} {direction}" for frame, direction in points)  # pyright: ignore[reportGeneralTypeIssues]

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxmb.identify.experiments import FrfTest, predict_frf, scene
+from jaxmb.identify.experiments import FrfTest, scene
 from jaxmb.identify.identify import initial_model
 from jaxmb.identify.result import Result
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
@@ -37,7 +37,7 @@ def frf_test_figure(result: Result, test: FrfTest) -> Figure:
     """Measured, initial and fitted FRFs of a test; lines that count more than the least are shaded."""
     used = np.asarray(test.weight) > 0.0
     before, after = (
-        np.asarray(predict_frf(scene(test, model), test.omega, test.derivatives))
+        np.asarray(test.predict(scene(test, model)))
         for model in (initial_model(result), result.model)
     )
     curves = [

@@ -1,6 +1,6 @@
 """Frequency responses between frames of a machine. All are for e^{+j omega t}."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import equinox as eqx
@@ -140,6 +140,11 @@ def endpoints(
     chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
     other = at_frame if second is None else tuple((point, axis) for point, axis in second)
     return chosen, other
+
+
+def dof_names(points: Iterable[Point]) -> tuple[str, ...]:
+    """Points as texts, "tool x", as measured sets name their degrees of freedom."""
+    return tuple(" ".join(point) for point in points)
 
 
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p n"]:

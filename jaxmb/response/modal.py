@@ -79,7 +79,7 @@ def oscillating_modes(
     Always n of them, so that it can be compiled and differentiated: where a pair is overdamped the last entries are
     real eigenvalues, marked False.
     """
-    values, vectors = eigenpairs(_first_order(tangent))
+    values, vectors = eigenpairs(first_order(tangent))
     n = tangent.mass.shape[0]
     above = values.imag > 0.0
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[:n]
@@ -133,7 +133,8 @@ def energy_shares(shapes: Complex[Array, "n mode"], stiffness: Float[Array, "n"]
     return energy / jnp.sum(energy, axis=0)
 
 
-def _first_order(tangent: Tangent) -> Array:
+def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:
+    """State matrix of a linearized machine: d/dt (q, q') = A (q, q')."""
     n = tangent.mass.shape[0]
     solved = jnp.linalg.solve(tangent.mass, jnp.concatenate([tangent.stiffness, tangent.damping], axis=1))
     upper = jnp.concatenate([jnp.zeros((n, n)), jnp.eye(n)], axis=1)

@@ -1,0 +1,117 @@
+"""What was measured in an FRF test: read or simulated, put in order, and made ready for the fit."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from jaxmb.identify.simulated import Simulated, simulated_frf
+from jaxmb.identify.study_file import FrfTestPart, StudyFile
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
+from jaxmb.measurement.files import read_frf
+from jaxmb.measurement.frf_set import FrfSet, in_band, pick, split_dof, to_si
+from jaxmb.measurement.modal_analysis import ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal_model import synthesize
+from jaxmb.measurement.reciprocity import symmetrized
+from jaxmb.response.frf import Point, dof_names
+
+SAME_POSTURE = 1e-4
+"""Two postures are the same where their coordinates agree to this, rad or m."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What is known of an FRF test beside what the fit sees."""
+
+    fitted: FrfSet
+    """The responses that are fitted: of the points of the test, in SI, within the band."""
+    modal: ModalAnalysis | None
+    """Modal analysis of all that was measured, the points for the shapes included."""
+    truth: Simulated | None
+    """The machine behind it where it was simulated."""
+
+
+def measured_responses(
+    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], file: StudyFile, folder: Path,
+    whole: Machine, model: Model, noise_seed: int | None,
+) -> Measured:  # fmt: skip
+    """The responses of an FRF test, as its description asks for them.
+
+    Args:
+        part: what the study says of the test.
+        outputs: points of the test.
+        inputs: likewise.
+        file: the whole study.
+        folder: what paths are relative to.
+        whole: the study's machine, nothing locked.
+        model: the machine that is fitted.
+        noise_seed: seed of simulated noise instead of the study's own.
+
+    Raises:
+        ValueError: the data cannot be used as described.
+    """
+    sensors = outputs + tuple(
+        (frame, axis) for frame in part.shape_frames for axis in "xyz" if (frame, axis) not in outputs
+    )
+    truth = None
+    if part.simulate is not None:
+        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, file, folder, whole, noise_seed)
+    else:
+        everything = _from_file(part, folder, sensors, inputs, model)
+    analysis = None
+    if part.modal is not None:
+        analysis = modal_analysis(
+            everything, band_hz=part.modal.band_hz, max_order=part.modal.max_order, chosen=part.modal.chosen_hz
+        )
+    responses = everything
+    if part.fit == "synthesized" and analysis is not None:
+        responses = synthesize(analysis.model, everything.frequency_hz)
+        if part.band_hz is None:
+            responses = in_band(responses, analysis.model.band_hz)
+    responses = pick(responses, dof_names(outputs), dof_names(inputs))
+    if part.symmetrize is not None:
+        responses = symmetrized(responses, keep=part.symmetrize)
+    if part.band_hz is not None:
+        responses = in_band(responses, part.band_hz)
+    return Measured(responses, analysis, truth)
+
+
+def points_text(points: Iterable[Point]) -> str:
+    """Points for a message."""
+    return ", ".join(dof_names(points))
+
+
+def _from_file(
+    part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
+) -> FrfSet:
+    read = read_frf(folder / str(part.file))
+    if part.unit is not None:
+        read = dataclasses.replace(read, unit=part.unit)
+    read = to_si(read)
+    _check_posture(read, part.posture, model)
+    if _named_by_frames(read, model):
+        return pick(read, dof_names(outputs), dof_names(inputs))
+    if read.frf.shape[1:] != (len(outputs), len(inputs)):
+        raise ValueError(
+            f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs,"
+            f" expected {len(outputs)} and {len(inputs)} for {points_text(outputs)} from {points_text(inputs)}"
+        )
+    return dataclasses.replace(read, outputs=dof_names(outputs), inputs=dof_names(inputs))
+
+
+def _named_by_frames(read: FrfSet, model: Model) -> bool:
+    """Whether the file names its points as the machine does: by frame and direction."""
+    try:
+        nodes = {split_dof(name)[0] for name in (*read.outputs, *read.inputs)}
+    except ValueError:
+        return False
+    return nodes <= set(model.frames)
+
+
+def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:
+    """Raise ValueError where the file was measured at another posture than the test says."""
+    for name, value in read.posture.items():
+        if name in at and abs(at[name] - value) > SAME_POSTURE:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {at[name]:.6g}")
+        if name in model.coordinates and name not in at:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")

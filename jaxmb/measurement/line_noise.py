@@ -1,0 +1,34 @@
+"""How far the noise of the records makes each value of a measured FRF uncertain."""
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet
+
+SMALLEST_COHERENCE = 1e-6
+"""Below it a value says nothing, and its standard deviation would be no number."""
+
+
+def coherence_log_std(frf_set: FrfSet) -> np.ndarray:
+    """Standard deviation of log H [f, o, i], real and imaginary part each, from the coherence; 0 where there is none.
+
+    For one input, var(log H) = (1 - c) / (2 n c) for the coherence c of n independent averages. A multiple coherence
+    of several inputs tells the noise of an output; with inputs of equal spectra its share in H_oi is larger by
+    sum_k |H_ok|^2 / |H_oi|^2.
+
+    Where the set does not say how many averages are behind it, one is taken: the noise is then told too large, and
+    lines count for less than they might.
+
+    Source: Bendat and Piersol, Random Data, 4th ed., eq. 9.90 and section 9.2.
+    """
+    coherence = frf_set.coherence
+    if coherence is None:
+        return np.zeros(frf_set.frf.shape)
+    share = np.ones(frf_set.frf.shape)
+    if coherence.ndim == 2:
+        power = np.abs(np.where(frf_set.finite, frf_set.frf, 0.0)) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = power.sum(axis=2, keepdims=True) / power
+        coherence = coherence[:, :, None]
+    known = np.clip(np.nan_to_num(coherence, nan=0.0), SMALLEST_COHERENCE, 1.0)
+    variance = (1.0 - known) / (2.0 * (frf_set.averages or 1) * known) * share
+    return np.sqrt(np.where(np.isfinite(variance), variance, 0.5 / SMALLEST_COHERENCE))
