@@ -22,7 +22,8 @@ SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "ac
 """Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
 LONGEST_UNIT = 80
 NO_UNIT = (
-    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, SyntaxError, tokenize.TokenError,
+    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, AssertionError, SyntaxError,
+    tokenize.TokenError,
 )  # fmt: skip
 """What pint raises, beside its own errors, on a text that is no unit."""
 UNKNOWN = "unknown"
