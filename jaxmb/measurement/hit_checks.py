@@ -53,9 +53,9 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     """Whether a channel [n] was clipped.
 
     With the full scale given: a value that reaches it. Without: at least `FLAT_TOP` samples in a row exactly at the
-    record's largest or smallest value, with steps at both ends larger than the converter's resolution would leave at
-    the top of a smooth curve. The value at rest is none of them, whatever its record. What was clipped before a filter
-    has no flat top and is not seen.
+    record's largest or smallest value, and a steeper fall beside them than beside the top of a smooth curve, which is
+    flat only by the converter's resolution. The value at rest is none of them, whatever its record. What was clipped before
+    a filter has no flat top and is not seen.
     """
     if full_scale is not None:
         return bool(np.max(np.abs(signal)) >= full_scale * (1.0 - 1e-6))
@@ -73,9 +73,11 @@ def _flat_top(signal: np.ndarray, resolution: float) -> bool:
     top = np.concatenate([[False], signal == signal.max(), [False]])
     edges = np.flatnonzero(top[1:] != top[:-1])
     for begin, end in edges.reshape(-1, 2):
-        steps = [signal[begin] - signal[i] for i in (begin - 1, end) if 0 <= i < signal.size]
-        # A parabola that stays within one step of resolution for m samples falls by less than about 8 / m beside it.
-        if end - begin >= FLAT_TOP and steps and max(steps) > 4.0 * resolution:
+        length = end - begin
+        falls = [signal[begin] - signal[i] for i in (begin - 2, end + 1) if 0 <= i < signal.size]
+        # A parabola that falls by one step of resolution over half the top has fallen by this two samples beside it.
+        smooth = ((1.0 + 4.0 / length) ** 2 + 1.0) * resolution
+        if length >= FLAT_TOP and falls and max(falls) > smooth:
             return True
     return False
 

@@ -94,9 +94,13 @@ def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
         coherence = whole.copy()
     for pair in _some_pairs(frf_set):
         (i, j), (k, m) = pair.upper, pair.lower
-        upper, lower = h[:, i, j], pair.sign * h[:, k, m]
-        kept = {"upper": upper, "lower": lower, "mean": 0.5 * (upper + lower)}[keep]
-        h[:, i, j], h[:, k, m] = kept, pair.sign * kept
+        upper, lower = h[:, i, j].copy(), _turned(h[:, k, m], pair.sign)
+        if keep == "mean":
+            with np.errstate(invalid="ignore"):
+                kept = 0.5 * (upper + lower)
+        else:
+            kept = upper if keep == "upper" else lower
+        h[:, i, j], h[:, k, m] = kept, _turned(kept, pair.sign)
         if coherence is not None:
             a, b = coherence[:, i, j].copy(), coherence[:, k, m].copy()
             coherence[:, i, j] = coherence[:, k, m] = {"upper": a, "lower": b, "mean": np.minimum(a, b)}[keep]
@@ -173,9 +177,14 @@ def _some_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
 
 def _parts(frf_set: FrfSet, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
     a = np.stack([frf_set.frf[:, pair.upper[0], pair.upper[1]] for pair in pairs])
-    b = np.stack([pair.sign * frf_set.frf[:, pair.lower[0], pair.lower[1]] for pair in pairs])
+    b = np.stack([_turned(frf_set.frf[:, pair.lower[0], pair.lower[1]], pair.sign) for pair in pairs])
     both = np.isfinite(a) & np.isfinite(b)
     return a[both], b[both]
+
+
+def _turned(h: np.ndarray, sign: float) -> np.ndarray:
+    """A copy, with the sign changed; infinite values stay so, which a product with -1 would not leave them."""
+    return h.copy() if sign > 0.0 else -h
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -1,0 +1,174 @@
+"""What a description of time records may hold: plain validated data, in the terms of the user."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
+
+Positive = Annotated[Number, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_CHANNELS = 10_000
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, int | float | str) and not isinstance(value, bool) else value
+
+
+class Columns(Part):
+    """Columns first to last of a file, ends included."""
+
+    first: Count
+    last: Count
+
+    @model_validator(mode="after")
+    def _forwards(self) -> Self:
+        if not self.first <= self.last < self.first + MOST_CHANNELS:
+            raise ValueError(f"columns go from {self.first} to {self.last}, expected the first one first")
+        return self
+
+
+class Channels(Part):
+    """Which columns of the files are forces, or responses, and what they measure."""
+
+    columns: Columns | Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHANNELS)]
+    """Counted from 1."""
+    variable: Text | None = None
+    """Of a .mat or .npz file, where forces and responses stand in different ones."""
+    dofs: tuple[Text, ...] = ()
+    """Degree of freedom of each, "12 x"; numbered where not known."""
+    factors: Annotated[tuple[Number, ...], BeforeValidator(_listed)] = (1.0,)
+    """What the numbers in the file are multiplied with to be in `unit`: one for all, or one of each."""
+    unit: Text | None = None
+    """"N", "m/s^2", "g"; SI where not given, or "unknown"."""
+    full_scale: Positive | None = None
+    """Value, in `unit`, at which the channels clip."""
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Self:
+        count = len(self.numbers)
+        if len(set(self.numbers)) != count:
+            raise ValueError("names a column twice")
+        if self.dofs and len(self.dofs) != count:
+            raise ValueError(f"has {len(self.dofs)} dofs for {count} columns")
+        if len(self.factors) not in (1, count):
+            raise ValueError(f"has {len(self.factors)} factors for {count} columns")
+        if any(factor == 0.0 for factor in self.factors):
+            raise ValueError("has a factor of 0, expected what turns the numbers of the file into the unit")
+        return self
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The columns, from 1."""
+        if isinstance(self.columns, Columns):
+            return tuple(range(self.columns.first, self.columns.last + 1))
+        return self.columns
+
+
+class Record(Part):
+    """One file of time records."""
+
+    file: Text | None = None
+    """Path relative to the description."""
+    public: Text | None = None
+    """Path below the folder that the environment variable JAXMB_DATA names: data that others publish."""
+    variable: Text | None = None
+    """Of a .mat or .npz file; the only one where not given."""
+    input: Text | None = None
+    """Where the hammer hit in this record, "3 z", where it moved from record to record."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.file is None) == (self.public is None):
+            raise ValueError("expected either file or public")
+        return self
+
+
+class PublicData(Part):
+    """Where public data can be had."""
+
+    repository: Text
+    commit: Text
+    file: Text
+    """Its path in the repository."""
+
+
+class Noise(Part):
+    """Continuous or burst noise of shakers, averaged over segments."""
+
+    kind: Literal["noise"]
+    segment: Annotated[int, Field(ge=4, le=1_000_000_000, strict=True)]
+    overlap: Annotated[NonNegative, Field(lt=1.0)] = 0.5
+    window: Text = "hann"
+    estimator: Literal["H1", "H2", "Hv"] = "H1"
+
+
+class Hits(Part):
+    """Hits of a hammer: one a record, or many that are cut out of each record."""
+
+    kind: Literal["hits"]
+    block: Annotated[int, Field(ge=16, le=1_000_000_000, strict=True)] | None = None
+    """Samples of each hit where they are to be cut out of longer records."""
+    pre_trigger_s: NonNegative = 0.05
+    trigger: Positive | None = None
+    """In the unit of the force; a tenth of the largest where not given."""
+    decay_1_s: NonNegative | None = None
+    """Rate of the exponential window."""
+    end_level: Annotated[Positive, Field(le=1.0)] | None = None
+    """Level of the exponential window at the end of a record instead."""
+    force_window_s: Positive | None = None
+    double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
+    estimator: Literal["H1", "H2", "Hv"] = "H1"
+
+    @model_validator(mode="after")
+    def _one_window(self) -> Self:
+        if self.decay_1_s is not None and self.end_level is not None:
+            raise ValueError("gives both decay_1_s and end_level, expected one of them")
+        return self
+
+
+class Periodic(Part):
+    """A periodic force, transformed over whole periods."""
+
+    kind: Literal["periodic"]
+    period: Annotated[int, Field(ge=4, le=1_000_000_000, strict=True)]
+    """Samples of a period."""
+    first_harmonic: Count = 1
+    last_harmonic: Count
+    step: Count = 1
+    """2 where only odd lines were excited."""
+
+
+class RecordsFile(Part):
+    """Time records, what stands in them, and how frequency responses are made of them."""
+
+    description: str = ""
+    source: str = ""
+    sample_rate_hz: Positive
+    kind: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    posture: dict[Name, Angle] = {}
+    nodes: dict[Text, Vector] = {}
+    public: PublicData | None = None
+    record: tuple[Record, ...] = Field(min_length=1, max_length=MOST_CHANNELS)
+    forces: Channels
+    responses: Channels
+    method: Annotated[Noise | Hits | Periodic, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.method.kind != "hits" and len(self.record) > 1:
+            raise ValueError(f"has {len(self.record)} records, expected one for a method of kind '{self.method.kind}'")
+        if self.method.kind != "noise" and len(self.forces.numbers) > 1:
+            raise ValueError(
+                f"has {len(self.forces.numbers)} forces, expected one for a method of kind '{self.method.kind}'"
+            )
+        if any(record.public for record in self.record) and self.public is None:
+            raise ValueError("names public data, expected a table [public] that says where they can be had")
+        given = [record.input is not None for record in self.record]
+        if any(given) and (self.method.kind != "hits" or not all(given) or self.forces.dofs):
+            raise ValueError("gives input, expected it for all records of hits, and then no dofs of the force")
+        shared = set(self.forces.numbers) & set(self.responses.numbers)
+        if shared and self.forces.variable == self.responses.variable:
+            raise ValueError(f"takes column {min(shared)} for a force and for a response, expected one of them")
+        return self
