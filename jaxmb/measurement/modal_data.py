@@ -1,0 +1,112 @@
+"""What of measured FRFs goes into a modal analysis: band, references, and what is finite."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet, in_band, lines, pick
+
+MOST_MISSING = 0.5
+"""A response that lacks more than this part of its lines is left out, and not its lines in all others."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModalData:
+    """Finite responses of the band, with the references as the last axis."""
+
+    frf_set: FrfSet
+    """The outputs, inputs and lines that are used."""
+    transposed: bool
+    """The references are the outputs."""
+    remarks: tuple[str, ...]
+    """What was left out, and why."""
+
+    @property
+    def responses(self) -> np.ndarray:
+        """[f, other side, reference]."""
+        frf = self.frf_set.frf
+        return frf.transpose(0, 2, 1) if self.transposed else frf
+
+    @property
+    def s(self) -> np.ndarray:
+        """j omega plus the decay rate of the exponential window [f]."""
+        return 2j * np.pi * self.frf_set.frequency_hz + self.frf_set.decay_1_s
+
+
+def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references: Sequence[str] | None) -> ModalData:
+    """Choose lines, references and finite responses.
+
+    Args:
+        frf_set: what was measured.
+        band_hz: lines from low to high; all of them where None.
+        references: the inputs to use, or the outputs (with a roving hammer); where None, whichever are fewer.
+
+    Raises:
+        ValueError: band or references are not in the set, or nothing finite is left.
+    """
+    used = frf_set if band_hz is None else in_band(frf_set, band_hz)
+    remarks: list[str] = []
+    transposed = len(used.inputs) > len(used.outputs)
+    if references is not None:
+        transposed = _are_outputs(used, references)
+        used = pick(used, outputs=references) if transposed else pick(used, inputs=references)
+    used = _finite_channels(used, remarks)
+    good = used.finite.all(axis=(1, 2))
+    standing = (used.frequency_hz == 0.0) & (used.decay_1_s == 0.0)
+    if not good.all():
+        bad = used.frequency_hz[~good]
+        remarks.append(
+            f"{bad.size} of {good.size} lines are left out, {bad[0]:.6g} to {bad[-1]:.6g} Hz:"
+            " some response is not finite there"
+        )
+    if standing.any():
+        remarks.append("the line at 0 Hz is left out: residual terms are not finite there")
+    if not np.any(good & ~standing):
+        raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
+    return ModalData(lines(used, good & ~standing), transposed, tuple(remarks))
+
+
+def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
+    """Whether the references are outputs and not inputs."""
+    if isinstance(references, str) or not references:
+        raise ValueError(f"references are {references!r}, expected a list of inputs or of outputs")
+    for side, transposed in ((frf_set.inputs, False), (frf_set.outputs, True)):
+        if all(name in side for name in references):
+            return transposed
+    missing = next(name for name in references if name not in frf_set.inputs)
+    raise ValueError(
+        f"reference '{missing}' is not in the set, expected inputs such as {', '.join(frf_set.inputs[:10])}"
+        f" or outputs such as {', '.join(frf_set.outputs[:10])}"
+    )
+
+
+def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
+    """Without the inputs, then the outputs, that lack much of a response, and without outputs that never respond."""
+    lacking = (~frf_set.finite).mean(axis=0) > MOST_MISSING
+    bad_inputs = lacking.mean(axis=0) > 0.5
+    inputs = [name for name, bad in zip(frf_set.inputs, bad_inputs, strict=True) if not bad]
+    bad_outputs = lacking[:, ~bad_inputs].any(axis=1)
+    silent = ~np.any((frf_set.frf != 0.0) & frf_set.finite, axis=(0, 2)) & ~bad_outputs
+    outputs = [name for name, bad in zip(frf_set.outputs, bad_outputs | silent, strict=True) if not bad]
+    if not inputs or not outputs:
+        raise ValueError(f"no output of '{frf_set.source}' has finite responses in the band that are not all zero")
+    for what, names, bad, why in (
+        ("input", frf_set.inputs, bad_inputs, "most of its values are not finite"),
+        ("output", frf_set.outputs, bad_outputs, "most values of a response are not finite"),
+        ("output", frf_set.outputs, silent, "it is zero everywhere"),
+    ):
+        remarks += [f"{what} '{name}' is left out: {why}" for name, out in zip(names, bad, strict=True) if out]
+    if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):
+        return frf_set
+    keep_o, keep_i = np.flatnonzero(~(bad_outputs | silent)), np.flatnonzero(~bad_inputs)
+    coherence = frf_set.coherence
+    if coherence is not None:
+        coherence = coherence[:, keep_o] if coherence.ndim == 2 else coherence[:, keep_o][:, :, keep_i]
+    return dataclasses.replace(
+        frf_set,
+        frf=frf_set.frf[:, keep_o][:, :, keep_i],
+        outputs=tuple(outputs),
+        inputs=tuple(inputs),
+        coherence=coherence,
+    )

@@ -1,0 +1,123 @@
+"""What experimental modal analysis finds: poles, shapes, participations and residual terms, and FRFs made of them."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.response.frf import DERIVATIVES, FrfKind
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModalModel:
+    """Modes of a structure as measured between some outputs and inputs.
+
+    H_oi(s) = s^p ( sum_r [ R_oir / (s - lambda_r) + conj(R_oir) / (s - conj(lambda_r)) ] + U_oi + L_oi / s^2 ),
+
+    R_oir = shape_or participation_ri, s = j omega and p = 0, 1, 2 for receptance, mobility, accelerance. So residues
+    and residual terms are always those of the receptance, in its unit: `unit` over s^p. U stands for modes above the
+    band, L for modes below it (for a free structure its inverse mass); what a mode near the band does to its lines is
+    described by the poles `beyond`, which are no estimates of modes.
+    """
+
+    eigenvalue: np.ndarray
+    """[r], rad/s, Im > 0, by ascending |eigenvalue|; without the decay of an exponential window."""
+    shape: np.ndarray
+    """[output, r], the largest component 1."""
+    participation: np.ndarray
+    """[r, input], with the scale of the residues."""
+    pole_covariance: np.ndarray
+    """Of Re and Im of each eigenvalue [r, 2, 2], (rad/s)^2; not known where NaN."""
+    upper_residual: np.ndarray
+    """U [output, input], complex."""
+    lower_residual: np.ndarray
+    """L [output, input], complex; -L / omega^2 in receptance."""
+    beyond_eigenvalue: np.ndarray
+    """[k], rad/s: poles outside the band that belong to the description of its lines."""
+    beyond_shape: np.ndarray
+    """[output, k]"""
+    beyond_participation: np.ndarray
+    """[k, input]"""
+    kind: FrfKind
+    unit: str
+    """Of FRFs of this kind."""
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    band_hz: tuple[float, float]
+
+    @property
+    def frequency_hz(self) -> np.ndarray:
+        """|lambda| / 2 pi [r]."""
+        return np.abs(self.eigenvalue) / (2 * np.pi)
+
+    @property
+    def damped_frequency_hz(self) -> np.ndarray:
+        """Im(lambda) / 2 pi [r]."""
+        return np.imag(self.eigenvalue) / (2 * np.pi)
+
+    @property
+    def damping_ratio(self) -> np.ndarray:
+        """-Re(lambda) / |lambda| [r]."""
+        return -np.real(self.eigenvalue) / np.abs(self.eigenvalue)
+
+    @property
+    def frequency_std_hz(self) -> np.ndarray:
+        """Standard deviation of `frequency_hz` [r] that the noise left by the fit explains."""
+        return _std(np.stack([self.eigenvalue.real, self.eigenvalue.imag], axis=1), self) / (2 * np.pi)
+
+    @property
+    def damping_std(self) -> np.ndarray:
+        """Standard deviation of `damping_ratio` [r] that the noise left by the fit explains."""
+        re, im, size = self.eigenvalue.real, self.eigenvalue.imag, np.abs(self.eigenvalue)
+        return _std(np.stack([-(im**2), re * im], axis=1) / size[:, None] ** 2, self)
+
+
+def synthesize(
+    model: ModalModel, frequency_hz: Sequence[float] | np.ndarray, residual_terms: bool = True, decay_1_s: float = 0.0
+) -> FrfSet:
+    """The FRFs of a modal model, of its kind, unit, outputs and inputs.
+
+    Args:
+        model: from `modal_analysis`.
+        frequency_hz: where [f].
+        residual_terms: with U, L and the poles beyond the band; without them, what the modes alone do.
+        decay_1_s: rate of an exponential window that the FRFs shall show, 1/s: H(j omega + decay).
+
+    Raises:
+        ValueError: the frequencies are no frequency axis, or 0 Hz is asked for where L makes it infinite.
+    """
+    frequency_hz = np.asarray(frequency_hz, float)
+    s = 2j * np.pi * frequency_hz + decay_1_s
+    power = DERIVATIVES[model.kind]
+    h = _pole_sum(s, model.eigenvalue, model.shape, model.participation)
+    if residual_terms:
+        if np.any(s == 0.0) and power < 2:
+            raise ValueError(f"frequency_hz holds 0 Hz, where the lower residual of {model.kind} is infinite")
+        h = h + _pole_sum(s, model.beyond_eigenvalue, model.beyond_shape, model.beyond_participation)
+        h = h + model.upper_residual
+        h = h * s[:, None, None] ** power + s[:, None, None] ** (power - 2.0) * model.lower_residual
+    else:
+        h = h * s[:, None, None] ** power
+    return FrfSet(
+        frequency_hz,
+        h,
+        model.kind,
+        model.outputs,
+        model.inputs,
+        decay_1_s=decay_1_s,
+        unit=model.unit,
+        source="modal model",
+    )
+
+
+def _pole_sum(s: np.ndarray, eigenvalue: np.ndarray, shape: np.ndarray, participation: np.ndarray) -> np.ndarray:
+    residue = shape[:, None, :] * participation.T[None, :, :]
+    a, b = 1.0 / (s[:, None] - eigenvalue), 1.0 / (s[:, None] - eigenvalue.conj())
+    return np.tensordot(a, residue, axes=(1, 2)) + np.tensordot(b, residue.conj(), axes=(1, 2))
+
+
+def _std(gradient: np.ndarray, model: ModalModel) -> np.ndarray:
+    """Standard deviation of what has this gradient [r, 2] over |lambda|."""
+    variance = np.einsum("ri,rij,rj->r", gradient, model.pole_covariance, gradient)
+    return np.sqrt(variance) / np.abs(model.eigenvalue)
