@@ -53,9 +53,9 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     """Whether a channel [n] was clipped.
 
     With the full scale given: a value that reaches it. Without: at least `FLAT_TOP` samples in a row exactly at the
-    record's largest or smallest value, and a steeper fall beside them than beside the top of a smooth curve, which is
-    flat only by the converter's resolution. The value at rest is none of them, whatever its record. What was clipped before
-    a filter has no flat top and is not seen.
+    record's largest or smallest value, and a steeper fall beside them than a smooth curve has that is flat only by the
+    converter's resolution. The value at rest is none of them, whatever its record. What was clipped before a filter has
+    no flat top and is not seen.
     """
     if full_scale is not None:
         return bool(np.max(np.abs(signal)) >= full_scale * (1.0 - 1e-6))

@@ -53,9 +53,9 @@ def segment_for(window: str, decay_1_s: float, sample_rate_hz: float, loss: floa
 def leakage_remark(frf_set: FrfSet, window: str = "hann") -> str | None:
     """A sentence where the segments behind an estimate from noise were too short for its sharpest peak, or None.
 
-    The decay of the mode at a peak is read from the curvature of H there: for H ~ 1 / (j (f - f0) + b) it is
-    H'' / H = -2 / b^2, b = zeta f0. A segment that is too short widens the peak, so that the loss named is a lower
-    bound. Only peaks that stand out of the summed power and are coherent are judged.
+    The decay of the mode at a peak is read from the curvature of H there: for H ~ 1 / (j (f - f0) + b), b = zeta f0, it
+    is H'' / H = -2 / b^2. Three lines and a segment that is too short both make the peak wider than it is, so that the
+    loss named is a lower bound. Only peaks that stand out of the summed power and are coherent are judged.
 
     Args:
         frf_set: from `estimate_frf`, all its lines.

@@ -95,6 +95,16 @@ def test_hv_of_one_force_is_the_geometric_mean():
     assert np.all(np.abs(h1) <= np.abs(h2))
 
 
+@pytest.mark.parametrize("estimator", ["H1", "H2", "Hv"])
+def test_units_of_channels_change_nothing_but_units(estimator):
+    force, response = record(2, 2, noise=0.5)
+    f_unit, y_unit = np.array([1e-3, 40.0]), np.array([1e6, -7.0])
+    made = estimate_frf(force, response, RATE, segment=128, estimator=estimator)
+    other = estimate_frf(force * f_unit, response * y_unit, RATE, segment=128, estimator=estimator)
+    np.testing.assert_allclose(other.frf, made.frf * y_unit[:, None] / f_unit, rtol=1e-7)
+    np.testing.assert_allclose(other.coherence, made.coherence, rtol=1e-7)
+
+
 @pytest.mark.parametrize(("estimator", "noisy"), [("H1", "response"), ("H2", "force"), ("Hv", "both")])
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_each_estimator_is_unbiased_for_its_noise(estimator, noisy, inputs):
