@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmb.machine.file import InputError
 from jaxmb.measurement.csv_table import read_csv, write_csv
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
 from jaxmb.measurement.matlab import read_mat
 from jaxmb.measurement.npz import read_npz, write_npz
 from jaxmb.measurement.uff import read_uff
@@ -25,7 +25,7 @@ WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
 
 
 def read_frf(path: str | os.PathLike[str]) -> FrfSet:
-    """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v4 to v7.3) or CSV, by its ending.
+    """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v5 to v7.3) or CSV, by its ending.
 
     docs/frf-files.md describes what each format holds.
 
@@ -39,9 +39,15 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
             f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(READERS)}"
         )
     try:
-        return reader(path)
+        found = reader(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if found.unit not in (SI_UNITS[found.kind], UNKNOWN):
+        try:
+            unit_scale(found.unit, found.kind)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from None
+    return found
 
 
 def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:

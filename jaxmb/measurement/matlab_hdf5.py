@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.machine.file import InputError
-from jaxmb.measurement.matlab import BROKEN, Shapes, choose
+from jaxmb.measurement.matlab_variables import Shapes, choose
 from jaxmb.measurement.named_arrays import LARGEST_SET
 
+BROKEN = (TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError)
+"""What h5py raises on a file that is not whole or is none, beside ValueError."""
 MOST_VARIABLES = 10_000
+MOST_TEXTS = 100_000
 
 
 def read_variables(path: Path) -> dict[str, Any]:
-    """Variables of a v7.3 file by name: arrays, texts and lists of texts.
+    """Variables of the set by name: arrays, texts and lists of texts.
 
     Raises:
-        InputError: the file cannot be read, or a variable is not plain data that stands in the file itself.
+        ValueError: the file cannot be read, or a variable is not plain data that stands in the file itself.
     """
     import h5py
 
@@ -27,10 +29,7 @@ def read_variables(path: Path) -> dict[str, Any]:
             group = top[holder] if holder else top
             return {name: _value(file, group[name], name) for name in names}
     except BROKEN as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{path}: {text}" if isinstance(error, ValueError) else f"{path}: cannot be read: {text}"
-        ) from None
+        raise ValueError(f"cannot be read as HDF5: {error or type(error).__name__}") from None
 
 
 def _shapes(group: Any) -> Shapes:
@@ -64,7 +63,7 @@ def _class(item: Any) -> str:
 
 def _value(file: Any, item: Any, name: str) -> Any:
     if not hasattr(item, "dtype"):
-        raise ValueError(f"variable '{name}' is a struct, expected numbers, text or a cell of texts")
+        raise ValueError(f"variable '{name}' is a struct, expected numbers, text or a column cell of texts")
     kind = _class(item)
     if item.attrs.get("MATLAB_empty", 0):
         return "" if kind == "char" else [] if kind == "cell" else np.zeros(0)
@@ -72,6 +71,8 @@ def _value(file: Any, item: Any, name: str) -> Any:
     if kind == "cell":
         if item.size != max(item.shape):
             raise ValueError(f"variable '{name}' is a cell of shape {_shape(item)}, expected a column of texts")
+        if item.size > MOST_TEXTS or item.dtype.kind != "O":
+            raise ValueError(f"variable '{name}' is a cell of {item.size} {item.dtype}, expected texts")
         return ["".join(_rows(file[reference], name)) for reference in np.asarray(item).T.reshape(-1)]
     if kind == "char":
         rows = _rows(item, name)
@@ -81,7 +82,7 @@ def _value(file: Any, item: Any, name: str) -> Any:
         pairs, numbers = numbers, np.empty(numbers.shape, complex)
         numbers.real, numbers.imag = pairs["real"], pairs["imag"]
     if numbers.dtype.kind not in "biufc":
-        raise ValueError(f"variable '{name}' is of class {kind}, expected numbers, text or a cell of texts")
+        raise ValueError(f"variable '{name}' is of class {kind}, expected numbers, text or a column cell of texts")
     return numbers
 
 
@@ -103,7 +104,7 @@ def _check_stored(item: Any, name: str) -> None:
     if item.is_virtual or item.external:
         raise ValueError(f"variable '{name}' stands in another file")
     if item.dtype.kind not in "biufcOV" or item.dtype.itemsize > 16:
-        raise ValueError(f"variable '{name}' is of type {item.dtype}, expected numbers, text or a cell of texts")
+        raise ValueError(f"variable '{name}' is of type {item.dtype}, expected numbers, text or a column cell of texts")
     if item.size == 0:
         return
     if item.chunks is None:

@@ -29,10 +29,10 @@ def read_npz(path: Path) -> FrfSet:
     data = read_arrays(path)
     for name in NEEDED:
         if name not in data:
-            raise InputError(f"{path}: array '{name}' is missing; found {', '.join(sorted(data)) or 'none'}")
+            raise InputError(f"{path}: array '{name}' is missing; found {_one_line(', '.join(sorted(data))) or 'none'}")
     unknown = sorted(set(data) - set(ARRAY_NAMES))
     if unknown:
-        raise InputError(f"{path}: unknown array '{unknown[0]}', expected {', '.join(sorted(ARRAY_NAMES))}")
+        raise InputError(f"{path}: unknown array {unknown[0]!r}, expected {', '.join(sorted(ARRAY_NAMES))}")
     try:
         return set_from_arrays(data, str(path))
     except ValueError as error:
@@ -67,7 +67,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except BROKEN as error:
-        raise InputError(f"{path}: not a NPZ file of plain arrays: {error}") from None
+        raise InputError(f"{path}: not a NPZ file of plain arrays: {_one_line(error)}") from None
     return data
 
 
@@ -75,11 +75,11 @@ def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarra
     try:
         array = stored[name]
     except BROKEN as error:
-        raise InputError(f"{path}: array '{name}' cannot be read: {error}") from None
+        raise InputError(f"{path}: array {name!r} cannot be read: {_one_line(error)}") from None
     if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: '{name}' is not an array as NumPy writes it")
+        raise InputError(f"{path}: {name!r} is not an array as NumPy writes it")
     if array.size > LARGEST_SET:
-        raise InputError(f"{path}: array '{name}' claims {array.size} entries, expected at most {LARGEST_SET}")
+        raise InputError(f"{path}: array {name!r} claims {array.size} entries, expected at most {LARGEST_SET}")
     return array
 
 
@@ -89,3 +89,7 @@ def _check_size(file: BinaryIO, path: Path) -> None:
     if size > 16 * LARGEST_SET:
         raise InputError(f"{path}: unpacks to {size} bytes, expected at most {16 * LARGEST_SET}")
     file.seek(0)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

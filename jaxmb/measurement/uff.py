@@ -91,6 +91,8 @@ def _read(file: BinaryIO, path: Path) -> FrfSet:
     coherences = _coherences(functions, responses, others)
     frequency_hz, frf, coherence = _values(file, responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
+    if positions.local and positions.has_systems:
+        others["positions in local coordinate systems"] += 1
     if others:
         warnings.warn(f"{path}: passed over {_counted(others)}", stacklevel=5)
     return FrfSet(

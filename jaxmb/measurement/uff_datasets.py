@@ -75,6 +75,8 @@ class _Lines:
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.number = 0
+        self.functions = 0
+        """Datasets 58 so far."""
 
     def next(self) -> bytes | None:
         line = self.file.readline(LONGEST_LINE)
@@ -103,12 +105,15 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
         )
     number = int(digits)
     header: list[str] = []
+    place = at(line, number)
     if number == 58:
+        reader.functions += 1
+        place = at_function(reader.functions, line)
         for record in range(1, HEADER_LINES + 1):
             found = reader.next()
-            if found is None or found.rstrip() == MARK:
-                how = "the file ends" if found is None else "the dataset ends"
-                raise ValueError(f"{at(line)}: {how} before record {record} of {HEADER_LINES}")
+            if found is None or not found.endswith(b"\n") or found.rstrip() == MARK:
+                how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
+                raise ValueError(f"{place}: {how} before the end of record {record} of {HEADER_LINES}")
             header.append(text(found))
     start = reader.file.tell()
     binary = letter == "b"
@@ -122,28 +127,34 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
         if found.rstrip() == MARK:
             return dataclasses.replace(dataset, end=end)
         end += len(found)
-    raise ValueError(f"{at(line, number)}: the file ends at line {reader.number} before its end mark -1: it is cut off")
+    raise ValueError(f"{place}: the file ends at line {reader.number} before its end mark -1: it is cut off")
 
 
 def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
     """Size of the binary data, at the end of which the mark was found."""
+    place = at_function(reader.functions, dataset.line)
     there = reader.skip(size)
     if there < size:
-        raise ValueError(f"{at(dataset.line)}: {there} bytes of data follow, expected {size}: the file is cut off")
+        raise ValueError(f"{place}: {there} bytes of data follow, expected {size}: the file is cut off")
     closing = reader.next()
     if closing is not None and not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
     if closing is None or closing.rstrip() != MARK:
         raise ValueError(
-            f"{at(dataset.line)}: after {size} bytes of data stands '{_shown(closing or b'')}', expected the mark -1:"
+            f"{place}: after {size} bytes of data stands '{_shown(closing or b'')}', expected the mark -1:"
             f" the number of points or the precision is not what record 7 says"
         )
     return size
 
 
-def at(line: int, number: int = 58) -> str:
-    """Place of a dataset for a message."""
+def at(line: int, number: int) -> str:
+    """Place of a dataset, for messages."""
     return f"line {line}, dataset {number}"
+
+
+def at_function(number: int, line: int) -> str:
+    """Place of the n-th dataset 58, for messages."""
+    return f"function {number} ({at(line, 58)})"
 
 
 def _shown(line: bytes) -> str:

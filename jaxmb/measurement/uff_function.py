@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmb.measurement.uff_datasets import MARK, Dataset, at
+from jaxmb.measurement.uff_datasets import MARK, Dataset, at_function
 
 FUNCTION_TYPES: Mapping[int, str] = {
     0: "general function", 1: "time response", 2: "auto spectrum", 3: "cross spectrum",
@@ -69,7 +69,7 @@ class Function:
     @property
     def place(self) -> str:
         """Where it stands, for messages."""
-        return f"function {self.number} ({at(self.dataset.line)})"
+        return at_function(self.number, self.dataset.line)
 
     @property
     def name(self) -> str:
@@ -90,7 +90,7 @@ def read_function(dataset: Dataset, number: int) -> Function:
     Raises:
         ValueError: a field of the header is not what it must be; the message names record and line.
     """
-    place = f"function {number} ({at(dataset.line)})"
+    place = at_function(number, dataset.line)
     header = list(dataset.header)
     for record, columns in COLUMNS.items():
         header[record - 1] = _checked(dataset, record, columns, place)
@@ -195,7 +195,7 @@ def _checked(dataset: Dataset, record: int, columns: tuple[tuple[int, str, str],
         start += width
         try:
             if contents and field:
-                _ = int(field) if contents == _WHOLE else float(field)
+                _ = int(field) if contents == _WHOLE else float(_e_for_d(field))
                 if "_" in field or not field.isascii():
                     raise ValueError
         except ValueError:
@@ -203,8 +203,14 @@ def _checked(dataset: Dataset, record: int, columns: tuple[tuple[int, str, str],
                 f"{place}, record {record}, line {dataset.line + record}:"
                 f" {name} is '{field}' in columns {start - width + 1} to {start}, expected {contents}"
             ) from None
-        fields.append(f"{'0' if contents and not field else line[start - width : start]:>{width}}")
+        kept = "0" if contents and not field else line[start - width : start]
+        fields.append(f"{_e_for_d(kept) if contents == _REAL else kept:>{width}}")
     return "".join(fields) + line[start:]
+
+
+def _e_for_d(number: str) -> str:
+    """A number of FORTRAN's double precision with an exponent that Python reads."""
+    return number.replace("D", "E").replace("d", "e")
 
 
 def _dof(entity: str, node: int, direction: int) -> str:
