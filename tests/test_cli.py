@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-import jaxmb.cli
+import jaxmb.cli.run_identify
 from jaxmb.cli import main
 from jaxmb.identify import fit
 
@@ -133,7 +133,7 @@ def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refu
     assert "starting anew" in capsys.readouterr().out
     with monkeypatch.context() as patched:
         patched.setattr(fit, "SAVE_EVERY_S", 0.0)
-        patched.setattr(jaxmb.cli, "_progress", interrupting)
+        patched.setattr(jaxmb.cli.run_identify, "_progress", interrupting)
         assert main(command) == 130
     shown = capsys.readouterr().err
     assert "--resume" in shown

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
 from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
+from jaxmb.identify.modal_agreement import agreement_metrics, modal_agreement
 from jaxmb.identify.parameters import unit
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
 from jaxmb.identify.stage import objective
@@ -82,7 +83,7 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
         parameters=_parameters(study, values, initial, known),
         modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
-        metrics=_metrics(study, values, scenes, residual, row_weights),
+        metrics=_metrics(study, values, model, scenes, residual, row_weights),
         remarks=_remarks(study, machine, fit, known, on_bound, jacobian),
         correlation=_correlation(known),
         singular_values=known.singular_values,
@@ -165,7 +166,7 @@ def _below_band(test: Test, seen: Scene) -> list[Mode]:
 
 
 def _metrics(
-    study: Study, values: np.ndarray, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray
+    study: Study, values: np.ndarray, model: Model, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray
 ) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
@@ -186,7 +187,7 @@ def _metrics(
             abs(p["damping_percent"] - p["true_damping_percent"]) for p in true_modes
         )
     first_row = 0
-    for test, seen in zip(study.tests, scenes, strict=True):
+    for test, seen, data in zip(study.tests, scenes, study.measured, strict=True):
         rows = slice(first_row, first_row + test.rows)
         first_row += test.rows
         if isinstance(test, ModesTest):
@@ -208,6 +209,10 @@ def _metrics(
             if not test.noise_known:
                 factor = _noise_factor(residual[rows], row_weights[rows], study.free.size)
                 metrics.setdefault("noise_log_std", {})[test.name] = factor * float(test.nominal_std)
+            if data is not None and data.modal is not None:
+                agreement = modal_agreement(test, data.modal.model, seen, model)
+                if agreement is not None:
+                    metrics.setdefault("measured_modes", []).extend(agreement_metrics(test.name, agreement))
     if study.problem.prior is not None:
         metrics["prior_log_std"] = {
             name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)

@@ -8,11 +8,11 @@ from jaxmb.identify.simulated import Simulated, simulated_frf
 from jaxmb.identify.study_file import FrfTestPart, StudyFile
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
-from jaxmb.measurement.files import read_frf
 from jaxmb.measurement.frf_set import FrfSet, in_band, pick, split_dof, to_si
 from jaxmb.measurement.modal_analysis import ModalAnalysis, modal_analysis
 from jaxmb.measurement.modal_model import synthesize
 from jaxmb.measurement.reciprocity import symmetrized
+from jaxmb.measurement.source import measured_frf
 from jaxmb.response.frf import Point, dof_names
 
 SAME_POSTURE = 1e-4
@@ -29,6 +29,8 @@ class Measured:
     """Modal analysis of all that was measured, the points for the shapes included."""
     truth: Simulated | None
     """The machine behind it where it was simulated."""
+    remarks: tuple[str, ...]
+    """Sentences on how the FRFs came about."""
 
 
 def measured_responses(
@@ -53,11 +55,11 @@ def measured_responses(
     sensors = outputs + tuple(
         (frame, axis) for frame in part.shape_frames for axis in "xyz" if (frame, axis) not in outputs
     )
-    truth = None
+    truth, remarks = None, ()
     if part.simulate is not None:
         everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, file, folder, whole, noise_seed)
     else:
-        everything = _from_file(part, folder, sensors, inputs, model)
+        everything, remarks = _from_file(part, folder, sensors, inputs, model)
     analysis = None
     if part.modal is not None:
         analysis = modal_analysis(
@@ -73,7 +75,7 @@ def measured_responses(
         responses = symmetrized(responses, keep=part.symmetrize)
     if part.band_hz is not None:
         responses = in_band(responses, part.band_hz)
-    return Measured(responses, analysis, truth)
+    return Measured(responses, analysis, truth, remarks if analysis is None else remarks + analysis.remarks)
 
 
 def points_text(points: Iterable[Point]) -> str:
@@ -83,20 +85,21 @@ def points_text(points: Iterable[Point]) -> str:
 
 def _from_file(
     part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
-) -> FrfSet:
-    read = read_frf(folder / str(part.file))
+) -> tuple[FrfSet, tuple[str, ...]]:
+    estimate = measured_frf(str(part.file), folder)
+    read = estimate.frf_set
     if part.unit is not None:
         read = dataclasses.replace(read, unit=part.unit)
     read = to_si(read)
     _check_posture(read, part.posture, model)
     if _named_by_frames(read, model):
-        return pick(read, dof_names(outputs), dof_names(inputs))
+        return pick(read, dof_names(outputs), dof_names(inputs)), estimate.remarks
     if read.frf.shape[1:] != (len(outputs), len(inputs)):
         raise ValueError(
             f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs,"
             f" expected {len(outputs)} and {len(inputs)} for {points_text(outputs)} from {points_text(inputs)}"
         )
-    return dataclasses.replace(read, outputs=dof_names(outputs), inputs=dof_names(inputs))
+    return dataclasses.replace(read, outputs=dof_names(outputs), inputs=dof_names(inputs)), estimate.remarks
 
 
 def _named_by_frames(read: FrfSet, model: Model) -> bool:

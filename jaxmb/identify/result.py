@@ -77,7 +77,7 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
-        return _strict(
+        return strict(
             {
                 "schema": SCHEMA,
                 "study": self.study.name,
@@ -114,13 +114,14 @@ def evaluations(fit: Fit) -> dict[str, int]:
     return {"search": fit.search_evaluations, "refine": fit.refine_evaluations, "non_finite": fit.non_finite}
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """A value as strict JSON can hold it: plain numbers and lists, None for what is not finite."""
     if isinstance(value, dict):
-        return {str(k): _strict(v) for k, v in value.items()}
+        return {str(k): strict(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(v) for v in value]
+        return [strict(v) for v in value]
     if isinstance(value, np.ndarray):
-        return _strict(value.tolist())
+        return strict(value.tolist())
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxmb.identify.experiments import Scene, observe, predict_frf
 from jaxmb.identify.parameters import parameters, set_parameters
@@ -96,7 +97,7 @@ def _frequencies(lines: Lines | None) -> np.ndarray:
 
 
 def _from_hits(
-    how: Hits, model: Model, q: np.ndarray, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    how: Hits, model: Model, q: Array, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     draw: np.random.Generator,
 ) -> FrfSet:  # fmt: skip
     """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
@@ -135,7 +136,7 @@ def _from_hits(
     return joined_inputs(columns)
 
 
-def _hit_row(how: Hits, model: Model, q: np.ndarray, point: Point, draw: np.random.Generator) -> np.ndarray:
+def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
     """Jacobian [n] of where and along what the hammer really hits: beside the point, and askew.
 
     A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.

@@ -150,6 +150,9 @@ class FrfTestPart(TestPart):
     """Standard deviation of log H beside what the coherence tells; "estimate": from what the fit leaves."""
     coherence: Annotated[bool, Field(strict=True)] = True
     """Whether lines of low coherence count for less, where there is a coherence."""
+    cross_axis: Annotated[NonNegative, Field(lt=1.0)] = 0.0
+    """Share of the largest response at a line that is taken to leak into the others: sensors that feel motion across
+    their axis, hits that are askew."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
 

@@ -12,7 +12,7 @@ from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine, known_name
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.line_noise import coherence_log_std
+from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
 from jaxmb.mechanics.kinematics import check_coordinates, posture
 from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
 
@@ -50,7 +50,8 @@ def frf_test(
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
-    own = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
+    random = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
+    leaked = cross_axis_log_std(measured, part.cross_axis)
     test = FrfTest(
         name=label,
         q=q,
@@ -62,16 +63,12 @@ def frf_test(
         omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
         measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
         weight=jnp.asarray(weight),
-        noise_std=jnp.asarray(np.hypot(nominal, own)),
+        noise_std=jnp.asarray(np.sqrt(nominal**2 + random**2 + leaked**2)),
         nominal_std=jnp.asarray(nominal),
         decay=jnp.asarray(measured.decay_1_s),
         noise_known=part.noise_log_std != "estimate",
     )
-    return test, notes + _modal_notes(data), data
-
-
-def _modal_notes(data: Measured) -> list[str]:
-    return [] if data.modal is None else list(data.modal.remarks)
+    return test, notes + list(data.remarks), data
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:

@@ -159,20 +159,20 @@ def split_dof(name: str) -> tuple[str, str, int]:
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
-    """The same responses as another kind, times a power of j omega; in SI.
+    """The same responses as another kind, times a power of s = j omega + decay; in SI.
 
-    A line at 0 Hz that would have to be integrated is left out.
+    A line at s = 0 that would have to be integrated is left out.
 
     Raises:
         ValueError: the unit is unknown or not that of the kind.
     """
     frf_set = to_si(frf_set)
     power = check_kind(kind) - DERIVATIVES[frf_set.kind]
-    if power < 0 and frf_set.frequency_hz[0] == 0.0:
+    if power < 0 and frf_set.decay_1_s == 0.0 and frf_set.frequency_hz[0] == 0.0:
         frf_set = lines(frf_set, frf_set.frequency_hz > 0.0)
-    omega = 2 * np.pi * frf_set.frequency_hz
+    s = 2j * np.pi * frf_set.frequency_hz + frf_set.decay_1_s
     return dataclasses.replace(
-        frf_set, frf=frf_set.frf * ((1j * omega) ** power)[:, None, None], kind=kind, unit=SI_UNITS[kind]
+        frf_set, frf=frf_set.frf * (s**power)[:, None, None], kind=kind, unit=SI_UNITS[kind]
     )
 
 

@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.experiments import ModesTest, predict_modes, scene
+from jaxmb.identify.experiments import FrfTest, ModesTest, predict_modes, scene
 from jaxmb.identify.identify import band_end_hz, initial_model
+from jaxmb.identify.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.result import Result
 from jaxmb.response.modal import Modes, energy_shares, mac, modes
 
@@ -16,7 +17,7 @@ class ModePairs:
     """Modes of the identified machine at the posture of one test, against those of a reference."""
 
     reference_name: str
-    """"true" or "initial" (parameters)."""
+    """"measured", or "true" or "initial" (parameters)."""
     reference: Modes
     fitted: Modes
     likeness: np.ndarray
@@ -28,15 +29,20 @@ class ModePairs:
 def mode_pairs(result: Result, number: int) -> ModePairs:
     """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
 
-    The reference is the machine that was simulated, where one was and it has the same coordinates, and otherwise the
-    fitted machine at the initial values.
+    The reference is what modal analysis found in the test's FRFs, compared at the sensors, where there is one;
+    otherwise the machine that was simulated, where one was and it has the same coordinates, or the fitted machine at
+    the initial values, compared by coordinates.
 
     Args:
         result: the identification.
         number: which of the study's tests, from 0.
     """
     study = result.study
-    test, true = study.tests[number], study.true_modes[number]
+    test, true, data = study.tests[number], study.true_modes[number], study.measured[number]
+    if isinstance(test, FrfTest) and data is not None and data.modal is not None:
+        agreement = modal_agreement(test, data.modal.model, scene(test, result.model), result.model)
+        if agreement is not None:
+            return _with_measured(agreement, band_end_hz(test))
     if true is not None and study.truth:
         name, reference = "true", true
     else:
@@ -49,6 +55,14 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
     for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
         partner[row] = int(column)
     return ModePairs(name, reference, fitted, likeness, tuple(partner))
+
+
+def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
+    keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
+    keep[agreement.partner] = True
+    of_fitted = {int(f): m for m, f in enumerate(agreement.partner)}
+    partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
+    return ModePairs("measured", agreement.measured, _some(agreement.fitted, keep), agreement.likeness[keep], partner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +88,10 @@ def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
 
 
 def _below(found: Modes, end_hz: float) -> Modes:
-    keep = np.asarray(found.frequency_hz) <= end_hz
+    return _some(found, np.asarray(found.frequency_hz) <= end_hz)
+
+
+def _some(found: Modes, keep: np.ndarray) -> Modes:
     return Modes(
         frequency_hz=found.frequency_hz[keep],
         damped_frequency_hz=found.damped_frequency_hz[keep],

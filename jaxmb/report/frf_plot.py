@@ -1,5 +1,6 @@
 """Frequency responses as a grid of magnitude and phase, outputs down and inputs across."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from jaxmb.identify.experiments import FrfTest, scene
 from jaxmb.identify.identify import initial_model
 from jaxmb.identify.result import Result
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
-from jaxmb.response.frf import DERIVATIVES, Point
+from jaxmb.response.frf import DERIVATIVES
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
@@ -36,10 +37,7 @@ class Curve(NamedTuple):
 def frf_test_figure(result: Result, test: FrfTest) -> Figure:
     """Measured, initial and fitted FRFs of a test; lines that count more than the least are shaded."""
     used = np.asarray(test.weight) > 0.0
-    before, after = (
-        np.asarray(test.predict(scene(test, model)))
-        for model in (initial_model(result), result.model)
-    )
+    before, after = (np.asarray(test.predict(scene(test, model))) for model in (initial_model(result), result.model))
     curves = [
         Curve("measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-"),
         Curve("initial", before, INITIAL, 1.1, ":"),
@@ -55,10 +53,12 @@ def frf_figure(
     title: str,
     frequency_hz: np.ndarray,
     curves: list[Curve],
-    outputs: tuple[Point, ...],
-    inputs: tuple[Point, ...],
+    outputs: tuple[Sequence[str], ...],
+    inputs: tuple[Sequence[str], ...],
     derivatives: int,
     weight: np.ndarray | None = None,
+    unit: str | None = None,
+    notes: Sequence[Sequence[str]] | None = None,
 ) -> Figure:
     """Magnitude over phase for each output (rows) and input (columns).
 
@@ -66,10 +66,12 @@ def frf_figure(
         title: what stands above.
         frequency_hz: lines [f], Hz.
         curves: what is drawn; the range of each row is that of the first.
-        outputs: of the FRFs, the first `MOST_POINTS` of which are shown.
+        outputs: of the FRFs, (frame, direction) or one name; the first `MOST_POINTS` are shown.
         inputs: likewise.
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
         weight: of every line [f, o, i]; what is above the least but 0 is shaded.
+        unit: of all FRFs; that of the kind and the directions in SI where not given.
+        notes: what stands beside the name of each panel [output][input].
     """
     rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
     cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
@@ -82,7 +84,7 @@ def frf_figure(
         rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
         hspace=0.17, wspace=0.1,
     )  # fmt: skip
-    units = [[_unit(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
+    units = [[unit or _unit(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
     same_unit = len({u for row in units for u in row}) == 1
     for o in range(rows):
         limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
@@ -91,9 +93,8 @@ def frf_figure(
             magnitude, phase = figure.add_subplot(inner[0]), figure.add_subplot(inner[1])
             _magnitude(magnitude, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves], limits)
             _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
-            magnitude.set_title(
-                f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})"), pad=3
-            )
+            heading = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})")
+            magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3)
             if weight is not None:
                 _shade(magnitude, phase, frequency_hz, weight[:, o, i])
             for axes in (magnitude, phase):
@@ -196,7 +197,7 @@ def _span(frequency_hz: np.ndarray) -> tuple[float, float]:
     return (first, last) if last > first else (first - 1.0, first + 1.0)
 
 
-def _unit(output: Point, force: Point, derivatives: int) -> str:
+def _unit(output: Sequence[str], force: Sequence[str], derivatives: int) -> str:
     moved = "rad" if "r" in output[1] else "m"
     by = "N m" if "r" in force[1] else "N"
     per = ["", "/s", "/s²"][derivatives]

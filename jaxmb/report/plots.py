@@ -15,13 +15,11 @@ from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import frf_test_figure
+from jaxmb.report.mac_plot import MOST_MODES, mac_figure
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
-from jaxmb.response.modal import Modes
 
 INTERVAL = 1.96
 """Standard deviations to either side that hold 95 % of a normal distribution."""
-MOST_MODES = 20
-"""Modes that still can be read in one figure."""
 
 
 def write_figures(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
@@ -57,9 +55,18 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
             yield f"frf-{name}", frf_test_figure(result, test)
         pairs = mode_pairs(result, number)
         if pairs.likeness.size:
+            measured = pairs.reference_name == "measured"
             yield (
                 f"mac-{name}",
-                mac_figure(test.name, pairs.likeness, pairs.fitted, pairs.reference, pairs.reference_name),
+                mac_figure(
+                    f"{test.name}: MAC",
+                    pairs.likeness,
+                    ("identified: modes (Hz)", np.asarray(pairs.fitted.damped_frequency_hz)),
+                    (
+                        "measured: modes (Hz)" if measured else f"{pairs.reference_name} parameters: modes (Hz)",
+                        np.asarray(pairs.reference.damped_frequency_hz),
+                    ),
+                ),
             )
 
 
@@ -156,35 +163,6 @@ def _interval(p: Parameter, logarithmic: bool) -> tuple[float, float]:
         return p.value / reach, p.value * reach
     reach = min(INTERVAL * p.std, 1e300)
     return p.value - reach, p.value + reach
-
-
-def mac_figure(title: str, likeness: np.ndarray, fitted: Modes, reference: Modes, reference_name: str) -> Figure:
-    """MAC between the modes of the identified machine and those of a reference."""
-    whole = likeness.shape
-    likeness = likeness[:MOST_MODES, :MOST_MODES]
-    rows, columns = likeness.shape
-    size = 0.55 if max(rows, columns) <= 10 else 0.42
-    figure = Figure(figsize=(max(1.6 + size * columns, 3.0), 1.2 + size * rows), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(likeness, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-    for row in range(rows):
-        for column in range(columns):
-            value = likeness[row, column]
-            axes.text(
-                column, row, f"{value:.2f}", ha="center", va="center", fontsize=7 if size > 0.5 else 6,
-                color="white" if value > 0.6 else "0.15",
-            )  # fmt: skip
-    axes.set_xticks(range(columns), [f"{f:.1f}" for f in np.asarray(reference.damped_frequency_hz)[:columns]])
-    axes.set_yticks(range(rows), [f"{f:.1f}" for f in np.asarray(fitted.damped_frequency_hz)[:rows]])
-    if columns > 6:
-        axes.tick_params(axis="x", rotation=90)
-    axes.set_xlabel(f"{reference_name} parameters: modes (Hz)")
-    axes.set_ylabel("identified: modes (Hz)")
-    axes.grid(False)
-    note = "" if whole == likeness.shape else f", first {rows} of {whole[0]} and {columns} of {whole[1]} modes"
-    axes.set_title(f"{title}: MAC{note}")
-    figure.colorbar(image, ax=axes, shrink=0.8).set_label("MAC")
-    return figure
 
 
 def measured_modes_figure(test: ModesTest, fitted: FittedModes) -> Figure:

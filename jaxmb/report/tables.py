@@ -29,6 +29,8 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
     for number, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
+        elif any(m["posture"] == test.name for m in result.metrics.get("measured_modes", ())):
+            parts.append(analysed_modes_table(result, test))
         elif result.study.true_modes[number] is not None:
             parts.append(true_modes_table(result, test))
         else:
@@ -39,7 +41,7 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
 def parameter_table(result: Result, complete: bool = True) -> Table:
     """Identified parameters: value, standard deviation, bounds, and whether the data fix them."""
     truth = result.study.truth
-    table = _table("Parameters", "parameter", "unit")
+    table = new_table("Parameters", "parameter", "unit")
     for heading in ("value", "std", *(("std %",) if complete else ()), *(("error %",) if truth else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in (*(("initial",) if complete else ()), "lower", "upper"):
@@ -66,7 +68,7 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
 
 def measured_modes_table(result: Result, test: ModesTest) -> Table:
     """Measured beside fitted modes, in the layout of Table 6 of Huynh et al. 2020: frequency, then damping."""
-    table = _table(f"Modes, {test.name}: measured and fitted", "mode")
+    table = new_table(f"Modes, {test.name}: measured and fitted", "mode")
     for heading in ("measured Hz", "fitted Hz", "error %", "measured damping %", "fitted damping %"):
         table.add_column(heading, justify="right")
     table.add_column("content", no_wrap=True)
@@ -88,9 +90,34 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
     return table
 
 
+def analysed_modes_table(result: Result, test: Test) -> Table:
+    """Modes found in the test's FRFs beside the identified machine's, in the layout of Table 6 of Huynh et al. 2020."""
+    table = new_table(f"Modes, {test.name}: measured (modal analysis) and identified", "mode")
+    for heading in ("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"):
+        table.add_column(heading, justify="right")
+    pairs = [m for m in result.metrics["measured_modes"] if m["posture"] == test.name]
+    errors = np.array([
+        (p["frequency_hz"] - p["measured_frequency_hz"], p["damping_percent"] - p["measured_damping_percent"])
+        for p in pairs
+    ])  # fmt: skip
+    for m, pair in enumerate(pairs, 1):
+        table.add_row(
+            str(m),
+            f"{pair['measured_frequency_hz']:.3f}",
+            f"{pair['frequency_hz']:.3f}",
+            _signed(errors[m - 1, 0]),
+            f"{pair['measured_damping_percent']:.3f}",
+            f"{pair['damping_percent']:.3f}",
+            f"{pair['mac']:.3f}",
+        )
+    mean = np.abs(errors).mean(axis=0)
+    table.add_row("mean error", "", "", f"{mean[0]:.3f}", "", f"{mean[1]:.3f}", "")
+    return table
+
+
 def true_modes_table(result: Result, test: Test) -> Table:
     """Modes of the machine that was simulated beside the identified one's, in the layout of the same Table 6."""
-    table = _table(f"Modes, {test.name}: true and identified", "mode")
+    table = new_table(f"Modes, {test.name}: true and identified", "mode")
     for heading in ("true Hz", "identified Hz", "error %", "true damping %", "identified damping %"):
         table.add_column(heading, justify="right")
     pairs = [p for p in result.metrics.get("true_modes", ()) if p["posture"] == test.name]
@@ -110,7 +137,7 @@ def true_modes_table(result: Result, test: Test) -> Table:
 def modes_table(result: Result, number: int) -> Table:
     """Modes of the identified machine below the end of a test's band, beside those of the initial parameters."""
     pairs = mode_pairs(result, number)
-    table = _table(f"Modes, {result.study.tests[number].name}: initial and identified", "mode")
+    table = new_table(f"Modes, {result.study.tests[number].name}: initial and identified", "mode")
     for heading in ("initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC"):
         table.add_column(heading, justify="right")
     for m, partner in enumerate(pairs.partner):
@@ -126,7 +153,7 @@ def modes_table(result: Result, number: int) -> Table:
 
 def predicted_modes_table(found: Modes, title: str) -> Table:
     """Modes of a machine that is not fitted to anything."""
-    table = _table(title, "mode")
+    table = new_table(title, "mode")
     for heading in ("frequency Hz", "damped frequency Hz", "damping %"):
         table.add_column(heading, justify="right")
     columns = (np.asarray(x) for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
@@ -182,7 +209,8 @@ def _mode(found: Modes, m: int) -> tuple[str, str]:
     return f"{float(found.damped_frequency_hz[m]):.3f}", f"{100.0 * float(found.damping_ratio[m]):.3f}"
 
 
-def _table(title: str, *headings: str) -> Table:
+def new_table(title: str, *headings: str) -> Table:
+    """An empty table in the look of all."""
     # Text, because rich would read "[x]" in a name as a style.
     table = Table(
         title=Text(title),

@@ -11,7 +11,9 @@ from jaxmb.identify.study_file import (
     BandWeight,
     FreePart,
     FrfTestPart,
+    Hits,
     Lines,
+    ModalPart,
     ModesTestPart,
     RefinePart,
     SearchPart,
@@ -21,7 +23,10 @@ from jaxmb.identify.study_file import (
 )
 
 TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
-PARTS = [StudyFile, FrfTestPart, ModesTestPart, FreePart, SearchPart, RefinePart, Simulate, Weights, BandWeight, Lines]
+PARTS = [
+    StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights, BandWeight,
+    Lines,
+]  # fmt: skip
 
 
 def test_the_example_is_a_study():

@@ -1,0 +1,60 @@
+"""The command `jaxmb`. What a command needs is imported inside of it, so that the others start fast."""
+
+import typer
+
+from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, say
+from jaxmb.cli.run_identify import identify
+from jaxmb.cli.run_modal import modal
+from jaxmb.cli.run_predict import predict
+
+# Typer brings its own copy of click or uses the installed one, by version; this is the base class in both.
+UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Identify stiffness and damping of robots from frequency responses and modes.",
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code of the command: 0 done, 2 wrong input, 3 a fit that did not converge, 130 interrupted."""
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="jaxmb", standalone_mode=False)
+    except UsageError as error:
+        return say(error.format_message(), WRONG_INPUT)
+    except WrongInput as error:
+        return say(str(error), WRONG_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        return say("interrupted", INTERRUPTED)
+    return code if isinstance(code, int) else DONE
+
+
+@app.callback(invoke_without_command=True)
+def _start(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def studies() -> None:
+    """List the studies and the measurements that come with jaxmb."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from jaxmb.machine.file import find_description, library_names, read_toml
+
+    for room, what, command in (("studies", "study", "identify"), ("measurements", "measurement", "modal")):
+        table = Table(
+            title=f"{room}, for `jaxmb {command}`", title_justify="left", box=None, pad_edge=False, show_header=False
+        )
+        table.add_column(no_wrap=True, style="bold")
+        table.add_column()
+        for name in library_names(room):
+            about = read_toml(find_description(name, room, what, (".toml",)))
+            table.add_row(Text(name), Text(str(about.get("description", ""))))
+        console_of().print(table)
+
+
+for command in (identify, modal, predict):
+    app.command()(command)

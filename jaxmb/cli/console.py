@@ -1,0 +1,66 @@
+"""What all commands share: what they say, where they write, and how wrong input ends."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DONE, WRONG_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 2, 3, 130
+WIDTH = 120
+"""Of tables that do not go to a terminal."""
+Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME")]
+
+
+class WrongInput(Exception):
+    """What the user gave cannot be used; the message is the one line that is shown."""
+
+
+@contextmanager
+def wrong_input() -> Iterator[None]:
+    """Wrong input in one line instead of a traceback."""
+    try:
+        yield
+    except (ValueError, NotImplementedError) as error:
+        raise WrongInput(str(error)) from error
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A file that cannot be written in one line instead of a traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise WrongInput(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
+
+
+def writable(folder: Path, files: tuple[str, ...]) -> Path:
+    """The folder, made with its figures' if need be, after a trial that files can be written there."""
+    with writing(folder):
+        for place in (folder, folder / "figures"):
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        for name in files:
+            if (folder / name).is_dir():
+                raise WrongInput(f"{folder / name}: is a folder, expected a file or nothing")
+    return folder
+
+
+def console_of(stderr: bool = False) -> "Console":
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
+
+
+def say(message: str, code: int) -> int:
+    """One line on stderr."""
+    print(f"jaxmb: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    return code

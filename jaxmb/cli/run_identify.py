@@ -1,0 +1,99 @@
+"""`jaxmb identify`."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jaxmb.cli.console import INTERRUPTED, NOT_CONVERGED, Out, console_of, say, writable, writing, wrong_input
+
+if TYPE_CHECKING:
+    from jaxmb.identify.fit import Report
+
+LARGEST_SEED = 2**63 - 1
+LINE_EVERY_S = 5.0
+"""Between two lines of progress where there is no terminal to draw in."""
+
+
+def identify(
+    study: Annotated[str, typer.Argument(help="Built-in study, or path of a study file.", show_default=False)],
+    out: Out = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the search and the starts.")] = 0,
+    noise_seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=LARGEST_SEED, help="Seed of simulated noise.", show_default="the study's own"),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Published method to use: default or huynh2020.", show_default="the study's own"),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
+) -> None:
+    """Identify the free parameters of a study; write result.json, machine.toml and figures."""
+    from jaxmb.identify.identify import identify as run
+    from jaxmb.identify.presets import PRESETS
+    from jaxmb.identify.study import load_study
+    from jaxmb.machine.file import write_machine, write_whole
+    from jaxmb.report.tables import result_tables
+
+    with wrong_input():
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
+        problem = load_study(study, noise_seed, preset)
+    folder = writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))
+    state = folder / "state.npz"
+    console = console_of()
+    with writing(folder):
+        if resume and not state.exists():
+            console.print(f"no saved state in {folder}: starting anew", markup=False, highlight=False, soft_wrap=True)
+        elif not resume:
+            state.unlink(missing_ok=True)  # or an early interruption would offer to go on with another run
+        try:
+            with wrong_input(), _progress(problem.name) as report:
+                result = run(problem, seed, state, resume, report)
+            write_whole(folder / "result.json", result.json_text().encode())
+        except KeyboardInterrupt:
+            if not state.exists():
+                raise
+            raise typer.Exit(
+                say(f"interrupted: the state is saved in {state}; the same command with --resume goes on", INTERRUPTED)
+            ) from None
+        state.unlink(missing_ok=True)
+        write_machine(result.machine, folder / "machine.toml")
+        console.print(result_tables(result, console.width))
+        from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
+
+        figures = write_figures(result, folder / "figures")
+    written = ["result.json", "machine.toml", *(f"figures/{path.name}" for path in figures)]
+    console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    if not result.converged:
+        raise typer.Exit(say(result.status, NOT_CONVERGED))
+
+
+@contextmanager
+def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
+    """What `identify` calls with its progress: a live line in a terminal, a plain line now and then elsewhere."""
+    console = console_of(stderr=True)
+    if console.is_terminal:
+        with console.status(f"{name}: compiling") as live:
+            yield lambda report: live.update(f"{name}: {_progress_line(report)}")
+        return
+    shown = [time.monotonic()]
+
+    def line(report: "Report") -> None:
+        if time.monotonic() - shown[0] >= LINE_EVERY_S:
+            shown[0] = time.monotonic()
+            print(f"{name}: {_progress_line(report)}", file=sys.stderr, flush=True)
+
+    yield line
+
+
+def _progress_line(report: "Report") -> str:
+    return (
+        f"round {report.round} of at most {report.rounds}, {report.stage}, {report.evaluations} evaluations,"
+        f" best cost {report.cost:.4g}"
+    )

@@ -1,0 +1,84 @@
+"""`jaxmb modal`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, say, writable, writing, wrong_input
+
+
+def modal(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="FRFs (.npz, .uff, .unv, .mat, .csv), a .toml that describes time records, or a built-in measurement.",
+            show_default=False,
+        ),
+    ],
+    band_hz: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest frequency, Hz.", show_default="all lines"),
+    ] = None,
+    order: Annotated[int, typer.Option(min=2, max=200, help="Highest order of the estimator.")] = 60,
+    method: Annotated[str, typer.Option(help="polyreference or lsce.")] = "polyreference",
+    references: Annotated[
+        str | None,
+        typer.Option(help='Inputs to use, as "1 x, 2 -z".', show_default="all, or the outputs where they are fewer"),
+    ] = None,
+    poles_hz: Annotated[
+        str | None,
+        typer.Option(help='Poles chosen by hand, as "9.9, 11.0".', show_default="chosen by what is stable"),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help='Of the FRFs, as "m/s^2/N" or "g/lbf", where the file does not say.', show_default=False),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Modal analysis of measured FRFs; write modal.json, the FRFs measured and synthesized, and figures."""
+    import dataclasses
+
+    from jaxmb.measurement.files import write_frf
+    from jaxmb.measurement.modal_analysis import modal_analysis
+    from jaxmb.measurement.source import measured_frf
+    from jaxmb.report.modal_report import modal_json, modal_summary, modal_table, synthesized
+
+    with wrong_input():
+        estimate = measured_frf(file)
+        frf_set = estimate.frf_set if unit is None else dataclasses.replace(estimate.frf_set, unit=unit)
+        analysis = modal_analysis(
+            frf_set,
+            band_hz=band_hz,
+            max_order=order,
+            method=method,  # pyright: ignore[reportArgumentType]  (checked there)
+            references=None if references is None else tuple(name.strip() for name in references.split(",")),
+            chosen=None if poles_hz is None else _numbers(poles_hz),
+        )
+    name = Path(file).stem
+    files = ("modal.json", "measured.npz", "synthesized.npz")
+    folder = writable(Path("results") / name if out is None else out, files)
+    console = console_of()
+    compared = synthesized(analysis, frf_set)
+    with writing(folder):
+        from jaxmb.machine.file import write_whole
+
+        write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
+        write_frf(folder / "measured.npz", frf_set)
+        write_frf(folder / "synthesized.npz", compared.synthesized)
+        console.print(modal_table(name, analysis))
+        console.print(modal_summary(analysis, compared, estimate.remarks))
+        from jaxmb.report.modal_plots import write_modal_figures
+
+        figures = write_modal_figures(name, analysis, compared, folder / "figures")
+    written = [*files, *(f"figures/{path.name}" for path in figures)]
+    console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    if analysis.frequency_hz.size == 0:
+        raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--poles-hz is '{text}', expected frequencies such as \"9.9, 11.0\"") from None

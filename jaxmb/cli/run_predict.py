@@ -1,0 +1,108 @@
+"""`jaxmb predict`."""
+
+import math
+from typing import Annotated
+
+import typer
+
+from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+
+PREDICTED_LINES = 1001
+
+
+def predict(
+    machine: Annotated[str, typer.Argument(help="Built-in machine, or path of a .toml or .urdf.", show_default=False)],
+    out: Out = None,
+    posture: Annotated[
+        str, typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.')
+    ] = "",
+    frame: Annotated[str, typer.Option(help="Where force and motion are.")] = "tool",
+    band_hz: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest frequency, Hz.", show_default="around the first modes"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
+) -> None:
+    """Modes and frequency responses of a machine; write frf.npz and a figure."""
+    import numpy as np
+
+    from jaxmb.machine.build import build_model
+    from jaxmb.machine.file import load_machine
+    from jaxmb.measurement.files import write_frf
+    from jaxmb.measurement.frf_set import FrfSet
+    from jaxmb.mechanics.kinematics import posture as posture_of
+    from jaxmb.mechanics.tangent import linearize
+    from jaxmb.report.tables import predicted_modes_table
+    from jaxmb.response.frf import check_kind, check_points, endpoints, frf
+    from jaxmb.response.modal import check_mass_matrix, modes
+
+    with wrong_input():
+        described = load_machine(machine)
+        model = build_model(described)
+        derivatives = check_kind(kind)
+        points, _ = endpoints(frame, None, None)
+        check_points(model, points)
+        q = posture_of(model, _coordinates(posture))
+        band = None if band_hz is None else _band(*band_hz)
+        tangent = linearize(model, q)
+        check_mass_matrix(np.asarray(tangent.mass), model.coordinates)
+    folder = writable(Path("results") / described.name if out is None else out, ("frf.npz",))
+    found = modes(tangent)
+    low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
+    frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
+    h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
+    names = tuple(" ".join(point) for point in points)
+    console = console_of()
+    console.print(predicted_modes_table(found, f"Modes of {described.name}"))
+    with writing(folder):
+        write_frf(
+            folder / "frf.npz",
+            FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {described.name}"),  # pyright: ignore[reportArgumentType]
+        )
+        from jaxmb.report.frf_plot import Curve, frf_figure
+        from jaxmb.report.style import FITTED, drawing, write_figure
+
+        with drawing():
+            curve = Curve("predicted", h, FITTED, 1.0, "-")
+            figure = frf_figure(described.name, frequency_hz, [curve], points, points, derivatives)
+            write_figure(figure, folder / "figures" / "frf.png")
+    console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
+
+
+def _coordinates(text: str) -> dict[str, float]:
+    """Values by coordinate from "z2=70 deg, z3=-1.7"."""
+    from jaxmb.machine.schema import angle
+
+    values: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (p.strip() for p in part.partition("="))
+        if not equals:
+            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
+        if name in values:
+            raise ValueError(f"posture: '{name}' is given twice")
+        try:
+            number: float | str = float(value)
+        except ValueError:
+            number = value
+        try:
+            values[name] = angle(number)
+        except ValueError as error:
+            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
+    return values
+
+
+def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
+    if not (math.isfinite(low_hz) and math.isfinite(high_hz)):
+        raise ValueError(f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers")
+    if low_hz < 0.0:
+        raise ValueError(f"band_hz: {low_hz:g} Hz, expected 0 or more")
+    if not low_hz < high_hz:
+        raise ValueError(f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected the lower end first")
+    return low_hz, high_hz
+
+
+def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
+    """A band that shows the first six modes well; 1 to 100 Hz for a machine that has none."""
+    if not frequency_hz:
+        return 1.0, 100.0
+    return 0.2 * frequency_hz[0], 1.25 * frequency_hz[:6][-1]

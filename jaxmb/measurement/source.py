@@ -1,0 +1,32 @@
+"""Measured FRFs wherever they come from: a file of FRFs, or time records that a description turns into some."""
+
+import os
+from pathlib import Path
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.files import READERS, read_frf
+from jaxmb.measurement.records_file import Estimate, estimate_of_records, measurement_names
+
+
+def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> Estimate:
+    """FRFs, with remarks, from a file of FRFs, a TOML that describes time records, or a built-in measurement.
+
+    Args:
+        name_or_path: "hammer.uff", "hammer.toml", "daisy-subframe".
+        folder: what a relative path is relative to; the current one where not given.
+
+    Raises:
+        InputError: it is none of these, or does not hold what it should; the message names the place.
+    """
+    text = os.fspath(name_or_path)
+    path = Path(text) if folder is None else folder / text
+    if text in measurement_names():
+        return estimate_of_records(text)
+    if path.suffix == ".toml":
+        return estimate_of_records(path)
+    if path.suffix.lower() not in READERS:
+        names = ", ".join(measurement_names())
+        raise InputError(
+            f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}"
+        )
+    return Estimate(read_frf(path), ())

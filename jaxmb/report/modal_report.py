@@ -1,0 +1,121 @@
+"""A modal analysis as tables for the terminal and as JSON."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from jaxmb.identify.result import strict, versions
+from jaxmb.measurement.frf_set import FrfSet, in_band
+from jaxmb.measurement.indicators import frac, modal_phase_collinearity, modal_phase_deviation
+from jaxmb.measurement.modal_analysis import ModalAnalysis
+from jaxmb.measurement.modal_model import synthesize
+from jaxmb.report.tables import new_table, number
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """Measured FRFs of the band beside those of the modal model."""
+
+    measured: FrfSet
+    synthesized: FrfSet
+    frac: np.ndarray
+    """Frequency response assurance criterion [output, input]."""
+
+
+def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
+    """The measured FRFs within the band of an analysis, and what its model gives there.
+
+    Args:
+        analysis: the modal analysis.
+        measured: what was analysed.
+    """
+    model = analysis.model
+    low, high = model.band_hz
+    measured = in_band(measured, (max(low, 1e-9), high))  # some kinds have no finite value at 0 Hz
+    again = synthesize(model, measured.frequency_hz, decay_1_s=measured.decay_1_s)
+    rows = [measured.outputs.index(name) for name in model.outputs]
+    columns = [measured.inputs.index(name) for name in model.inputs]
+    compared = dataclasses.replace(
+        measured, frf=measured.frf[:, rows][:, :, columns], outputs=model.outputs, inputs=model.inputs, coherence=None
+    )
+    return Comparison(compared, again, frac(compared.frf, again.frf))
+
+
+def modal_table(name: str, analysis: ModalAnalysis) -> Table:
+    """Poles: frequency and damping with their standard deviations, and how real each shape is."""
+    model = analysis.model
+    table = new_table(f"Modes of {name}", "mode")
+    for heading in ("frequency Hz", "std Hz", "damped Hz", "damping %", "std %", "MPC", "MPD °"):
+        table.add_column(heading, justify="right")
+    for r in range(model.frequency_hz.size):
+        shape = model.shape[:, r]
+        table.add_row(
+            str(r + 1),
+            f"{model.frequency_hz[r]:.4f}",
+            number(float(model.frequency_std_hz[r]), 2),
+            f"{model.damped_frequency_hz[r]:.4f}",
+            f"{100.0 * model.damping_ratio[r]:.3f}",
+            number(100.0 * float(model.damping_std[r]), 2),
+            f"{modal_phase_collinearity(shape):.3f}",
+            f"{np.degrees(modal_phase_deviation(shape)):.1f}",
+        )
+    return table
+
+
+def modal_summary(analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> Group:
+    """What the model explains, and what is to be said about data and poles, a line each."""
+    worst = np.unravel_index(np.nanargmin(compared.frac), compared.frac.shape)
+    pair = f"{compared.measured.outputs[worst[0]]} / {compared.measured.inputs[worst[1]]}"
+    lines = [
+        f"FRAC of synthesized and measured FRFs: median {np.nanmedian(compared.frac):.4f},"
+        f" least {compared.frac[worst]:.4f} ({pair})",
+        f"lines: {compared.measured.frequency_hz.size} from {compared.measured.frequency_hz[0]:g}"
+        f" to {compared.measured.frequency_hz[-1]:g} Hz, {len(compared.measured.outputs)} outputs,"
+        f" {len(compared.measured.inputs)} inputs, unit {compared.measured.unit}",
+    ]
+    lines += [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
+    return Group(*(Text(line) for line in lines))
+
+
+def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> str:
+    """The analysis as strict JSON, null where a number is not known."""
+    model = analysis.model
+    poles = [
+        {
+            "frequency_hz": model.frequency_hz[r],
+            "damped_frequency_hz": model.damped_frequency_hz[r],
+            "damping_ratio": model.damping_ratio[r],
+            "frequency_std_hz": model.frequency_std_hz[r],
+            "damping_std": model.damping_std[r],
+            "mpc": modal_phase_collinearity(model.shape[:, r]),
+            "mpd_deg": np.degrees(modal_phase_deviation(model.shape[:, r])),
+            "shape_real": model.shape[:, r].real,
+            "shape_imag": model.shape[:, r].imag,
+            "participation_real": model.participation[r].real,
+            "participation_imag": model.participation[r].imag,
+        }
+        for r in range(model.frequency_hz.size)
+    ]
+    data = {
+        "schema": SCHEMA,
+        "name": name,
+        "source": compared.measured.source,
+        "kind": model.kind,
+        "unit": model.unit,
+        "outputs": list(model.outputs),
+        "inputs": list(model.inputs),
+        "options": dict(analysis.options),
+        "poles": poles,
+        "frac": compared.frac,
+        "median_frac": np.nanmedian(compared.frac),
+        "remarks": [*remarks, *analysis.remarks],
+        "versions": versions(),
+    }
+    return json.dumps(strict(data), indent=1, allow_nan=False) + "\n"

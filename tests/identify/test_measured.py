@@ -1,0 +1,218 @@
+"""What a study makes of measured FRFs: noise by line, order and sign of points, symmetry, modal analysis, hits."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.measurement.files import write_frf
+from jaxmb.measurement.frf_set import FrfSet
+
+MACHINE = "manipulator-3r"
+MODEL = jaxmb.build_model(jaxmb.load_machine(MACHINE))
+POSTURE = {"z2": 1.2217304763960306, "z3": -1.7453292519943295}
+Q = jaxmb.posture(MODEL, POSTURE)
+NAMES = ("tool x", "tool y", "tool z")
+FREE = {
+    "stiffness.*": {"lower": 2e5, "upper": 2e7, "initial": 1.5e6},
+    "damping.*": {"lower": 1e2, "upper": 1e4, "initial": 8e2},
+}
+FREQUENCY = np.arange(1.0, 30.01, 0.25)
+
+
+def exact(frequency_hz=FREQUENCY, decay=0.0):
+    tangent = jaxmb.linearize(MODEL, Q)
+    rows = jaxmb.frame_jacobian(MODEL, Q, "tool")[:3]
+    rotation = np.asarray(jaxmb.frame_pose(MODEL, Q, "tool"))[:3, :3]
+    rows = rotation.T @ np.asarray(rows)
+    mass, damping, stiffness = (np.asarray(x) for x in (tangent.mass, tangent.damping, tangent.stiffness))
+    s = 2j * np.pi * frequency_hz[:, None, None] + decay
+    h = s**2 * (rows @ np.linalg.inv(s**2 * mass + s * damping + stiffness) @ rows.T)
+    return FrfSet(frequency_hz, h, "accelerance", NAMES, NAMES, decay_1_s=decay)
+
+
+def study(tmp_path, frf_set, free=FREE, **keys):
+    write_frf(tmp_path / "set.npz", frf_set)
+    test = {"kind": "frf", "file": "set.npz", "posture": POSTURE} | keys
+    return jaxmb.make_study(
+        StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": free, "least_rounds": 1}), "s", tmp_path
+    )
+
+
+def errors(result):
+    truth = jaxmb.parameters(MODEL)
+    return np.array([result.parameters[name].value / truth[name] - 1.0 for name in result.parameters])
+
+
+def test_an_exponential_window_does_not_bias(tmp_path):
+    result = jaxmb.identify(study(tmp_path, exact(decay=4.0)))
+    assert np.abs(errors(result)).max() < 1e-9
+    blind = jaxmb.identify(study(tmp_path, dataclasses.replace(exact(decay=4.0), decay_1_s=0.0)))
+    assert np.abs(errors(blind)[3:]).min() > 0.1  # all dampings
+
+
+def with_floor(seed, floor=1e-4, averages=10):
+    truth, rng = exact(np.arange(1.0, 30.01, 0.2)), np.random.default_rng(seed)
+    noise = (rng.normal(size=truth.frf.shape) + 1j * rng.normal(size=truth.frf.shape)) * floor / np.sqrt(2.0)
+    h = truth.frf + noise
+    coherence = np.abs(h) ** 2 / (np.abs(h) ** 2 + averages * floor**2)
+    return dataclasses.replace(truth, frf=h, coherence=coherence, averages=averages)
+
+
+def test_coherence_keeps_lines_without_signal_from_biasing_stiffness(tmp_path):
+    blind, seeing = (
+        np.mean([errors(jaxmb.identify(study(tmp_path, with_floor(s), coherence=c)))[:3] for s in range(3)], axis=0)
+        for c in (False, True)
+    )
+    assert np.abs(blind).max() > 0.01
+    # 3 draws of 1e-4 beside responses of 1e-2 to 1: 1e-3 at most is left of random error
+    assert np.abs(seeing).max() < 1e-3
+
+
+def test_lines_count_by_what_is_said_of_their_noise(tmp_path):
+    noisy = dataclasses.replace(exact(), coherence=np.full((FREQUENCY.size, 3), 0.8), averages=5)
+    test = study(tmp_path, noisy, noise_log_std=0.02, cross_axis=0.04).tests[0]
+    size = np.abs(noisy.frf)
+    largest = size.max(axis=(1, 2), keepdims=True)
+    power = (size**2).sum(axis=2, keepdims=True) / size**2
+    expected = np.sqrt(0.02**2 + 0.2 / (2 * 5 * 0.8) * power + (0.04 * largest / size) ** 2 / 2.0)
+    np.testing.assert_allclose(test.noise_std, expected, rtol=1e-9)
+    assert float(test.nominal_std) == 0.02
+    plain = study(tmp_path, noisy, noise_log_std=0.02, coherence=False).tests[0]
+    assert np.all(np.asarray(plain.noise_std) == 0.02)
+
+
+def test_noise_is_estimated_from_what_the_fit_leaves(tmp_path):
+    rng = np.random.default_rng(3)
+    h = exact().frf * np.exp(0.03 * (rng.normal(size=exact().frf.shape) + 1j * rng.normal(size=exact().frf.shape)))
+    noisy = dataclasses.replace(exact(), frf=h)
+    estimated = jaxmb.identify(study(tmp_path, noisy, noise_log_std="estimate"))
+    # 2106 residuals tell a standard deviation to 1.5 %: four of these
+    assert estimated.metrics["noise_log_std"]["number 1"] == pytest.approx(0.03, rel=0.06)
+    given = jaxmb.identify(study(tmp_path, noisy, noise_log_std=0.03))
+    for name, parameter in given.parameters.items():
+        assert estimated.parameters[name].std_log == pytest.approx(parameter.std_log, rel=0.06)
+    assert not any("cost is" in remark for remark in estimated.remarks)
+
+
+def test_points_are_taken_by_name_and_turned_by_sign(tmp_path):
+    whole = exact()
+    turned = dataclasses.replace(
+        whole,
+        frf=whole.frf[:, [2, 0, 1]][:, :, [1, 0, 2]] * np.array([1.0, -1.0, 1.0])[:, None],
+        outputs=("tool z", "tool -x", "tool y"),
+        inputs=("tool y", "tool x", "tool z"),
+    )
+    for keys in ({}, {"outputs": [("tool", "z"), ("tool", "x")], "inputs": [("tool", "x")]}):
+        one, other = (study(tmp_path, s, **keys).tests[0] for s in (whole, turned))
+        np.testing.assert_allclose(one.measured, other.measured, rtol=1e-12)
+
+
+def test_symmetrized_responses_are_symmetric(tmp_path):
+    skew = dataclasses.replace(exact(), frf=exact().frf * np.linspace(1.0, 1.3, 9).reshape(3, 3))
+    for keep, expected in (
+        ("upper", skew.frf[:, 0, 1]),
+        ("lower", skew.frf[:, 1, 0]),
+        ("mean", 0.5 * (skew.frf[:, 0, 1] + skew.frf[:, 1, 0])),
+    ):
+        measured = np.asarray(study(tmp_path, skew, symmetrize=keep).tests[0].measured)
+        np.testing.assert_allclose(measured, np.swapaxes(measured, 1, 2))
+        np.testing.assert_allclose(measured[:, 0, 1], expected)
+
+
+def test_units_are_converted_and_have_to_be_known(tmp_path):
+    whole = exact()
+    in_g = dataclasses.replace(whole, frf=whole.frf / 9.80665, unit="g/N")
+    np.testing.assert_allclose(study(tmp_path, in_g).tests[0].measured, whole.frf, rtol=1e-12)
+    unknown = dataclasses.replace(in_g, unit="unknown")
+    with pytest.raises(jaxmb.InputError, match=r"the unit of .* is not known"):
+        study(tmp_path, unknown)
+    np.testing.assert_allclose(study(tmp_path, unknown, unit="g/N").tests[0].measured, whole.frf, rtol=1e-12)
+    with pytest.raises(jaxmb.InputError, match=r"s\^2"):
+        study(tmp_path, unknown, unit="mm/N")
+
+
+def test_a_posture_in_the_file_must_be_that_of_the_test(tmp_path):
+    placed = dataclasses.replace(exact(), posture=POSTURE)
+    study(tmp_path, placed)
+    with pytest.raises(jaxmb.InputError, match=r"was measured at z2 = 1\.22173, posture has 1"):
+        study(tmp_path, placed, posture={"z2": 1.0, "z3": POSTURE["z3"]})
+
+
+def hits(**how):
+    return {"simulate": {"hits": {"hits": 2, "record_s": 4.0, **how}}, "file": None}
+
+
+def from_hits(tmp_path, **keys):
+    test = {"kind": "frf", "posture": POSTURE} | keys
+    test.pop("file", None)
+    return jaxmb.make_study(
+        StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": FREE, "least_rounds": 1}), "s", tmp_path
+    )
+
+
+def test_hits_on_a_linear_machine_give_its_parameters_back(tmp_path):
+    found = jaxmb.identify(from_hits(tmp_path, **hits(decay_1_s=3.0), band_hz=(4.0, 30.0), noise_log_std="estimate"))
+    # what is left is leakage (the response is at e^-10 of its peak at the end) and what folds at 512 Hz
+    assert np.abs(errors(found)[:3]).max() < 2e-3
+    assert np.abs(errors(found)[3:]).max() < 2e-2
+
+
+def test_hits_that_miss_make_cross_responses_unsymmetric(tmp_path):
+    straight, askew = (
+        from_hits(tmp_path, **hits(tilt_deg=t, offset_m=o)).measured[0].fitted for t, o in ((0.0, 0.0), (3.0, 0.02))
+    )
+
+    def unsymmetry(s):
+        swapped = np.swapaxes(s.frf, 1, 2)
+        return np.linalg.norm(s.frf - swapped) / np.linalg.norm(s.frf + swapped)
+
+    assert unsymmetry(straight) < 1e-6
+    assert unsymmetry(askew) > 0.02
+
+
+def test_measured_modes_stand_beside_the_fitted_ones(tmp_path):
+    keys = {"modal": {"band_hz": (4.0, 30.0), "max_order": 20}, "noise_log_std": "estimate"}
+    found = jaxmb.identify(from_hits(tmp_path, **hits(decay_1_s=3.0), **keys, fit="synthesized"))
+    lines = found.metrics["measured_modes"]
+    assert len(lines) == 3
+    true = jaxmb.modes(jaxmb.linearize(MODEL, Q))
+    for line, frequency in zip(lines, np.asarray(true.damped_frequency_hz), strict=True):
+        assert line["measured_frequency_hz"] == pytest.approx(frequency, rel=1e-3)
+        assert line["frequency_hz"] == pytest.approx(frequency, rel=1e-3)
+        assert line["mac"] > 0.999
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"fit": "synthesized"}, "expected a modal analysis to synthesize from"),
+        ({"unit": "g/N", "simulate": {"lines": {"first_hz": 1, "last_hz": 2, "step_hz": 0.5}}}, "unit is for a file"),
+        ({"simulate": {}}, "expected either lines or hits"),
+        ({"simulate": {"hits": {}, "noise_log_std": 0.1}}, "hits give accelerances with their own noise"),
+        ({"shape_frames": ["nowhere"]}, "nowhere"),
+        ({"noise_log_std": "guess"}, "noise_log_std"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, keys, message):
+    keys = {"simulate": {"lines": {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}}} | keys
+    data = {"machine": MACHINE, "test": [{"kind": "frf", "posture": POSTURE} | keys], "free": FREE}
+    path = tmp_path / "wrong.toml"
+    import tomli_w
+
+    path.write_text(tomli_w.dumps(data))
+    with pytest.raises(jaxmb.InputError, match=message):
+        jaxmb.load_study(path)
+
+
+def test_frf_shift_is_that_of_the_plain_equation():
+    seen = exact(decay=2.5)
+    from jaxmb.identify.experiments import observe, predict_frf
+
+    points = tuple(("tool", axis) for axis in "xyz")
+    scene = observe(MODEL, Q, "posture", points, points)
+    predicted = predict_frf(scene, jnp.asarray(2 * np.pi * FREQUENCY), 2, 2.5)
+    np.testing.assert_allclose(predicted, seen.frf, rtol=1e-9, atol=1e-15)
