@@ -65,7 +65,11 @@ def damping_ratio(eigenvalue: np.ndarray) -> np.ndarray:
 
 
 def stabilization_chart(
-    poles: Iterable[tuple[int, np.ndarray, np.ndarray]], lines: Lines, band_hz: tuple[float, float], rule: StabilityRule
+    poles: Iterable[tuple[int, np.ndarray, np.ndarray]],
+    lines: Lines,
+    band_hz: tuple[float, float],
+    rule: StabilityRule,
+    scale: np.ndarray | float = 1.0,
 ) -> StabilizationChart:
     """Poles of all orders, their shapes at each order, and what comes back.
 
@@ -78,6 +82,7 @@ def stabilization_chart(
         lines: the responses that give the shapes.
         band_hz: where poles are kept.
         rule: what counts as the same.
+        scale: by what the lines were divided [output].
     """
     low, high = (2 * np.pi * f for f in band_hz)
     found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
@@ -86,7 +91,7 @@ def stabilization_chart(
         keep = (size >= low) & (size <= high) & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
         eigenvalue, participation = eigenvalue[keep], _unit_rows(participation[keep])
         psi = shapes(lines, eigenvalue, participation) if keep.any() else np.zeros((lines.responses.shape[1], 0))
-        found.append((order, eigenvalue, participation, _unit_columns(psi)))
+        found.append((order, eigenvalue, participation, _unit_columns(psi * np.reshape(scale, (-1, 1)))))
     counts = [values.size for _, values, _, _ in found]
     starts = np.concatenate([[0], np.cumsum(counts)])
     chart = StabilizationChart(

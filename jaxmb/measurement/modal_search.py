@@ -1,0 +1,150 @@
+"""The search for poles: what is stable, what reaches in from beside the band, what the poles found leave unexplained."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from jaxmb.measurement.modal_refine import RefinedPoles, refine_poles
+from jaxmb.measurement.residues import Lines, as_lines
+from jaxmb.measurement.stabilization import (
+    StabilityRule,
+    StabilizationChart,
+    damping_ratio,
+    merged,
+    stabilization_chart,
+    stable_poles,
+)
+
+Estimator = Callable[[np.ndarray, np.ndarray, range], Iterator[tuple[int, np.ndarray, np.ndarray]]]
+SEGMENT_LINES = 480
+"""A wider band is analysed in segments of about so many lines: with the same orders a narrow band is resolved better."""
+OVERLAP = 0.5
+"""Part of a segment by which it reaches into those beside it."""
+BESIDE = 0.1
+"""Part of a band beside it, on both sides, where poles are followed because their modes reach into it."""
+LEAST_STRENGTH = 10.0
+"""Of a pole (see RefinedPoles): noise has 1, and about 2 where a pole was fitted to it; modes have hundreds."""
+MOST_LOOKS = 3
+"""How often poles are searched for in what the others leave, and beside the band."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Search:
+    """What the search works on."""
+
+    frequency_hz: np.ndarray
+    lines: Lines
+    frf: np.ndarray
+    """The responses of the lines [f, output, input]."""
+    band_hz: tuple[float, float]
+    orders: range
+    estimator: Estimator
+    rule: StabilityRule
+    decay_1_s: float = 0.0
+
+
+def chart_of(search: Search, frf: np.ndarray) -> StabilizationChart:
+    """Stabilization chart of responses [f, output, input], made segment by segment."""
+    charts, cores = [], []
+    for part, core in _segments(search.frequency_hz, search.band_hz):
+        f, h = search.frequency_hz[part], frf[part]
+        size = np.sqrt(np.mean(np.abs(h) ** 2, axis=(0, 2)))
+        h = h / np.where(size > 0.0, size, 1.0)[:, None]
+        # an exponential window adds its decay to that of every mode
+        poles = ((n, pole + search.decay_1_s, rows) for n, pole, rows in search.estimator(f, h, search.orders))
+        lines = as_lines(search.lines.s[part], h, search.lines.power)
+        charts.append(stabilization_chart(poles, lines, beside((f[0], f[-1])), search.rule, size))
+        cores.append(core)
+    return merged(charts, cores, search.rule)
+
+
+def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles that stand out of the noise: the weakest is left out and the others refined, until all do."""
+    while refined.eigenvalue.size and refined.strength.min() < LEAST_STRENGTH:
+        keep = np.arange(refined.eigenvalue.size) != np.argmin(refined.strength)
+        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep])
+    return refined
+
+
+def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles with such outside the band as its lines need: a mode near its end is more than a residual term.
+
+    A pole is tried above and below the band, with the participation that most of the remainder at that end has, and
+    stays if it stays outside, stands out of the noise and the weighted sum of squares falls.
+    """
+    low, high = search.band_hz
+    span = high - low
+    starts = [(high + BESIDE * span, slice(-max(4, int(BESIDE * search.frequency_hz.size)), None))]
+    if low > 0.0:
+        starts.append((max(low - BESIDE * span, 0.5 * low), slice(0, max(4, int(BESIDE * search.frequency_hz.size)))))
+    for start_hz, end in starts:
+        for _ in range(MOST_LOOKS):
+            left = remainder(search, refined)[end]
+            participation = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][:1]
+            pole = 2 * np.pi * start_hz * (-0.01 + 1j)
+            tried = refine_poles(
+                search.lines,
+                np.append(refined.eigenvalue, pole),
+                np.concatenate([refined.participation, participation]),
+            )
+            size = np.abs(tried.eigenvalue[-1]) / (2 * np.pi)
+            if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _worse(tried, refined):
+                break
+            refined = tried
+    return refined
+
+
+def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles with those that are stable in what they leave of the responses: of close modes one may hide another."""
+    for _ in range(MOST_LOOKS):
+        chart = chart_of(search, remainder(search, refined))
+        new = stable_poles(chart)
+        if new.size == 0:
+            break
+        eigenvalue = np.concatenate([refined.eigenvalue, chart.eigenvalue[new]])
+        participation = np.concatenate([refined.participation, chart.participation[new]])
+        tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation))
+        if tried.eigenvalue.size <= refined.eigenvalue.size or _worse(tried, refined):
+            break
+        refined = tried
+    return refined
+
+
+def remainder(search: Search, refined: RefinedPoles) -> np.ndarray:
+    """What the poles leave of the responses [f, output, input]."""
+    half = search.frequency_hz.size
+    return refined.remainder[:half] + 1j * refined.remainder[half:]
+
+
+def beside(band_hz: tuple[float, float]) -> tuple[float, float]:
+    """The band and what lies near it."""
+    reach = BESIDE * (band_hz[1] - band_hz[0])
+    return band_hz[0] - reach, band_hz[1] + reach
+
+
+def is_mode(eigenvalue: np.ndarray, band_hz: tuple[float, float], rule: StabilityRule) -> np.ndarray:
+    """Which poles are estimates of modes: in the band, and damped no more than the rule allows."""
+    frequency_hz, damping = np.abs(eigenvalue) / (2 * np.pi), damping_ratio(eigenvalue)
+    inside = (frequency_hz >= band_hz[0]) & (frequency_hz <= band_hz[1])
+    return inside & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
+
+
+def _worse(a: RefinedPoles, b: RefinedPoles) -> bool:
+    """Whether a leaves more than b, each response as a part of what b leaves."""
+    return bool(np.sum((a.noise / b.noise) ** 2) >= a.noise.size)
+
+
+def _segments(
+    frequency_hz: np.ndarray, band_hz: tuple[float, float]
+) -> Iterator[tuple[slice, tuple[float, float]]]:
+    """Lines of each segment, and the frequencies between which its poles count."""
+    low, high = beside(band_hz)
+    last = frequency_hz.size - 1
+    count = max(1, round(frequency_hz.size / SEGMENT_LINES))
+    ends = np.linspace(0, last, count + 1)
+    reach = OVERLAP * ends[1]
+    for i, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        part = slice(max(0, round(begin - reach)), min(last, round(end + reach)) + 1)
+        core = (low if i == 0 else frequency_hz[round(begin)], high if i == count - 1 else frequency_hz[round(end)])
+        yield part, (float(core[0]), float(core[1]))
