@@ -19,8 +19,15 @@ from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import InputError, load_machine, machine_names, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import machine_from_dh
-from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.files import read_frf, write_frf
+from jaxmb.measurement.frf_set import FrfSet, as_kind, in_band, pick, to_si
+from jaxmb.measurement.impacts import cut_hits, estimate_frf_from_hits, find_hits
+from jaxmb.measurement.indicators import cmif, frac, modal_mass, modal_phase_collinearity, modal_phase_deviation
+from jaxmb.measurement.modal_analysis import ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal_model import ModalModel, synthesize
+from jaxmb.measurement.reciprocity import joined_inputs, symmetrized, unsymmetry
+from jaxmb.measurement.records_file import frf_of_records, measurement_names, read_records
+from jaxmb.measurement.time_records import estimate_frf, estimate_periodic_frf
 from jaxmb.mechanics.dynamics import gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import (
@@ -39,23 +46,36 @@ __all__ = [
     "FrfSet",
     "InputError",
     "Machine",
+    "ModalAnalysis",
+    "ModalModel",
     "Model",
     "Modes",
     "Result",
     "Study",
     "Tangent",
+    "as_kind",
     "build_model",
+    "cmif",
     "convert_frf",
     "coordinates",
+    "cut_hits",
     "energy_shares",
+    "estimate_frf",
+    "estimate_frf_from_hits",
+    "estimate_periodic_frf",
+    "find_hits",
+    "frac",
     "frame_jacobian",
     "frame_pose",
     "frames",
     "frf",
     "frf_finite_force",
+    "frf_of_records",
     "gravity_effort",
     "identify",
+    "in_band",
     "inverse_dynamics",
+    "joined_inputs",
     "linearize",
     "linearize_moving",
     "load_machine",
@@ -65,15 +85,26 @@ __all__ = [
     "machine_names",
     "make_study",
     "mass_matrix",
+    "measurement_names",
+    "modal_analysis",
+    "modal_mass",
+    "modal_phase_collinearity",
+    "modal_phase_deviation",
     "modes",
     "parameters",
+    "pick",
     "posture",
     "read_frf",
+    "read_records",
     "reference_posture",
     "set_parameters",
     "static_equilibrium",
     "study_names",
+    "symmetrized",
+    "synthesize",
+    "to_si",
     "undamped_modes",
+    "unsymmetry",
     "write_frf",
     "write_machine",
 ]

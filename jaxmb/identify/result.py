@@ -116,6 +116,8 @@ def evaluations(fit: Fit) -> dict[str, int]:
 
 def strict(value: Any) -> Any:
     """A value as strict JSON can hold it: plain numbers and lists, None for what is not finite."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return strict(dataclasses.asdict(value))
     if isinstance(value, dict):
         return {str(k): strict(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
