@@ -71,7 +71,7 @@ def _value(file: Any, item: Any, name: str) -> Any:
     if kind == "cell":
         if item.size != max(item.shape):
             raise ValueError(f"variable '{name}' is a cell of shape {_shape(item)}, expected a column of texts")
-        if item.size > MOST_TEXTS or item.dtype.kind != "O":
+        if item.size > MOST_TEXTS or not _is_cell(item.dtype):
             raise ValueError(f"variable '{name}' is a cell of {item.size} {item.dtype}, expected texts")
         return ["".join(_rows(file[reference], name)) for reference in np.asarray(item).T.reshape(-1)]
     if kind == "char":
@@ -103,7 +103,7 @@ def _check_stored(item: Any, name: str) -> None:
         raise ValueError(f"variable '{name}' claims {item.size} entries, expected at most {LARGEST_SET}")
     if item.is_virtual or item.external:
         raise ValueError(f"variable '{name}' stands in another file")
-    if item.dtype.kind not in "biufcOV" or item.dtype.itemsize > 16:
+    if not (_is_plain(item.dtype) or _is_cell(item.dtype)) or item.id.get_type().get_size() != item.dtype.itemsize:
         raise ValueError(f"variable '{name}' is of type {item.dtype}, expected numbers, text or a column cell of texts")
     if item.size == 0:
         return
@@ -114,3 +114,22 @@ def _check_stored(item: Any, name: str) -> None:
         whole = item.id.get_num_chunks() == expected
     if not whole:
         raise ValueError(f"variable '{name}' of {item.size} entries is not stored whole")
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    """Whether numbers are of a usual type, or pairs of such: HDF5 knows more, and trusts a damaged file's offsets."""
+    if dtype.names is None:
+        return dtype.itemsize in {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}.get(
+            dtype.kind, ()
+        )
+    if dtype.names != ("real", "imag") or dtype.fields is None:
+        return False
+    (real, first), (imag, second) = (dtype.fields[name][:2] for name in ("real", "imag"))
+    together = first == 0 and second == real.itemsize and dtype.itemsize == 2 * real.itemsize
+    return real == imag and real.names is None and _is_plain(real) and together
+
+
+def _is_cell(dtype: np.dtype) -> bool:
+    import h5py
+
+    return h5py.check_ref_dtype(dtype) is h5py.Reference
