@@ -1,5 +1,8 @@
 """FRF sets as CSV tables: the documented layout, what a spreadsheet makes of it, and tables that lie."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -49,6 +52,16 @@ def test_a_table_written_by_hand(tmp_path):
     # What a spreadsheet makes of it: a byte order mark, CR LF, and lines filled up to the same number of cells
     saved = "\ufeff" + text.replace("\nfreq", ",,\nfreq").replace("16\n", "16,,,\n").replace("\n", "\r\n") + ",,,\r\n"
     assert difference(MADE, read(tmp_path, saved)) == ""
+
+
+def test_the_table_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "frf-files.md").read_text()
+    tables = re.findall(r"```\n(# kind.*?)```", page, flags=re.DOTALL)
+    made = read(tmp_path, tables[0])
+    assert (made.kind, made.unit, made.averages, made.outputs, made.inputs) == (
+        "accelerance", "g/N", 16, ("12 x",), ("3 -z",)
+    )  # fmt: skip
+    np.testing.assert_array_equal(made.frf[:, 0, 0], [0.1 - 0.002j, complex(np.nan, np.nan)])
 
 
 def test_pairs_that_are_missing_are_nan(tmp_path):
