@@ -16,6 +16,7 @@ from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
 from jaxmb.identify.modal_agreement import agreement_metrics, modal_agreement
 from jaxmb.identify.parameters import unit
+from jaxmb.identify.residual_noise import log_error, noise_factor, row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
 from jaxmb.identify.stage import objective
 from jaxmb.identify.study import Study
@@ -64,7 +65,7 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     u = jnp.asarray(fit.best_u)
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, u))
-    known = knowledge(jacobian, _row_variances(study, residual, row_weights), _prior_std(study))
+    known = knowledge(jacobian, row_variances(study, residual, row_weights), _prior_std(study))
     # exp(log(bound)) may differ from the bound in the last digit.
     values = np.clip(study.free.values(fit.best_u), study.free.lower_value, study.free.upper_value)
     initial = np.clip(study.free.values(fit.initial_u), study.free.lower_value, study.free.upper_value)
@@ -205,9 +206,9 @@ def _metrics(
                 for m in range(frequency.size)
             )
         else:
-            metrics.setdefault("log_error", {})[test.name] = _log_error(test, residual[rows], row_weights[rows])
+            metrics.setdefault("log_error", {})[test.name] = log_error(test, residual[rows], row_weights[rows])
             if not test.noise_known:
-                factor = _noise_factor(residual[rows], row_weights[rows], study.free.size)
+                factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
                 metrics.setdefault("noise_log_std", {})[test.name] = factor * float(test.nominal_std)
             if data is not None and data.modal is not None:
                 agreement = modal_agreement(test, data.modal.model, seen, model)
@@ -218,32 +219,6 @@ def _metrics(
             name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
         }
     return metrics
-
-
-def _log_error(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Root mean square error of log H, each line counting by its noise and not by its weight."""
-    noise = np.tile(np.asarray(test.noise_std).ravel(), 2)
-    used = row_weights > 0.0
-    squares = residual[used] ** 2 / row_weights[used]  # in units of each line's noise
-    return float(np.sqrt(2.0 * np.sum(squares) / np.sum(noise[used] ** -2.0)))
-
-
-def _noise_factor(residual: np.ndarray, row_weights: np.ndarray, parameters: int) -> float:
-    """How many times larger than stated the noise of a test is, judged by what the fit leaves."""
-    rows = int(np.sum(row_weights > 0.0))
-    free = max(rows - parameters, 1)
-    return float(np.sqrt(np.sum(residual**2) / np.sum(row_weights) * rows / free))
-
-
-def _row_variances(study: Study, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-    """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated."""
-    variances, first_row = row_weights.copy(), 0
-    for test in study.tests:
-        rows = slice(first_row, first_row + test.rows)
-        first_row += test.rows
-        if isinstance(test, FrfTest) and not test.noise_known:
-            variances[rows] *= _noise_factor(residual[rows], row_weights[rows], study.free.size) ** 2
-    return variances
 
 
 def _remarks(
