@@ -1,6 +1,7 @@
 """Measured FRFs wherever they come from: a file of FRFs, or time records that a description turns into some."""
 
 import os
+import warnings
 from pathlib import Path
 
 from jaxmb.machine.file import InputError
@@ -29,4 +30,7 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
         raise InputError(
             f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}"
         )
-    return Estimate(read_frf(path), ())
+    with warnings.catch_warnings(record=True) as passed_over:
+        warnings.simplefilter("always")
+        frf_set = read_frf(path)
+    return Estimate(frf_set, tuple(str(warning.message) for warning in passed_over))

@@ -1,0 +1,118 @@
+"""`jaxmb modal` from a file to poles, and what it says of wrong input."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmb.cli import main
+from jaxmb.measurement.files import read_frf, write_frf
+from jaxmb.measurement.frf_set import FrfSet
+
+POLES = np.array([[11.0, 0.012], [11.2, 0.009], [23.0, 0.006]])
+"""Frequency and damping of the modes that were measured."""
+
+
+@pytest.fixture
+def measured():
+    rng = np.random.default_rng(2)
+    shape = rng.normal(size=(4, 3))
+    s = 2j * np.pi * np.arange(4.0, 35.0, 0.05)[:, None]
+    omega, zeta = 2 * np.pi * POLES[:, 0], POLES[:, 1]
+    modal = s**2 / (s**2 + 2 * zeta * omega * s + omega**2)
+    h = np.einsum("or,ir,fr->foi", shape, shape[:2], modal)
+    h += 1e-3 * np.abs(h).mean() * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))
+    names = tuple(f"{n} z" for n in range(1, 5))
+    return FrfSet(s[:, 0].imag / (2 * np.pi), h, "accelerance", names, names[:2])
+
+
+def analysed(tmp_path, *options):
+    assert main(["modal", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out"), *options]) == 0
+    text = (tmp_path / "out" / "modal.json").read_text()
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in modal.json"))
+
+
+def test_poles_files_and_figures(measured, tmp_path, capsys):
+    write_frf(tmp_path / "set.npz", measured)
+    found = analysed(tmp_path, "--band-hz", "5", "30", "--order", "30")
+    frequency, damping = (np.array([pole[k] for pole in found["poles"]]) for k in ("frequency_hz", "damping_ratio"))
+    np.testing.assert_allclose(frequency, POLES[:, 0], rtol=1e-4)
+    np.testing.assert_allclose(damping, POLES[:, 1], rtol=1e-2)
+    for pole, truth in zip(found["poles"], POLES, strict=True):
+        # five standard deviations of the noise that was added
+        assert abs(pole["frequency_hz"] - truth[0]) < 5 * pole["frequency_std_hz"]
+        assert abs(pole["damping_ratio"] - truth[1]) < 5 * pole["damping_std"]
+        assert pole["mpc"] > 0.99
+    assert found["median_frac"] > 0.999
+    assert found["options"]["band_hz"] == [5.0, 30.0]
+    again = read_frf(tmp_path / "out" / "synthesized.npz")
+    assert again.outputs == measured.outputs
+    assert again.frequency_hz[0] == pytest.approx(5.0)
+    np.testing.assert_array_equal(read_frf(tmp_path / "out" / "measured.npz").frf, measured.frf)
+    for name in ("stabilization", "cmif", "synthesized", "automac"):
+        assert (tmp_path / "out" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "11.2" in capsys.readouterr().out
+
+
+def test_options_change_what_they_say(measured, tmp_path):
+    write_frf(tmp_path / "set.npz", measured)
+    by_hand = analysed(tmp_path, "--band-hz", "5", "30", "--order", "20", "--poles-hz", "23.0")
+    assert [round(pole["frequency_hz"]) for pole in by_hand["poles"]] == [23]
+    one = analysed(tmp_path, "--band-hz", "15", "30", "--order", "20", "--references", "2 z", "--unit", "g/N")
+    assert one["inputs"] == ["2 z"]
+    assert one["unit"] == "g/N"
+    assert len(one["poles"]) == 1
+    lsce = analysed(tmp_path, "--band-hz", "5", "30", "--method", "lsce")
+    assert [round(pole["frequency_hz"], 1) for pole in lsce["poles"]] == [11.0, 11.2, 23.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--band-hz", "30", "5"), "30"),
+        (("--band-hz", "100", "200"), "no line"),
+        (("--references", "9 x"), "9 x"),
+        (("--poles-hz", "abc"), "--poles-hz is 'abc'"),
+        (("--poles-hz", "17.5"), "17.5"),
+        (("--method", "guess"), "guess"),
+    ],
+)
+def test_wrong_options_are_one_line(measured, tmp_path, capsys, options, message):
+    write_frf(tmp_path / "set.npz", measured)
+    assert main(["modal", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out"), *options]) == 2
+    (line,) = capsys.readouterr().err.strip().split("\n")
+    assert message in line
+
+
+@pytest.mark.parametrize("name", ["nowhere.npz", "nothing", "set.docx"])
+def test_files_that_are_none(tmp_path, capsys, name):
+    assert main(["modal", str(tmp_path / name)]) == 2
+    (line,) = capsys.readouterr().err.strip().split("\n")
+    assert name in line
+
+
+def test_public_data_that_are_not_there(monkeypatch, capsys):
+    monkeypatch.delenv("JAXMB_DATA", raising=False)
+    for command in (["modal", "daisy-subframe"], ["identify", "daisy-arm"]):
+        assert main(command) == 2
+        (line,) = capsys.readouterr().err.strip().split("\n")
+        assert "JAXMB_DATA is not set" in line
+        assert "github.com" in line
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("JAXMB_DATA", "/nowhere")) / "daisy-subframe").is_dir(),
+    reason="the public measurements are not there: JAXMB_DATA does not name their folder",
+)
+def test_the_subframe_has_the_modes_of_its_peaks(tmp_path):
+    """Peaks of the mode indicator that were listed independently; no other pole, and the model explains the FRFs."""
+    out = tmp_path / "out"
+    assert main(["modal", "daisy-subframe", "--band-hz", "20", "480", "--out", str(out)]) == 0
+    found = json.loads((out / "modal.json").read_text())
+    frequency = np.array([pole["frequency_hz"] for pole in found["poles"]])
+    peaks = np.array([62, 119, 155, 193, 215, 230, 239, 287, 321, 334, 352, 398, 417, 468])
+    assert np.abs(frequency[None, :] / peaks[:, None] - 1.0).min(axis=1).max() < 0.01
+    assert frequency.size <= peaks.size + 2
+    assert found["median_frac"] >= 0.96
