@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.lsce import lsce_poles
@@ -28,7 +29,7 @@ from jaxmb.response.frf import DERIVATIVES
 
 Method = Literal["polyreference", "lsce"]
 ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, "lsce": lsce_poles}
-FIRST_ORDER = 8
+FIRST_ORDER, ORDER_STEP = 8, 2
 LARGEST_COMPANION = 240
 """Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
 LEAST_LINES = 16
@@ -137,11 +138,13 @@ def modal_analysis(
     lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
 
-    chart = chart_of(search, scaled)
-    start = stable_poles(chart) if chosen is None else by_hand(chart, chosen, band)
-    refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
-    if chosen is None:
-        refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+    # the matrices are small: LAPACK's own threads would wait for each other
+    with threadpool_limits(1, user_api="blas"):
+        chart = chart_of(search, scaled, orders)
+        start = stable_poles(chart) if chosen is None else by_hand(chart, chosen, band)
+        refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
+        if chosen is None:
+            refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
     model = _model(data, search, refined, scale)
     remarks += _sayings(model, responses.shape[2], chart, start)
     noise = refined.noise * scale[:, None]
@@ -195,9 +198,7 @@ def _sayings(model: ModalModel, references: int, chart: StabilizationChart, star
     if references == 1:
         remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
     off_chart = [
-        f"{f:.6g} Hz"
-        for f in model.frequency_hz
-        if not np.any(np.abs(chart.frequency_hz[start] / f - 1.0) < OFF_CHART)
+        f"{f:.6g} Hz" for f in model.frequency_hz if not np.any(np.abs(chart.frequency_hz[start] / f - 1.0) < OFF_CHART)
     ]
     if off_chart:
         remarks.append(f"not on the chart but found in what its poles leave: {', '.join(off_chart)}")
@@ -225,4 +226,4 @@ def _orders(max_order: int, shape: tuple[int, ...]) -> tuple[range, list[str]]:
     remarks = []
     if most < max_order:
         remarks.append(f"orders go to {most} and not to {max_order}: {count} lines, {references} references")
-    return range(min(FIRST_ORDER, most), most + 1), remarks
+    return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks

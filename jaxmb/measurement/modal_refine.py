@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.residues import Lines, between, pole_functions, solve_scaled, turned
+from jaxmb.measurement.residues import Lines, between, inverse_root, pole_functions, solved_by, turned
 
 MOST_STEPS = 30
 SMALL_STEP = 1e-9
 """The fit ends where no pole moves by more than this part of itself; noise moves it by 1e-6 and more."""
-SMALL_GAIN = 1e-7
+SMALL_GAIN = 1e-6
 """... or where the cost falls by less than this part."""
 LEAST_NOISE = 1e-6
 """Of a response, as a part of its RMS: less is rounding, and would give weights without meaning."""
@@ -48,12 +48,15 @@ class _Equations:
     remainder: np.ndarray
     gradient: np.ndarray
     normal: np.ndarray
-    of_shapes: np.ndarray
-    projected: np.ndarray
-    """Change of the shapes [output, 2 r] with a step, at which the responses change least."""
+    shape_root: np.ndarray
+    """Of the covariance of the shapes at fixed poles [output, 2 r, 2 r], see `inverse_root`."""
+    coupling: np.ndarray
+    """Normal matrix between shapes and step [output, 2 r, step]."""
 
 
-def refine_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray) -> RefinedPoles:
+def refine_poles(
+    lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray | None = None
+) -> RefinedPoles:
     """Poles and participations that fit all responses best, each weighted by its own noise.
 
     min over lambda, l of  sum_oi ||y_oi - Phi_oi(lambda, l) psi_o||^2 / sigma_oi^2,  psi_o the best for these lambda, l
@@ -67,14 +70,16 @@ def refine_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray
         lines: the responses.
         eigenvalue: first poles [r], rad/s.
         participation: first participations [r, input].
+        noise: first estimate of sigma [output, input].
 
     Source: Golub and Pereyra, "Separable nonlinear least squares: the variable projection method and its
     applications", Inverse Problems 19, 2003; Kaufman, BIT 15, 1975.
     """
     rms = np.sqrt(np.mean(lines.responses**2, axis=0))
     floor = np.where(rms > 0.0, rms, rms.max(initial=0.0) or 1.0)
-    noise = floor
-    for _ in range(2):
+    first = noise is None
+    noise = floor if first else noise
+    for _ in range(2 if first else 1):
         eigenvalue, participation, point = _minimize(lines, noise, eigenvalue, participation)
         noise = np.maximum(_noise(lines, point, participation), LEAST_NOISE * floor)
     point = _equations(lines, noise, eigenvalue, participation)
@@ -99,9 +104,8 @@ def _minimize(
         free = _free(participation)
         normal = point.normal[np.ix_(free, free)]
         step = np.zeros(free.size)
-        step[free] = solve_scaled(
-            normal + damping * np.diag(np.diag(normal)), point.gradient[free][:, None], least=0.0
-        )[:, 0]
+        damped = normal + damping * np.diag(np.diag(normal))
+        step[free] = solved_by(inverse_root(damped, least=0.0), point.gradient[free][:, None])[:, 0]
         moves = step.reshape(-1, eigenvalue.size, 2) @ np.array([1.0, 1j])
         moved = eigenvalue + moves[0]
         # a pole may lose most of its damping in a step, but stays damped
@@ -111,8 +115,7 @@ def _minimize(
         if tried.cost <= point.cost:
             gain = point.cost - tried.cost
             small = np.max(np.abs(moved - eigenvalue) / np.abs(eigenvalue)) < SMALL_STEP
-            eigenvalue, participation = moved, _unit(other)
-            point = _equations(lines, noise, eigenvalue, participation)
+            eigenvalue, participation, point = moved, other, tried
             damping = max(damping / 10.0, 1e-12)
             if small or gain <= SMALL_GAIN * point.cost:
                 break
@@ -120,7 +123,7 @@ def _minimize(
             damping *= 10.0
             if damping > 1e8:
                 break
-    return eigenvalue, participation, point
+    return eigenvalue, _unit(participation), point
 
 
 def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray) -> _Equations:
@@ -138,11 +141,13 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
     right = turned(participation.T, np.tensordot(lines.responses, g, axes=(0, 0)))
     right = np.einsum("oi,oirp->orp", weight, right)
     size = 2 * count
-    flat = of_shapes.reshape(outputs, size, size)
-    solved = solve_scaled(flat, right.reshape(outputs, size, 1)).reshape(outputs, count, 2)
+    root = inverse_root(of_shapes.reshape(outputs, size, size))
+    solved = solved_by(root, right.reshape(outputs, size, 1)).reshape(outputs, count, 2)
     psi = solved[..., 0] + 1j * solved[..., 1]
     residue = psi[:, None, :] * participation.T
-    remainder = lines.responses - np.tensordot(g, np.stack([residue.real, residue.imag], axis=-1), axes=((1, 2), (2, 3)))
+    remainder = lines.responses - np.tensordot(
+        g, np.stack([residue.real, residue.imag], axis=-1), axes=((1, 2), (2, 3))
+    )
 
     # derivatives with respect to poles (through h) and participations (through g)
     left = np.tensordot(remainder * weight, both, axes=(0, 0)).reshape(outputs, inputs, 2, count, 2)
@@ -167,10 +172,10 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
         cross[:, :, :, 0] += w * between(participation[:, i], gh, residue[:, i])
         cross[:, :, :, 1 + i] = w * between(participation[:, i], gg, psi)
     columns = cross.reshape(outputs, size, -1)
-    projected = solve_scaled(flat, columns)
-    reduced = normal.reshape(gradient.size, -1) - np.einsum("oka,okb->ab", columns, projected, optimize=True)
+    explained = (np.swapaxes(root, 1, 2) @ columns).reshape(-1, gradient.size)
+    reduced = normal.reshape(gradient.size, -1) - explained.T @ explained
     cost = float(np.sum(remainder**2 * weight))
-    return _Equations(cost, psi, remainder, gradient, 0.5 * (reduced + reduced.T), flat, projected)
+    return _Equations(cost, psi, remainder, gradient, reduced, root, columns)
 
 
 def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.ndarray:
@@ -186,20 +191,18 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
     free = _free(participation)
     normal = point.normal[np.ix_(free, free)]
     count = participation.shape[0]
-    inverse = solve_scaled(normal, np.eye(normal.shape[0]), least=LEAST_KNOWN)
-    poles = inverse[: 2 * count, : 2 * count].reshape(count, 2, count, 2)
-    return np.stack([poles[r, :, r, :] for r in range(count)]) if count else np.zeros((0, 2, 2))
+    root = inverse_root(normal, LEAST_KNOWN)[: 2 * count].reshape(count, 2, -1)
+    return root @ np.swapaxes(root, 1, 2)
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
     """Mean square of each shape's components by their own covariance, in which poles and participations are unknown."""
     outputs, count = point.shape.shape
-    size = 2 * count
     free = _free(participation)
-    moved = point.projected[:, :, free]
-    of_step = solve_scaled(point.normal[np.ix_(free, free)], np.eye(moved.shape[2]), least=LEAST_KNOWN)
-    covariance = solve_scaled(point.of_shapes, np.broadcast_to(np.eye(size), (outputs, size, size)))
-    covariance = covariance + moved @ of_step @ np.swapaxes(moved, 1, 2)
+    covariance = point.shape_root @ np.swapaxes(point.shape_root, 1, 2)
+    of_step = inverse_root(point.normal[np.ix_(free, free)], LEAST_KNOWN)
+    moved = covariance @ (point.coupling[:, :, free] @ of_step)
+    covariance = covariance + moved @ np.swapaxes(moved, 1, 2)
     strength = np.zeros(count)
     for r in range(count):
         block = covariance[:, 2 * r : 2 * r + 2, 2 * r : 2 * r + 2]

@@ -23,8 +23,11 @@ OVERLAP = 0.5
 """Part of a segment by which it reaches into those beside it."""
 BESIDE = 0.1
 """Part of a band beside it, on both sides, where poles are followed because their modes reach into it."""
-LEAST_STRENGTH = 10.0
-"""Of a pole (see RefinedPoles): noise has 1, and about 2 where a pole was fitted to it; modes have hundreds."""
+LEAST_STRENGTH = 25.0
+"""Of a pole (see RefinedPoles): its shape stands five standard deviations out of the noise. Noise has 1, modes seen in
+responses with 5 % of noise have thousands."""
+SAME = 0.95
+"""MAC of shapes, and of participations, from which on two poles at one place are one mode."""
 MOST_LOOKS = 3
 """How often poles are searched for in what the others leave, and beside the band."""
 
@@ -44,7 +47,7 @@ class Search:
     decay_1_s: float = 0.0
 
 
-def chart_of(search: Search, frf: np.ndarray) -> StabilizationChart:
+def chart_of(search: Search, frf: np.ndarray, orders: range) -> StabilizationChart:
     """Stabilization chart of responses [f, output, input], made segment by segment."""
     charts, cores = [], []
     for part, core in _segments(search.frequency_hz, search.band_hz):
@@ -52,7 +55,7 @@ def chart_of(search: Search, frf: np.ndarray) -> StabilizationChart:
         size = np.sqrt(np.mean(np.abs(h) ** 2, axis=(0, 2)))
         h = h / np.where(size > 0.0, size, 1.0)[:, None]
         # an exponential window adds its decay to that of every mode
-        poles = ((n, pole + search.decay_1_s, rows) for n, pole, rows in search.estimator(f, h, search.orders))
+        poles = ((n, pole + search.decay_1_s, rows) for n, pole, rows in search.estimator(f, h, orders))
         lines = as_lines(search.lines.s[part], h, search.lines.power)
         charts.append(stabilization_chart(poles, lines, beside((f[0], f[-1])), search.rule, size))
         cores.append(core)
@@ -63,7 +66,7 @@ def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
     """The poles that stand out of the noise: the weakest is left out and the others refined, until all do."""
     while refined.eigenvalue.size and refined.strength.min() < LEAST_STRENGTH:
         keep = np.arange(refined.eigenvalue.size) != np.argmin(refined.strength)
-        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep])
+        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
     return refined
 
 
@@ -87,6 +90,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
                 search.lines,
                 np.append(refined.eigenvalue, pole),
                 np.concatenate([refined.participation, participation]),
+                refined.noise,
             )
             size = np.abs(tried.eigenvalue[-1]) / (2 * np.pi)
             if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _worse(tried, refined):
@@ -96,19 +100,51 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
 
 
 def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
-    """The poles with those that are stable in what they leave of the responses: of close modes one may hide another."""
+    """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
+
+    Half the presence is enough for a pole to be tried, and half the orders to look at. It stays if it stands out of the
+    noise, and is no second pole for a mode: one beside another with its shape and its participation describes an
+    error of the line's form, such as leakage makes.
+    """
+    rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
+    looking = dataclasses.replace(search, rule=rule)
     for _ in range(MOST_LOOKS):
-        chart = chart_of(search, remainder(search, refined))
+        chart = chart_of(looking, remainder(search, refined), search.orders[::2])
         new = stable_poles(chart)
         if new.size == 0:
             break
         eigenvalue = np.concatenate([refined.eigenvalue, chart.eigenvalue[new]])
         participation = np.concatenate([refined.participation, chart.participation[new]])
-        tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation))
+        tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation, refined.noise))
+        tried = _without_seconds(search, tried, refined)
         if tried.eigenvalue.size <= refined.eigenvalue.size or _worse(tried, refined):
             break
         refined = tried
     return refined
+
+
+def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
+    """Without each pole that describes the mode of another one once more, if that was alone before."""
+    while tried.eigenvalue.size > before.eigenvalue.size:
+        size = np.abs(tried.eigenvalue)
+        near = np.abs(size[:, None] - size) < search.rule.frequency * size
+        alike = near & (_alike(tried.shape) > SAME) & (_alike(tried.participation.T) > SAME)
+        # the weaker one of each such pair is the second
+        second = np.any(alike & (tried.strength[:, None] < tried.strength), axis=1)
+        if not second.any():
+            break
+        worst = np.argmin(np.where(second, tried.strength, np.inf))
+        keep = np.arange(size.size) != worst
+        tried = all_strong(
+            search, refine_poles(search.lines, tried.eigenvalue[keep], tried.participation[keep], tried.noise)
+        )
+    return tried
+
+
+def _alike(vectors: np.ndarray) -> np.ndarray:
+    """MAC of columns with each other."""
+    unit = vectors / np.linalg.norm(vectors, axis=0)
+    return np.abs(unit.conj().T @ unit) ** 2
 
 
 def remainder(search: Search, refined: RefinedPoles) -> np.ndarray:
@@ -135,9 +171,7 @@ def _worse(a: RefinedPoles, b: RefinedPoles) -> bool:
     return bool(np.sum((a.noise / b.noise) ** 2) >= a.noise.size)
 
 
-def _segments(
-    frequency_hz: np.ndarray, band_hz: tuple[float, float]
-) -> Iterator[tuple[slice, tuple[float, float]]]:
+def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterator[tuple[slice, tuple[float, float]]]:
     """Lines of each segment, and the frequencies between which its poles count."""
     low, high = beside(band_hz)
     last = frequency_hz.size - 1

@@ -64,14 +64,22 @@ def turned(factor: np.ndarray, products: np.ndarray) -> np.ndarray:
     return np.stack([both.real, both.imag], axis=-1)
 
 
-def solve_scaled(normal: np.ndarray, right: np.ndarray, least: float = SINGULAR) -> np.ndarray:
-    """Solutions of symmetric normal equations [..., n, n], scaled to a unit diagonal, directions below `least` left out."""
+def inverse_root(normal: np.ndarray, least: float = SINGULAR) -> np.ndarray:
+    """W [..., n, n] with W W^T the inverse of a symmetric normal matrix.
+
+    It is scaled to a unit diagonal first; directions below `least` of the largest one are left out.
+    """
     diagonal = np.diagonal(normal, axis1=-2, axis2=-1)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(normal * scale[..., :, None] * scale[..., None, :])
-    inverse = np.where(values > least * values[..., -1:], 1.0 / np.where(values > 0.0, values, 1.0), 0.0)
-    turned = np.swapaxes(vectors, -2, -1) @ (scale[..., None] * right)
-    return scale[..., None] * (vectors @ (inverse[..., None] * turned))
+    known = values > least * values[..., -1:]
+    root = np.where(known, 1.0 / np.sqrt(np.where(known, values, 1.0)), 0.0)
+    return scale[..., :, None] * vectors * root[..., None, :]
+
+
+def solved_by(root: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solutions [..., n, k] of the normal equations of `inverse_root`."""
+    return root @ (np.swapaxes(root, -2, -1) @ right)
 
 
 def shapes(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
@@ -82,7 +90,7 @@ def shapes(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray) -> n
     normal = between(participation.T, gram, participation.T).sum(axis=0).reshape(size, size)
     data = np.tensordot(lines.responses, g, axes=(0, 0))
     right = turned(participation.T, data).sum(axis=1)
-    solved = solve_scaled(normal, right.reshape(-1, size).T).reshape(eigenvalue.size, 2, -1)
+    solved = solved_by(inverse_root(normal), right.reshape(-1, size).T).reshape(eigenvalue.size, 2, -1)
     return (solved[:, 0] + 1j * solved[:, 1]).T
 
 

@@ -10,7 +10,7 @@ from jaxmb.measurement.residues import Lines, shapes
 LABELS = ("new", "frequency", "damping", "shape")
 """What of a pole agrees with a pole of the order before: nothing, its frequency, its damping as well, its shape too."""
 
-BY_HAND = 0.01
+BY_HAND = 0.03
 """How far a pole may be from the frequency that was chosen by hand, as a part of it."""
 
 
@@ -120,7 +120,9 @@ def stable_poles(chart: StabilizationChart) -> np.ndarray:
     return np.array(sorted(chosen, key=lambda p: abs(chart.eigenvalue[p])), int)
 
 
-def merged(charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, float]], rule: StabilityRule) -> StabilizationChart:
+def merged(
+    charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, float]], rule: StabilityRule
+) -> StabilizationChart:
     """One chart of several that were made in overlapping parts of the band, each counting between the ends of its core.
 
     A mode that two of them found beside the end they share is counted once.
@@ -141,7 +143,9 @@ def merged(charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, fl
         shape=np.hstack([c.shape[:, k] for c, k in kept]),
         participation=np.concatenate([c.participation[k] for c, k in kept]),
         label=tuple(c.label[i] for c, k in kept for i in k),
-        mode=np.concatenate([np.where(c.mode[k] >= 0, c.mode[k] + n, -1) for (c, k), n in zip(kept, offset, strict=False)]),
+        mode=np.concatenate(
+            [np.where(c.mode[k] >= 0, c.mode[k] + n, -1) for (c, k), n in zip(kept, offset, strict=False)]
+        ),
         orders=max(c.orders for c, _ in kept),
     )
     segment = np.repeat(np.arange(len(kept)), [k.size for _, k in kept])
@@ -179,7 +183,7 @@ def by_hand(
     A frequency alone means the stable mode nearest to it, or where none is near the nearest pole of the chart.
 
     Raises:
-        ValueError: no pole that is not taken yet lies within 1 % of a chosen frequency.
+        ValueError: no pole that is not taken yet lies within 3 % of a chosen frequency.
     """
     stable = stable_poles(chart)
     inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
