@@ -1,140 +1,104 @@
-"""Numbers that tell how good modes and FRFs are: collinearity, mode indicator function, agreement, modal scaling.
+"""Numbers that judge FRFs and mode shapes: FRAC, CMIF, phase collinearity and deviation, modal scaling.
 
-The modal assurance criterion is `jaxmb.mac`; of shapes with themselves it is the AutoMAC.
+The modal assurance criterion is `jaxmb.response.modal.mac`; AutoMAC is that of a set of shapes with itself.
 """
-
-import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet, split_dof
+from jaxmb.measurement.frf_set import split_dof
 from jaxmb.measurement.modal_model import ModalModel
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ModalScaling:
-    """Scale of modes from driving points, where a response was measured at an input, in its direction."""
+def frac(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Frequency response assurance criterion [output, input] of two sets [freq, output, input]: 1 alike, 0 not at all.
 
-    driving_points: tuple[str, ...]
-    """The inputs that are outputs too."""
-    modal_a: np.ndarray
-    """a_r [r], complex, of the model's shapes (largest component 1): residues are shape shape^T / a_r."""
-    modal_mass: np.ndarray
-    """Re(a_r / (2 j omega_d)) [r], kg for FRFs in SI: the modal mass where damping is proportional."""
-    unit_shape: np.ndarray
-    """Shapes [output, r] scaled to a_r = 1."""
-    misfit: np.ndarray
-    """How far participations and shapes are from reciprocal at the driving points [r], 0 to 1; 0 where there is one."""
+    FRAC = |sum a conj(b)|^2 / (sum |a|^2 sum |b|^2), sums over the lines at which both are finite; NaN where none is.
 
+    Raises:
+        ValueError: the sets differ in shape.
 
-def phase_collinearity(shape: np.ndarray) -> np.ndarray:
-    """Modal phase collinearity (MPC) of shapes [o, r]: 1 where all components are in phase or opposed, so for real modes.
-
-    MPC = ((Sxx - Syy)^2 + 4 Sxy^2) / (Sxx + Syy)^2, sums over real and imaginary parts; it does not depend on scaling.
-
-    Source: Juang and Pappa, "An eigensystem realization algorithm for modal parameter identification and model
-    reduction", J. Guidance 8(5), 1985, in the form of Vacher et al., ISMA 2010.
+    Source: Heylen, Lammens, "FRAC: a consistent way of comparing frequency response functions", 1996.
     """
-    xx, yy = np.sum(shape.real**2, axis=0), np.sum(shape.imag**2, axis=0)
-    xy = np.sum(shape.real * shape.imag, axis=0)
-    return ((xx - yy) ** 2 + 4.0 * xy**2) / (xx + yy) ** 2
+    if a.shape != b.shape or a.ndim != 3:
+        raise ValueError(f"the responses are {a.shape} and {b.shape}, expected the same [freq, output, input]")
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = np.where(both, a, 0.0), np.where(both, b, 0.0)
+    power = np.sum(np.abs(a) ** 2, axis=0) * np.sum(np.abs(b) ** 2, axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.abs(np.sum(a * b.conj(), axis=0)) ** 2 / power
 
 
-def phase_deviation(shape: np.ndarray) -> np.ndarray:
-    """Mean phase deviation (MPD) of shapes [o, r] from their mean phase, rad: 0 for real modes.
+def cmif(frf: np.ndarray) -> np.ndarray:
+    """Complex mode indicator [freq, min(output, input)]: singular values of the FRF matrix at each line, descending.
 
-    The mean phase is the line through the origin of the complex plane that is nearest to all components (largest right
-    singular vector of [Re, Im]); each deviation, folded to 0 to pi/2, counts by the size of its component.
+    What is not finite counts as zero. Peaks of the first mark modes; peaks of the second at the same line mark close or
+    repeated ones. (Some authors plot the squares.)
 
-    Source: Heylen, Lammens and Sas, "Modal analysis theory and testing", 1997; by SVD as in Reynders, Houbrechts and De
-    Roeck, MSSP 29, 2012.
+    Source: Shih, Tsuei, Allemang, Brown, Mechanical Systems and Signal Processing 2(4), 1988, 367-377.
     """
-    direction = np.linalg.svd(np.stack([shape.real.T, shape.imag.T], axis=2), full_matrices=False)[2][:, 0]
+    return np.linalg.svd(np.where(np.isfinite(frf), frf, 0.0), compute_uv=False)
+
+
+def modal_phase_collinearity(shape: np.ndarray) -> float:
+    """MPC of a shape [n]: 1 where all components move in phase or in opposition, 0 where no phase stands out.
+
+    MPC = ((Sxx - Syy)^2 + 4 Sxy^2) / (Sxx + Syy)^2, Sxx, Syy, Sxy the products of its real and imaginary parts.
+
+    Source: Pappa, Elliott, Schenk, Journal of Guidance, Control, and Dynamics 16(5), 1993, 860-868.
+    """
+    x, y = np.real(shape), np.imag(shape)
+    xx, yy, xy = x @ x, y @ y, x @ y
+    return float(((xx - yy) ** 2 + 4.0 * xy**2) / (xx + yy) ** 2)
+
+
+def modal_phase_deviation(shape: np.ndarray) -> float:
+    """MPD of a shape [n], rad: mean angle of its components to the line through them, weighted by their size.
+
+    Source: Heylen, Lammens, Sas, Modal Analysis Theory and Testing, 1997, A.5.
+    """
+    parts = np.stack([np.real(shape), np.imag(shape)], axis=1)
+    _, _, right = np.linalg.svd(parts, full_matrices=False)
     size = np.abs(shape)
-    along = np.abs(shape.real * direction[:, 0] + shape.imag * direction[:, 1])
-    deviation = np.arccos(np.minimum(along / np.where(size > 0.0, size, 1.0), 1.0))
-    return np.sum(size * deviation, axis=0) / np.sum(size, axis=0)
+    cosine = np.abs(parts @ right[0]) / np.where(size > 0.0, size, 1.0)
+    return float(np.sum(size * np.arccos(np.clip(cosine, 0.0, 1.0))) / np.sum(size))
 
 
-def mode_indicator(frf_set: FrfSet) -> np.ndarray:
-    """Complex mode indicator function (CMIF): singular values [f, min(output, input)] of the FRF matrix at each line.
+def modal_scaling(model: ModalModel) -> np.ndarray:
+    """Q [r] of every mode: participation = Q shape at the driving points, the residue Q shape shape^T.
 
-    A peak of the first one is a mode, a peak of the second one at the same place a second mode there. NaN at lines with
-    a value that is not finite.
-
-    Source: Shih, Tsuei, Allemang and Brown, "Complex mode indication function and its applications to spatial domain
-    parameter estimation", MSSP 2(4), 1988.
-    """
-    values = np.full((frf_set.frequency_hz.size, min(frf_set.frf.shape[1:])), np.nan)
-    good = frf_set.finite.all(axis=(1, 2))
-    values[good] = np.linalg.svd(frf_set.frf[good], compute_uv=False)
-    return values
-
-
-def frf_assurance(a: FrfSet, b: FrfSet) -> np.ndarray:
-    """Frequency response assurance criterion (FRAC) of each response [output, input]: 1 alike up to a factor, 0 not.
-
-    FRAC = |sum_f conj(a) b|^2 / (sum_f |a|^2 sum_f |b|^2), over the lines at which both are finite; NaN where one of
-    them is zero everywhere.
+    Least squares over all degrees of freedom at which both force and response were measured.
 
     Raises:
-        ValueError: the sets do not have the same kind, lines, outputs and inputs.
-
-    Source: Heylen and Lammens, "FRAC: a consistent way of comparing frequency response functions", 1996.
+        ValueError: there is no such driving point.
     """
-    for what in ("kind", "outputs", "inputs"):
-        if getattr(a, what) != getattr(b, what):
-            raise ValueError(f"{what} of the FRFs are {getattr(a, what)} and {getattr(b, what)}, expected the same")
-    if a.frequency_hz.shape != b.frequency_hz.shape or not np.allclose(a.frequency_hz, b.frequency_hz, rtol=1e-9):
-        raise ValueError(
-            f"the FRFs have {a.frequency_hz.size} and {b.frequency_hz.size} lines, expected the same frequencies"
-        )
-    both = a.finite & b.finite
-    x, y = np.where(both, a.frf, 0.0), np.where(both, b.frf, 0.0)
-    size = np.sum(np.abs(x) ** 2, axis=0) * np.sum(np.abs(y) ** 2, axis=0)
-    return np.where(size > 0.0, np.abs(np.sum(x.conj() * y, axis=0)) ** 2, np.nan) / np.where(size > 0.0, size, 1.0)
-
-
-def modal_scaling(model: ModalModel) -> ModalScaling:
-    """Modal A, modal mass and unit-A shapes from the driving points of a model.
-
-    By reciprocity participation_ri = shape_ri / a_r at driving points i; 1 / a_r is the best for all of them together.
-
-    Raises:
-        ValueError: no input is an output too.
-
-    Source: Allemang and Brown, "A correlation coefficient for modal vector analysis", IMAC 1, 1982; Ewins, "Modal
-    testing", 2nd ed., 2000, section 2.8.
-    """
-    pairs = []
-    for i, name in enumerate(model.inputs):
-        for text, sign in ((name, 1.0), (_opposite(name), -1.0)):
-            if text in model.outputs:
-                pairs.append((model.outputs.index(text), i, sign))
-                break
+    outputs = {name: (i, sign) for i, (name, sign) in enumerate(map(_unsigned, model.outputs))}
+    inputs = enumerate(map(_unsigned, model.inputs))
+    pairs = [(*outputs[name], i, sign) for i, (name, sign) in inputs if name in outputs]
     if not pairs:
-        raise ValueError(
-            f"no input is an output too: inputs {', '.join(model.inputs[:10])}, outputs {', '.join(model.outputs[:10])}"
-        )
-    outputs, inputs, signs = (np.array(column) for column in zip(*pairs, strict=True))
-    shape = (model.shape[outputs] * signs[:, None]).T
-    participation = model.participation[:, inputs]
-    inverse = np.sum(shape.conj() * participation, axis=1) / np.sum(np.abs(shape) ** 2, axis=1)
-    left = participation - inverse[:, None] * shape
-    modal_a = 1.0 / inverse
-    return ModalScaling(
-        driving_points=tuple(model.inputs[i] for i in inputs),
-        modal_a=modal_a,
-        modal_mass=np.real(modal_a / (2j * model.eigenvalue.imag)),
-        unit_shape=model.shape * np.sqrt(inverse),
-        misfit=np.linalg.norm(left, axis=1) / np.linalg.norm(participation, axis=1),
-    )
+        raise ValueError("no force was measured where a response was, expected a driving point for the modal scaling")
+    rows, columns = [o for o, _, _, _ in pairs], [i for _, _, i, _ in pairs]
+    signs = np.array([a * b for _, a, _, b in pairs], dtype=float)
+    shape, participation = model.shape[rows], signs[:, None] * model.participation[:, columns].T
+    return np.sum(shape.conj() * participation, axis=0) / np.sum(np.abs(shape) ** 2, axis=0)
 
 
-def _opposite(name: str) -> str:
-    """The degree of freedom against this one; a text that names none where the direction is not known."""
+def modal_mass(model: ModalModel) -> np.ndarray:
+    """Modal mass [r] of each shape as it is scaled, from the driving points: real for a proportionally damped mode.
+
+    Q = 1 / (2 j omega_d m), so that unit mass is m = 1 for the shape divided by sqrt(m).
+
+    Raises:
+        ValueError: there is no driving point.
+
+    Source: Ewins, Modal Testing, 2nd ed., section 2.5.
+    """
+    return 1.0 / (2j * np.imag(model.eigenvalue) * modal_scaling(model))
+
+
+def _unsigned(name: str) -> tuple[str, int]:
+    """Degree of freedom without its sign, and the sign."""
     try:
         node, direction, sign = split_dof(name)
     except ValueError:
-        return ""
-    return f"{node} {direction if sign < 0 else '-' + direction}"
+        return name, 1
+    return f"{node} {direction}", sign
