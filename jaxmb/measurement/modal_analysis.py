@@ -24,15 +24,18 @@ from jaxmb.measurement.modal_search import (
 )
 from jaxmb.measurement.polyreference import polyreference_poles
 from jaxmb.measurement.residues import as_lines, residual_terms
-from jaxmb.measurement.stabilization import StabilityRule, StabilizationChart, by_hand, stable_poles
+from jaxmb.measurement.stabilization import StabilityRule, StabilizationChart, by_hand, company, stable_poles
 from jaxmb.response.frf import DERIVATIVES
 
 Method = Literal["polyreference", "lsce"]
 ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, "lsce": lsce_poles}
 FIRST_ORDER, ORDER_STEP = 8, 2
+"""Every other order shows as well what comes back as every one, in half the time."""
 LARGEST_COMPANION = 240
 """Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
 LEAST_LINES = 16
+OFF_CHART = 1e-3
+"""Refinement moves a pole by less than this part of its frequency."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,9 +75,18 @@ class ModalAnalysis:
     def poles(self) -> tuple[Pole, ...]:
         """The modes one by one, by ascending frequency."""
         m = self.model
-        columns = (m.frequency_hz, m.damped_frequency_hz, m.damping_ratio, m.frequency_std_hz, m.damping_std)
+        frequency_std_hz, damping_std = m.frequency_std_hz, m.damping_std
         return tuple(
-            Pole(*(float(c[r]) for c in columns), complex(m.eigenvalue[r]), m.shape[:, r], m.participation[r])
+            Pole(
+                frequency_hz=float(m.frequency_hz[r]),
+                damped_frequency_hz=float(m.damped_frequency_hz[r]),
+                damping_ratio=float(m.damping_ratio[r]),
+                frequency_std_hz=float(frequency_std_hz[r]),
+                damping_std=float(damping_std[r]),
+                eigenvalue=complex(m.eigenvalue[r]),
+                shape=m.shape[:, r],
+                participation=m.participation[r],
+            )
             for r in range(m.eigenvalue.size)
         )
 
@@ -116,8 +128,8 @@ def modal_analysis(
         max_order: of the polynomials, from 8 on; each order adds as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
         references: the inputs to use; or outputs, where the excitation roved. Where None, whichever are fewer.
-        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, and
-            none is added or left out.
+        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, with
+            the other stable poles in the fit but not among the modes; none is added or left out.
         rule: of the automatic choice; the default one is meant for all data.
 
     Raises:
@@ -142,10 +154,15 @@ def modal_analysis(
     with threadpool_limits(1, user_api="blas"):
         chart = chart_of(search, scaled, orders)
         start = stable_poles(chart) if chosen is None else by_hand(chart, chosen, band)
-        refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
+        # what was not chosen is fitted along: the chosen poles would move to it otherwise
+        fitted = start if chosen is None else np.concatenate([start, company(chart, start, rule)])
+        refined = refine_poles(lines, chart.eigenvalue[fitted], chart.participation[fitted])
         if chosen is None:
             refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
-    model = _model(data, search, refined, scale)
+    mode = is_mode(refined.eigenvalue, band, rule)
+    if chosen is not None:
+        mode[start.size :] = False
+    model = _model(data, search, refined, scale, mode)
     remarks += _sayings(model, responses.shape[2], chart, start)
     noise = refined.noise * scale[:, None]
     options = {
@@ -161,8 +178,8 @@ def modal_analysis(
     )
 
 
-def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray) -> ModalModel:
-    """The poles in the scale and the order of the set."""
+def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray, mode: np.ndarray) -> ModalModel:
+    """The poles in the scale of the set and by frequency, those that are modes apart from the others."""
     order = np.argsort(np.abs(refined.eigenvalue), kind="stable")
     eigenvalue, shape, participation = refined.eigenvalue[order], refined.shape[:, order], refined.participation[order]
     upper, lower = residual_terms(search.lines, search.frf, eigenvalue, shape, participation)
@@ -171,7 +188,7 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
         shape, participation, upper, lower = participation.T, shape.T, upper.T, lower.T
     largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=0)[None, :], axis=0)
     shape, participation = shape / largest, participation * largest.T
-    mode = is_mode(eigenvalue, search.band_hz, search.rule)
+    mode = mode[order]
     return ModalModel(
         eigenvalue=eigenvalue[mode],
         shape=shape[:, mode],
@@ -203,10 +220,6 @@ def _sayings(model: ModalModel, references: int, chart: StabilizationChart, star
     if off_chart:
         remarks.append(f"not on the chart but found in what its poles leave: {', '.join(off_chart)}")
     return remarks
-
-
-OFF_CHART = 1e-3
-"""Refinement moves a pole by less than this part of its frequency."""
 
 
 def _band(band_hz: Sequence[float]) -> tuple[float, float]:

@@ -17,8 +17,8 @@ class ModalModel:
 
     R_oir = shape_or participation_ri, s = j omega and p = 0, 1, 2 for receptance, mobility, accelerance. So residues
     and residual terms are always those of the receptance, in its unit: `unit` over s^p. U stands for modes above the
-    band, L for modes below it (for a free structure its inverse mass); what a mode near the band does to its lines is
-    described by the poles `beyond`, which are no estimates of modes.
+    band, L for modes below it (for a free structure its inverse mass). The poles `beyond` belong to the description of
+    the lines too, but are not modes of this model: they lie outside the band, are damped too much, or were not chosen.
     """
 
     eigenvalue: np.ndarray
@@ -34,7 +34,7 @@ class ModalModel:
     lower_residual: np.ndarray
     """L [output, input], complex; -L / omega^2 in receptance."""
     beyond_eigenvalue: np.ndarray
-    """[k], rad/s: poles outside the band that belong to the description of its lines."""
+    """[k], rad/s."""
     beyond_shape: np.ndarray
     """[output, k]"""
     beyond_participation: np.ndarray
@@ -64,12 +64,12 @@ class ModalModel:
     @property
     def frequency_std_hz(self) -> np.ndarray:
         """Standard deviation of `frequency_hz` [r] that the noise left by the fit explains."""
-        return _std(np.stack([self.eigenvalue.real, self.eigenvalue.imag], axis=1), self) / (2 * np.pi)
+        return _std(np.stack([np.real(self.eigenvalue), np.imag(self.eigenvalue)], axis=1), self) / (2 * np.pi)
 
     @property
     def damping_std(self) -> np.ndarray:
         """Standard deviation of `damping_ratio` [r] that the noise left by the fit explains."""
-        re, im, size = self.eigenvalue.real, self.eigenvalue.imag, np.abs(self.eigenvalue)
+        re, im, size = np.real(self.eigenvalue), np.imag(self.eigenvalue), np.abs(self.eigenvalue)
         return _std(np.stack([-(im**2), re * im], axis=1) / size[:, None] ** 2, self)
 
 
@@ -81,7 +81,7 @@ def synthesize(
     Args:
         model: from `modal_analysis`.
         frequency_hz: where [f].
-        residual_terms: with U, L and the poles beyond the band; without them, what the modes alone do.
+        residual_terms: with U, L and the poles beyond; without them, what the modes alone do.
         decay_1_s: rate of an exponential window that the FRFs shall show, 1/s: H(j omega + decay).
 
     Raises:

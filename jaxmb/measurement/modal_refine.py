@@ -99,6 +99,8 @@ def _minimize(
 ) -> tuple[np.ndarray, np.ndarray, _Equations]:
     participation = _unit(participation)
     point = _equations(lines, noise, eigenvalue, participation)
+    if eigenvalue.size == 0:
+        return eigenvalue, participation, point
     damping = 1e-4
     for _ in range(MOST_STEPS):
         free = _free(participation)
@@ -171,9 +173,9 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
         normal[1 + i, :, :, 1 + i] = (w * squares).sum(axis=0)
         cross[:, :, :, 0] += w * between(participation[:, i], gh, residue[:, i])
         cross[:, :, :, 1 + i] = w * between(participation[:, i], gg, psi)
-    columns = cross.reshape(outputs, size, -1)
-    explained = (np.swapaxes(root, 1, 2) @ columns).reshape(-1, gradient.size)
-    reduced = normal.reshape(gradient.size, -1) - explained.T @ explained
+    columns = cross.reshape(outputs, size, gradient.size)
+    explained = (np.swapaxes(root, 1, 2) @ columns).reshape(outputs * size, gradient.size)
+    reduced = normal.reshape(gradient.size, gradient.size) - explained.T @ explained
     cost = float(np.sum(remainder**2 * weight))
     return _Equations(cost, psi, remainder, gradient, reduced, root, columns)
 
@@ -191,7 +193,7 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
     free = _free(participation)
     normal = point.normal[np.ix_(free, free)]
     count = participation.shape[0]
-    root = inverse_root(normal, LEAST_KNOWN)[: 2 * count].reshape(count, 2, -1)
+    root = inverse_root(normal, LEAST_KNOWN)[: 2 * count].reshape(count, 2, normal.shape[0])
     return root @ np.swapaxes(root, 1, 2)
 
 
@@ -206,7 +208,7 @@ def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
     strength = np.zeros(count)
     for r in range(count):
         block = covariance[:, 2 * r : 2 * r + 2, 2 * r : 2 * r + 2]
-        parts = np.stack([point.shape[:, r].real, point.shape[:, r].imag], axis=1)[..., None]
+        parts = np.stack([np.real(point.shape[:, r]), np.imag(point.shape[:, r])], axis=1)[..., None]
         strength[r] = np.sum(parts * np.linalg.solve(block, parts)) / (2 * outputs)
     return strength
 

@@ -1,7 +1,8 @@
-"""The search for poles: what is stable, what reaches in from beside the band, what the poles found leave unexplained."""
+"""The search for poles: those that are stable, that reach in from beside the band, that are left unexplained."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from jaxmb.measurement.stabilization import (
 
 Estimator = Callable[[np.ndarray, np.ndarray, range], Iterator[tuple[int, np.ndarray, np.ndarray]]]
 SEGMENT_LINES = 480
-"""A wider band is analysed in segments of about so many lines: with the same orders a narrow band is resolved better."""
+"""A wider band is analysed in segments of about so many lines: the same orders resolve a narrow band better."""
 OVERLAP = 0.5
 """Part of a segment by which it reaches into those beside it."""
 BESIDE = 0.1
@@ -28,6 +29,8 @@ LEAST_STRENGTH = 25.0
 responses with 5 % of noise have thousands."""
 SAME = 0.95
 """MAC of shapes, and of participations, from which on two poles at one place are one mode."""
+ROUNDING = 1e-10
+"""Of the largest response: what is left below it holds no poles."""
 MOST_LOOKS = 3
 """How often poles are searched for in what the others leave, and beside the band."""
 
@@ -83,6 +86,8 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
         starts.append((max(low - BESIDE * span, 0.5 * low), slice(0, max(4, int(BESIDE * search.frequency_hz.size)))))
     for start_hz, end in starts:
         for _ in range(MOST_LOOKS):
+            if _is_rounding(search, refined):
+                return refined
             left = remainder(search, refined)[end]
             participation = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][:1]
             pole = 2 * np.pi * start_hz * (-0.01 + 1j)
@@ -109,6 +114,8 @@ def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
     rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
     looking = dataclasses.replace(search, rule=rule)
     for _ in range(MOST_LOOKS):
+        if _is_rounding(search, refined):
+            break
         chart = chart_of(looking, remainder(search, refined), search.orders[::2])
         new = stable_poles(chart)
         if new.size == 0:
@@ -166,6 +173,11 @@ def is_mode(eigenvalue: np.ndarray, band_hz: tuple[float, float], rule: Stabilit
     return inside & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
 
 
+def _is_rounding(search: Search, refined: RefinedPoles) -> bool:
+    """Whether what is left of the responses is nothing but rounding."""
+    return bool(np.abs(refined.remainder).max() <= ROUNDING * np.abs(search.frf).max())
+
+
 def _worse(a: RefinedPoles, b: RefinedPoles) -> bool:
     """Whether a leaves more than b, each response as a part of what b leaves."""
     return bool(np.sum((a.noise / b.noise) ** 2) >= a.noise.size)
@@ -178,7 +190,7 @@ def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterato
     count = max(1, round(frequency_hz.size / SEGMENT_LINES))
     ends = np.linspace(0, last, count + 1)
     reach = OVERLAP * ends[1]
-    for i, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for i, (begin, end) in enumerate(pairwise(ends)):
         part = slice(max(0, round(begin - reach)), min(last, round(end + reach)) + 1)
         core = (low if i == 0 else frequency_hz[round(begin)], high if i == count - 1 else frequency_hz[round(end)])
         yield part, (float(core[0]), float(core[1]))

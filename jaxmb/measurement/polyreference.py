@@ -10,6 +10,7 @@ half circle; a mode at the very end of the band would lie on its own image. The 
 image is the true conjugate."""
 
 RIDGE = 1e-14
+"""Part of the mean diagonal, so far below any noise, that makes the normal matrix of data without noise regular."""
 
 
 def polyreference_poles(

@@ -101,7 +101,7 @@ def residual_terms(
     bare = dataclasses.replace(lines, residual=np.zeros((2 * lines.s.size, 0)))
     g = pole_functions(bare, eigenvalue)
     product = shape[:, None, :] * participation.T
-    left = _stack(frf) - np.tensordot(g, np.stack([product.real, product.imag]), axes=((1, 2), (3, 0)))
+    left = _stack(frf) - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
     terms = lines.s[:, None] ** np.array([lines.power, lines.power - 2.0])
     norm = np.linalg.norm(terms, axis=0)
     complex_left = left[: lines.s.size] + 1j * left[lines.s.size :]

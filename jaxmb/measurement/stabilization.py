@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def stable_poles(chart: StabilizationChart) -> np.ndarray:
     for number in np.unique(chart.mode[chart.mode >= 0]):
         members = np.flatnonzero(chart.mode == number)
         values = chart.eigenvalue[members]
-        middle = np.median(values.real) + 1j * np.median(values.imag)
+        middle = np.median(np.real(values)) + 1j * np.median(np.imag(values))
         # of two estimates alike the one of the higher order, which has less of its neighbours in it
         chosen.append(members[members.size - 1 - np.argmin(np.abs(values - middle)[::-1])])
     return np.array(sorted(chosen, key=lambda p: abs(chart.eigenvalue[p])), int)
@@ -178,7 +179,7 @@ def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityR
 def by_hand(
     chart: StabilizationChart, chosen: Sequence[float | tuple[int, float]], band_hz: tuple[float, float]
 ) -> np.ndarray:
-    """Poles [r] that were chosen by frequency, or by order and frequency, with the stable ones beside the band.
+    """Poles [r] chosen by frequency, or by order and frequency, as they were given; those of a chart in a band.
 
     A frequency alone means the stable mode nearest to it, or where none is near the nearest pole of the chart.
 
@@ -203,7 +204,16 @@ def by_hand(
             where = f"{frequency_hz:g} Hz" if order is None else f"order {order}, {frequency_hz:g} Hz"
             raise ValueError(f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not chosen already")
         picked += near
-    return np.array([*picked, *(p for p in stable if not inside[p])], int)
+    return np.array(picked, int)
+
+
+def company(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """The stable poles [k] that are no other estimate of a picked one."""
+    stable = stable_poles(chart)
+    if not picked.size or not stable.size:
+        return stable
+    same = np.isfinite(_distance(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
+    return stable[~same.any(axis=1)]
 
 
 def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
@@ -212,7 +222,7 @@ def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
 
     track = np.full(chart.eigenvalue.size, -1)
     last: list[int] = []
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+    for begin, end in pairwise(starts):
         here = np.arange(begin, end)
         if last and here.size:
             distance = _distance(chart, np.array(last), here, rule)
