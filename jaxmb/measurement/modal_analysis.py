@@ -34,8 +34,6 @@ FIRST_ORDER, ORDER_STEP = 8, 2
 LARGEST_COMPANION = 240
 """Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
 LEAST_LINES = 16
-OFF_CHART = 1e-3
-"""Refinement moves a pole by less than this part of its frequency."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,11 +157,11 @@ def modal_analysis(
         refined = refine_poles(lines, chart.eigenvalue[fitted], chart.participation[fitted])
         if chosen is None:
             refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
-    mode = is_mode(refined.eigenvalue, band, rule)
+    mode = is_mode(refined, band, rule)
     if chosen is not None:
         mode[start.size :] = False
     model = _model(data, search, refined, scale, mode)
-    remarks += _sayings(model, responses.shape[2], chart, start)
+    remarks += _sayings(model, responses.shape[2], chart, start, rule)
     noise = refined.noise * scale[:, None]
     options = {
         "band_hz": band,
@@ -207,18 +205,23 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
     )
 
 
-def _sayings(model: ModalModel, references: int, chart: StabilizationChart, start: np.ndarray) -> list[str]:
+def _sayings(
+    model: ModalModel, references: int, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule
+) -> list[str]:
     """What a reader of the poles should know."""
     remarks = []
     if not model.eigenvalue.size:
         remarks.append("no pole in the band is stable")
     if references == 1:
         remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
-    off_chart = [
-        f"{f:.6g} Hz" for f in model.frequency_hz if not np.any(np.abs(chart.frequency_hz[start] / f - 1.0) < OFF_CHART)
-    ]
-    if off_chart:
-        remarks.append(f"not on the chart but found in what its poles leave: {', '.join(off_chart)}")
+    # each mode takes the nearest pole of the chart that no other has taken
+    free = list(chart.frequency_hz[start])
+    for frequency_hz in model.frequency_hz:
+        near = min(free, key=lambda f, at=frequency_hz: abs(f - at), default=np.inf)
+        if abs(near / frequency_hz - 1.0) <= rule.frequency:
+            free.remove(near)
+        else:
+            remarks.append(f"{frequency_hz:.6g} Hz is not stable on the chart: it was found in what the others leave")
     return remarks
 
 

@@ -18,7 +18,8 @@ class ModalModel:
     R_oir = shape_or participation_ri, s = j omega and p = 0, 1, 2 for receptance, mobility, accelerance. So residues
     and residual terms are always those of the receptance, in its unit: `unit` over s^p. U stands for modes above the
     band, L for modes below it (for a free structure its inverse mass). The poles `beyond` belong to the description of
-    the lines too, but are not modes of this model: they lie outside the band, are damped too much, or were not chosen.
+    the lines too, but are no modes of this model: they lie outside the band, are not damped as modes are, or were not
+    chosen.
     """
 
     eigenvalue: np.ndarray
@@ -64,13 +65,25 @@ class ModalModel:
     @property
     def frequency_std_hz(self) -> np.ndarray:
         """Standard deviation of `frequency_hz` [r] that the noise left by the fit explains."""
-        return _std(np.stack([np.real(self.eigenvalue), np.imag(self.eigenvalue)], axis=1), self) / (2 * np.pi)
+        return frequency_std_hz(self.eigenvalue, self.pole_covariance)
 
     @property
     def damping_std(self) -> np.ndarray:
         """Standard deviation of `damping_ratio` [r] that the noise left by the fit explains."""
-        re, im, size = np.real(self.eigenvalue), np.imag(self.eigenvalue), np.abs(self.eigenvalue)
-        return _std(np.stack([-(im**2), re * im], axis=1) / size[:, None] ** 2, self)
+        return damping_std(self.eigenvalue, self.pole_covariance)
+
+
+def frequency_std_hz(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Standard deviation of |lambda| / 2 pi [r] from the covariance of Re and Im of lambda [r, 2, 2]."""
+    gradient = np.stack([np.real(eigenvalue), np.imag(eigenvalue)], axis=1) / np.abs(eigenvalue)[:, None]
+    return np.sqrt(np.einsum("ri,rij,rj->r", gradient, covariance, gradient)) / (2 * np.pi)
+
+
+def damping_std(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Standard deviation of -Re(lambda) / |lambda| [r] from the covariance of Re and Im of lambda [r, 2, 2]."""
+    re, im = np.real(eigenvalue), np.imag(eigenvalue)
+    gradient = np.stack([-(im**2), re * im], axis=1) / np.abs(eigenvalue)[:, None] ** 3
+    return np.sqrt(np.einsum("ri,rij,rj->r", gradient, covariance, gradient))
 
 
 def synthesize(
@@ -115,9 +128,3 @@ def _pole_sum(s: np.ndarray, eigenvalue: np.ndarray, shape: np.ndarray, particip
     residue = shape[:, None, :] * participation.T[None, :, :]
     a, b = 1.0 / (s[:, None] - eigenvalue), 1.0 / (s[:, None] - eigenvalue.conj())
     return np.tensordot(a, residue, axes=(1, 2)) + np.tensordot(b, residue.conj(), axes=(1, 2))
-
-
-def _std(gradient: np.ndarray, model: ModalModel) -> np.ndarray:
-    """Standard deviation of what has this gradient [r, 2] over |lambda|."""
-    variance = np.einsum("ri,rij,rj->r", gradient, model.pole_covariance, gradient)
-    return np.sqrt(variance) / np.abs(model.eigenvalue)

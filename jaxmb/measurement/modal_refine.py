@@ -198,18 +198,32 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
-    """Mean square of each shape's components by their own covariance, in which poles and participations are unknown."""
+    """psi^T C^-1 psi / (2 outputs) of each shape psi, C the covariance of all its components together.
+
+    C = D + M S^-1 M^T: D at fixed poles and participations (a block an output), M what a step in those of the others
+    does to the shape, S the normal matrix of that step. Its own pole and participation are kept: they mean nothing
+    where the shape is zero, and turning its participation into a repeated mode's would let that take over the shape.
+    C^-1 by Woodbury's identity, which needs no inverse of S: it is singular for repeated modes, of whose participations
+    only the plane is known.
+    """
     outputs, count = point.shape.shape
-    free = _free(participation)
     covariance = point.shape_root @ np.swapaxes(point.shape_root, 1, 2)
-    of_step = inverse_root(point.normal[np.ix_(free, free)], LEAST_KNOWN)
-    moved = covariance @ (point.coupling[:, :, free] @ of_step)
-    covariance = covariance + moved @ np.swapaxes(moved, 1, 2)
+    coupling, free = point.coupling, _free(participation)
     strength = np.zeros(count)
     for r in range(count):
-        block = covariance[:, 2 * r : 2 * r + 2, 2 * r : 2 * r + 2]
-        parts = np.stack([np.real(point.shape[:, r]), np.imag(point.shape[:, r])], axis=1)[..., None]
-        strength[r] = np.sum(parts * np.linalg.solve(block, parts)) / (2 * outputs)
+        others = free.reshape(-1, count, 2).copy()
+        others[:, r] = False
+        others = others.ravel()
+        own = slice(2 * r, 2 * r + 2)
+        inner = np.linalg.inv(covariance[:, own, own])
+        psi = np.stack([np.real(point.shape[:, r]), np.imag(point.shape[:, r])], axis=1)
+        weighted = np.einsum("opq,oq->op", inner, psi)
+        steps = covariance[:, own] @ coupling[:, :, others]
+        along = np.einsum("opk,op->k", steps, weighted)
+        inside = point.normal[np.ix_(others, others)]
+        inside = inside + np.einsum("opk,opq,oql->kl", steps, inner, steps, optimize=True)
+        taken = np.sum((inverse_root(inside).T @ along) ** 2)
+        strength[r] = (np.sum(psi * weighted) - taken) / (2 * outputs)
     return strength
 
 

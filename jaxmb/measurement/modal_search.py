@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from jaxmb.measurement.modal_model import damping_std
 from jaxmb.measurement.modal_refine import RefinedPoles, refine_poles
 from jaxmb.measurement.residues import Lines, as_lines
 from jaxmb.measurement.stabilization import (
@@ -28,7 +29,7 @@ LEAST_STRENGTH = 25.0
 """Of a pole (see RefinedPoles): its shape stands five standard deviations out of the noise. Noise has 1, modes seen in
 responses with 5 % of noise have thousands."""
 SAME = 0.95
-"""MAC of shapes, and of participations, from which on two poles at one place are one mode."""
+"""MAC of shapes from which on two poles at one place are one mode."""
 ROUNDING = 1e-10
 """Of the largest response: what is left below it holds no poles."""
 MOST_LOOKS = 3
@@ -108,8 +109,8 @@ def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
     """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
 
     Half the presence is enough for a pole to be tried, and half the orders to look at. It stays if it stands out of the
-    noise, and is no second pole for a mode: one beside another with its shape and its participation describes an
-    error of the line's form, such as leakage makes.
+    noise, and is no second pole for a mode: one beside another with its shape describes an error of the line's form,
+    such as leakage makes.
     """
     rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
     looking = dataclasses.replace(search, rule=rule)
@@ -135,7 +136,7 @@ def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) 
     while tried.eigenvalue.size > before.eigenvalue.size:
         size = np.abs(tried.eigenvalue)
         near = np.abs(size[:, None] - size) < search.rule.frequency * size
-        alike = near & (_alike(tried.shape) > SAME) & (_alike(tried.participation.T) > SAME)
+        alike = near & (_alike(tried.shape) > SAME)
         # the weaker one of each such pair is the second
         second = np.any(alike & (tried.strength[:, None] < tried.strength), axis=1)
         if not second.any():
@@ -166,11 +167,13 @@ def beside(band_hz: tuple[float, float]) -> tuple[float, float]:
     return band_hz[0] - reach, band_hz[1] + reach
 
 
-def is_mode(eigenvalue: np.ndarray, band_hz: tuple[float, float], rule: StabilityRule) -> np.ndarray:
-    """Which poles are estimates of modes: in the band, and damped no more than the rule allows."""
-    frequency_hz, damping = np.abs(eigenvalue) / (2 * np.pi), damping_ratio(eigenvalue)
+def is_mode(refined: RefinedPoles, band_hz: tuple[float, float], rule: StabilityRule) -> np.ndarray:
+    """Which poles are estimates of modes: in the band, and with a damping ratio that is known to be more than zero and
+    no more than the rule allows. A pole that only bends a line's form ends with a damping below its deviation."""
+    frequency_hz, damping = np.abs(refined.eigenvalue) / (2 * np.pi), damping_ratio(refined.eigenvalue)
     inside = (frequency_hz >= band_hz[0]) & (frequency_hz <= band_hz[1])
-    return inside & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
+    known = damping > damping_std(refined.eigenvalue, refined.covariance)
+    return inside & known & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
 
 
 def _is_rounding(search: Search, refined: RefinedPoles) -> bool:

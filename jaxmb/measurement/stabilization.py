@@ -184,8 +184,10 @@ def by_hand(
     A frequency alone means the stable mode nearest to it, or where none is near the nearest pole of the chart.
 
     Raises:
-        ValueError: no pole that is not taken yet lies within 3 % of a chosen frequency.
+        ValueError: nothing is chosen, or no pole that is not taken yet lies within 3 % of a chosen frequency.
     """
+    if len(chosen) == 0:
+        raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
     stable = stable_poles(chart)
     inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
     picked: list[int] = []
