@@ -117,7 +117,7 @@ def paper_tables(out: Path, console: Console) -> None:
 
 def _figure_11(agreements: dict[str, ModalAgreement]) -> Figure:
     titles = {"modelled": "fit on model", "measured": "fit on measured", "synthesized": "fit on synthesized"}
-    figure = Figure(figsize=(8.4, 3.0), layout="constrained")
+    figure = Figure(figsize=(8.4, 3.5), layout="constrained")
     for axes, (name, title) in zip(figure.subplots(1, 3, sharey=True), titles.items(), strict=True):
         agreement = agreements[name]
         likeness = agreement.likeness[agreement.partner]

@@ -147,7 +147,8 @@ def daisy() -> list[dict]:
         near = np.abs(analysis.frequency_hz[:, None] / np.array(PEAKS_HZ) - 1.0) < 0.01
         print(
             f"DaISy subframe, {method}: {near.any(axis=0).sum()} of {len(PEAKS_HZ)} peaks have a pole within 1 %,"
-            f" {near.shape[0]} poles, FRAC median {np.median(agreement):.4f}, least {agreement.min():.3f}, {seconds:.1f} s"
+            f" {near.shape[0]} poles, FRAC median {np.median(agreement):.4f}, least {agreement.min():.3f},"
+            f" {seconds:.1f} s"
         )
         for pole in analysis.poles:
             mpc = jaxmb.modal_phase_collinearity(pole.shape)

@@ -1,6 +1,7 @@
 """`jaxmb predict`."""
 
 import math
+from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -1,8 +1,9 @@
 """What a study file may hold: plain validated data, in the terms of the user."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
 
@@ -16,6 +17,15 @@ MOST_TESTS = 200
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
+    """A text that is allowed beside a number, without the two messages that a union gives."""
+    return value if value == "estimate" else number(value)
+
+
+NoiseLevel = Annotated[Positive, WrapValidator(_or_estimate)]
+"""A standard deviation, or "estimate"."""
 
 
 class Lines(Part):
@@ -146,7 +156,7 @@ class FrfTestPart(TestPart):
     fit: Literal["measured", "synthesized"] = "measured"
     """Whether the fit sees the FRFs as they were measured, or as the modal model gives them."""
     band_hz: Band | None = None
-    noise_log_std: Positive | Literal["estimate"] = 0.01
+    noise_log_std: NoiseLevel = 0.01
     """Standard deviation of log H beside what the coherence tells; "estimate": from what the fit leaves."""
     coherence: Annotated[bool, Field(strict=True)] = True
     """Whether lines of low coherence count for less, where there is a coherence."""

@@ -171,9 +171,7 @@ def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
     if power < 0 and frf_set.decay_1_s == 0.0 and frf_set.frequency_hz[0] == 0.0:
         frf_set = lines(frf_set, frf_set.frequency_hz > 0.0)
     s = 2j * np.pi * frf_set.frequency_hz + frf_set.decay_1_s
-    return dataclasses.replace(
-        frf_set, frf=frf_set.frf * (s**power)[:, None, None], kind=kind, unit=SI_UNITS[kind]
-    )
+    return dataclasses.replace(frf_set, frf=frf_set.frf * (s**power)[:, None, None], kind=kind, unit=SI_UNITS[kind])
 
 
 def to_si(frf_set: FrfSet) -> FrfSet:
@@ -221,12 +219,14 @@ def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence
     """
     rows, row_signs = _found("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
     columns, column_signs = _found("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
+    picked = frf_set.frf[:, rows][:, :, columns]
     coherence = frf_set.coherence
     if coherence is not None:
         coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
     return dataclasses.replace(
         frf_set,
-        frf=frf_set.frf[:, rows][:, :, columns] * (row_signs[:, None] * column_signs),
+        # not a product, which makes NaN of what is infinite
+        frf=np.where(row_signs[:, None] * column_signs < 0.0, -picked, picked),
         outputs=tuple(frf_set.outputs if outputs is None else outputs),
         inputs=tuple(frf_set.inputs if inputs is None else inputs),
         coherence=coherence,

@@ -27,9 +27,7 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
         return estimate_of_records(path)
     if path.suffix.lower() not in READERS:
         names = ", ".join(measurement_names())
-        raise InputError(
-            f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}"
-        )
+        raise InputError(f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}")
     with warnings.catch_warnings(record=True) as passed_over:
         warnings.simplefilter("always")
         frf_set = read_frf(path)

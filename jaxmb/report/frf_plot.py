@@ -76,7 +76,8 @@ def frf_figure(
     rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
     cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
     # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
-    left, right, bottom, top = 0.75, 0.15, 0.45, 0.75
+    across = 2 if columns == 1 else 4  # entries of the legend beside each other
+    left, right, bottom, top = 0.75, 0.15, 0.45, 0.75 if across == 4 else 0.9
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
     figure = Figure(figsize=(width, height))
@@ -121,7 +122,7 @@ def frf_figure(
     if weight is not None and _raised(weight).any():
         handles.append(Patch(color="0.93", label="lines of higher weight"))
     figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=len(handles),
+        handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
         borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
     )  # fmt: skip
     return figure

@@ -27,8 +27,8 @@ def mac_figure(
     axes = figure.add_subplot()
     image = axes.imshow(likeness, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
     _numbers(axes, likeness, 7 if size > 0.5 else 6)
-    axes.set_xticks(range(across), [f"{f:.1f}" for f in columns[1][:across]])
-    axes.set_yticks(range(count), [f"{f:.1f}" for f in rows[1][:count]])
+    axes.set_xticks(range(across), _frequencies(columns[1][:across]))
+    axes.set_yticks(range(count), _frequencies(rows[1][:count]))
     if across > 6:
         axes.tick_params(axis="x", rotation=90)
     axes.set_xlabel(columns[0])
@@ -38,6 +38,13 @@ def mac_figure(
     axes.set_title(f"{title}{note}")
     figure.colorbar(image, ax=axes, shrink=0.8).set_label("MAC")
     return figure
+
+
+def _frequencies(frequency_hz: np.ndarray) -> list[str]:
+    """Labels with one decimal, or with as many as tell modes below 1 Hz apart."""
+    smallest = float(np.min(frequency_hz, initial=np.inf))
+    decimals = 1 if smallest >= 1.0 or smallest <= 0.0 else 2 - int(np.floor(np.log10(smallest)))
+    return [f"{f:.{decimals}f}" for f in frequency_hz]
 
 
 def _numbers(axes: Axes, likeness: np.ndarray, size: int) -> None:

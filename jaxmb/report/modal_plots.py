@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -120,7 +121,7 @@ def synthesized_figure(name: str, compared: Comparison) -> Figure:
     outputs = [compared.measured.outputs[o] for o in picks]
     columns = range(min(SHOWN, len(compared.measured.inputs)))
     inputs = [compared.measured.inputs[i] for i in columns]
-    block = np.ix_(np.arange(compared.measured.frequency_hz.size), picks, list(columns))
+    block = np.ix_(np.arange(compared.measured.frequency_hz.size), picks, np.array(columns))
     curves = [
         Curve("measured", compared.measured.frf[block], MEASURED, 2.2, "-"),
         Curve("synthesized", compared.synthesized.frf[block], FITTED, 0.9, "-"),
@@ -135,7 +136,9 @@ def synthesized_figure(name: str, compared: Comparison) -> Figure:
 def automac_figure(name: str, analysis: ModalAnalysis) -> Figure:
     """MAC of the shapes among themselves: what is alike off the diagonal, the sensors cannot tell apart."""
     modes = ("modes (Hz)", analysis.frequency_hz)
-    return mac_figure(f"{name}: AutoMAC", np.asarray(mac(analysis.shape, analysis.shape)), modes, modes)
+    return mac_figure(
+        f"{name}: AutoMAC", np.asarray(mac(jnp.asarray(analysis.shape), jnp.asarray(analysis.shape))), modes, modes
+    )
 
 
 def _mark_poles(axes: Axes, analysis: ModalAnalysis) -> None:

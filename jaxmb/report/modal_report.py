@@ -96,10 +96,10 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
             "damping_std": model.damping_std[r],
             "mpc": modal_phase_collinearity(model.shape[:, r]),
             "mpd_deg": np.degrees(modal_phase_deviation(model.shape[:, r])),
-            "shape_real": model.shape[:, r].real,
-            "shape_imag": model.shape[:, r].imag,
-            "participation_real": model.participation[r].real,
-            "participation_imag": model.participation[r].imag,
+            "shape_real": np.real(model.shape[:, r]),
+            "shape_imag": np.imag(model.shape[:, r]),
+            "participation_real": np.real(model.participation[r]),
+            "participation_imag": np.imag(model.participation[r]),
         }
         for r in range(model.frequency_hz.size)
     ]

@@ -17,6 +17,7 @@ from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import frf_test_figure
 from jaxmb.report.mac_plot import MOST_MODES, mac_figure
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
+from jaxmb.report.tables import free_values
 
 INTERVAL = 1.96
 """Standard deviations to either side that hold 95 % of a normal distribution."""
@@ -100,14 +101,15 @@ def cost_figure(result: Result) -> Figure:
 def parameter_figure(result: Result) -> Figure:
     """Identified parameters with 95 % intervals inside their bounds, one panel a family and unit."""
     panels: dict[tuple[str, str], list[str]] = {}
-    for name, p in result.parameters.items():
-        panels.setdefault((name.split(".")[0], p.unit), []).append(name)
+    for _, name in free_values(result):
+        panels.setdefault((name.split(".")[0], result.parameters[name].unit), []).append(name)
     across = min(len(panels), 2)
-    down = -(-len(panels) // across)
-    tallest = max(len(names) for names in panels.values())
-    figure = Figure(figsize=(0.4 + 3.7 * across, 0.75 + down * (0.6 + 0.27 * tallest)), layout="constrained")
-    for number, ((family, unit), names) in enumerate(panels.items(), 1):
-        axes = figure.add_subplot(down, across, number)
+    entries = [len(names) for names in panels.values()]
+    heights = [0.6 + 0.27 * max(entries[i : i + across]) for i in range(0, len(entries), across)]
+    figure = Figure(figsize=(0.4 + 3.7 * across, 0.75 + sum(heights)), layout="constrained")
+    grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
+    for number, ((family, unit), names) in enumerate(panels.items()):
+        axes = figure.add_subplot(grid[divmod(number, across)])
         _parameter_panel(axes, result, names)
         axes.set_xlabel(f"{family.replace('_', ' ')} ({unit})")
     verdicts = {p.identifiable for p in result.parameters.values()}
@@ -151,7 +153,8 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
         axes.plot(p.value, row, ls="", **_MARKER[p.identifiable])
     axes.set_xlim(*limits)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_yticks(range(len(names)), [name.split(".", 1)[1] for name in names])
+    labels = {name: label.split(".", 1)[1] for label, name in free_values(result)}
+    axes.set_yticks(range(len(names)), [labels[name] for name in names])
     axes.grid(False, axis="y")
 
 

@@ -47,12 +47,13 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
     for heading in (*(("initial",) if complete else ()), "lower", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("identifiable", no_wrap=True)
-    for name, p in result.parameters.items():
+    for label, name in free_values(result):
+        p = result.parameters[name]
         relative = [number(100.0 * p.std_log, 2)] if complete else []
         error = [_percent(p.value / truth[name] - 1.0) if truth.get(name) else "-"] if truth else []
         initial = [number(p.initial)] if complete else []
         table.add_row(
-            Text(name),
+            Text(label),
             Text(p.unit),
             number(p.value),
             number(p.std, 2),
@@ -64,6 +65,14 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
             Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
         )
     return table
+
+
+def free_values(result: Result) -> list[tuple[str, str]]:
+    """Label and name of everything that was free, once for what is tied together."""
+    return [
+        (names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)", names[0])
+        for names in result.study.free.tied
+    ]
 
 
 def measured_modes_table(result: Result, test: ModesTest) -> Table:
@@ -103,8 +112,8 @@ def analysed_modes_table(result: Result, test: Test) -> Table:
     for m, pair in enumerate(pairs, 1):
         table.add_row(
             str(m),
-            f"{pair['measured_frequency_hz']:.3f}",
-            f"{pair['frequency_hz']:.3f}",
+            _hz(pair["measured_frequency_hz"]),
+            _hz(pair["frequency_hz"]),
             _signed(errors[m - 1, 0]),
             f"{pair['measured_damping_percent']:.3f}",
             f"{pair['damping_percent']:.3f}",
@@ -125,8 +134,8 @@ def true_modes_table(result: Result, test: Test) -> Table:
         true_hz, found_hz = pair["true_frequency_hz"], pair["frequency_hz"]
         table.add_row(
             str(m),
-            f"{true_hz:.3f}",
-            f"{found_hz:.3f}",
+            _hz(true_hz),
+            _hz(found_hz),
             _signed(100.0 * (found_hz / true_hz - 1.0)),
             f"{pair['true_damping_percent']:.3f}",
             f"{pair['damping_percent']:.3f}",
@@ -158,7 +167,7 @@ def predicted_modes_table(found: Modes, title: str) -> Table:
         table.add_column(heading, justify="right")
     columns = (np.asarray(x) for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1):
-        table.add_row(str(m), f"{frequency:.3f}", f"{damped:.3f}", f"{100.0 * damping:.3f}")
+        table.add_row(str(m), _hz(frequency), _hz(damped), f"{100.0 * damping:.3f}")
     return table
 
 
@@ -197,6 +206,11 @@ def number(value: float, digits: int = 4) -> str:
     return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
 
 
+def _hz(frequency_hz: float) -> str:
+    """A frequency to a thousandth of a hertz, or to four digits where it is below one."""
+    return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
+
+
 def _percent(relative: float) -> str:
     return f"{100.0 * relative:+.2g}" if abs(relative) > 1e-11 else "<1e-9"
 
@@ -206,7 +220,7 @@ def _signed(value: float) -> str:
 
 
 def _mode(found: Modes, m: int) -> tuple[str, str]:
-    return f"{float(found.damped_frequency_hz[m]):.3f}", f"{100.0 * float(found.damping_ratio[m]):.3f}"
+    return _hz(float(found.damped_frequency_hz[m])), f"{100.0 * float(found.damping_ratio[m]):.3f}"
 
 
 def new_table(title: str, *headings: str) -> Table:

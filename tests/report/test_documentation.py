@@ -24,8 +24,8 @@ from jaxmb.identify.study_file import (
 
 TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [
-    StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights, BandWeight,
-    Lines,
+    StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights,
+    BandWeight, Lines,
 ]  # fmt: skip
 
 
