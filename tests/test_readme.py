@@ -1,4 +1,4 @@
-"""The README's example and the notebook run as they stand."""
+"""The README's example and the notebooks run as they stand."""
 
 import re
 import runpy
@@ -48,3 +48,14 @@ def test_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "converged cost" in printed
     assert "moved by the data: stiffness.z1" in printed
     assert (tmp_path / "results" / "notebook" / "kr90-identified.toml").is_file()
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+def test_hammer_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The way from hammer hits to an updated model runs, and the four modes are followed."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(ROOT / "notebooks" / "hammer.py"))
+    assert "hits along z: 5 used" in capsys.readouterr().out
+    assert min(mode["mac"] for mode in names["result"].metrics["measured_modes"]) > 0.9
+    assert (tmp_path / "results" / "hammer" / "robot-updated.toml").is_file()
