@@ -126,8 +126,8 @@ def modal_analysis(
         max_order: of the polynomials, from 8 on; each order adds as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
         references: the inputs to use; or outputs, where the excitation roved. Where None, whichever are fewer.
-        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, with
-            the other stable poles in the fit but not among the modes; none is added or left out.
+        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, and
+            none is added or left out; others are fitted along only where a chosen pole would run to them.
         rule: of the automatic choice; the default one is meant for all data.
 
     Raises:
@@ -151,17 +151,21 @@ def modal_analysis(
     # the matrices are small: LAPACK's own threads would wait for each other
     with threadpool_limits(1, user_api="blas"):
         chart = chart_of(search, scaled, orders)
-        start = stable_poles(chart) if chosen is None else by_hand(chart, chosen, band)
-        # what was not chosen is fitted along: the chosen poles would move to it otherwise
-        fitted = start if chosen is None else np.concatenate([start, company(chart, start, rule)])
-        refined = refine_poles(lines, chart.eigenvalue[fitted], chart.participation[fitted])
         if chosen is None:
+            start = stable_poles(chart)
+            refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
             refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+        else:
+            start = by_hand(chart, chosen, band)
+            # what was not chosen is fitted along: without it a chosen pole would run to its place
+            refined = _refined_along(search, chart, start, company(chart, start, rule))
     mode = is_mode(refined, band, rule)
     if chosen is not None:
         mode[start.size :] = False
     model = _model(data, search, refined, scale, mode)
-    remarks += _sayings(model, responses.shape[2], chart, start, rule)
+    remarks += _sayings(model, responses.shape[2])
+    if chosen is None:
+        remarks += _not_on_chart(model, chart, start, rule)
     noise = refined.noise * scale[:, None]
     options = {
         "band_hz": band,
@@ -174,6 +178,11 @@ def modal_analysis(
     return ModalAnalysis(
         model, chart, start, noise.T if data.transposed else noise, tuple(remarks), MappingProxyType(options)
     )
+
+
+def _refined_along(search: Search, chart: StabilizationChart, start: np.ndarray, along: np.ndarray) -> RefinedPoles:
+    fitted = np.concatenate([start, along])
+    return refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
 
 
 def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray, mode: np.ndarray) -> ModalModel:
@@ -205,15 +214,19 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
     )
 
 
-def _sayings(
-    model: ModalModel, references: int, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule
-) -> list[str]:
+def _sayings(model: ModalModel, references: int) -> list[str]:
     """What a reader of the poles should know."""
     remarks = []
     if not model.eigenvalue.size:
         remarks.append("no pole in the band is stable")
     if references == 1:
         remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
+    return remarks
+
+
+def _not_on_chart(model: ModalModel, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule) -> list[str]:
+    """A sentence for each mode that no stable pole of the chart stands for."""
+    remarks = []
     # each mode takes the nearest pole of the chart that no other has taken
     free = list(chart.frequency_hz[start])
     for frequency_hz in model.frequency_hz:

@@ -210,11 +210,18 @@ def by_hand(
 
 
 def company(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """The stable poles [k] that are no other estimate of a picked one."""
+    """The stable poles [k] that are no other estimate of a picked one.
+
+    Near a pole that was picked by hand, a pole of the same shape is another estimate of it: a joint that softens with
+    amplitude rings at as many frequencies as it was hit in ways, and who picks one wants it to stand for all.
+    """
     stable = stable_poles(chart)
     if not picked.size or not stable.size:
         return stable
     same = np.isfinite(_distance(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
+    near = np.abs(chart.frequency_hz[stable][:, None] / chart.frequency_hz[picked] - 1.0) <= BY_HAND
+    a, b = (chart.shape[:, which] / np.linalg.norm(chart.shape[:, which], axis=0) for which in (stable, picked))
+    same |= near & (np.abs(a.conj().T @ b) ** 2 >= rule.mac)
     return stable[~same.any(axis=1)]
 
 
