@@ -19,15 +19,15 @@ from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import InputError, load_machine, machine_names, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import machine_from_dh
-from jaxmb.measurement.files import read_frf, write_frf
+from jaxmb.measurement.files.frf_file import read_frf, write_frf
 from jaxmb.measurement.frf_set import FrfSet, as_kind, in_band, pick, to_si
-from jaxmb.measurement.impacts import cut_hits, estimate_frf_from_hits, find_hits
-from jaxmb.measurement.indicators import cmif, frac, modal_mass, modal_phase_collinearity, modal_phase_deviation
-from jaxmb.measurement.modal_analysis import ModalAnalysis, modal_analysis
-from jaxmb.measurement.modal_model import ModalModel, synthesize
+from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal.indicators import cmif, frac, modal_mass, modal_phase_collinearity, modal_phase_deviation
+from jaxmb.measurement.modal.model import ModalModel, synthesize
 from jaxmb.measurement.reciprocity import joined_inputs, symmetrized, unsymmetry
-from jaxmb.measurement.records_file import frf_of_records, measurement_names, read_records
-from jaxmb.measurement.time_records import estimate_frf, estimate_periodic_frf
+from jaxmb.measurement.records.file import frf_of_records, measurement_names, read_records
+from jaxmb.measurement.records.impacts import cut_hits, estimate_frf_from_hits, find_hits
+from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
 from jaxmb.mechanics.dynamics import gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import (

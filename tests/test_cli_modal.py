@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmb.cli import main
-from jaxmb.measurement.files import read_frf, write_frf
+from jaxmb.measurement.files.frf_file import read_frf, write_frf
 from jaxmb.measurement.frf_set import FrfSet
 
 POLES = np.array([[11.0, 0.012], [11.2, 0.009], [23.0, 0.006]])

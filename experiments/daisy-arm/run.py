@@ -17,7 +17,7 @@ import jaxmb
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.file import find_description, read_toml
 from jaxmb.measurement.frf_set import lines, pick
-from jaxmb.measurement.records_file import frf_of_records, read_records
+from jaxmb.measurement.records.file import frf_of_records, read_records
 
 BANDS = ((0.027, 0.038), (0.155, 0.2))
 """Around the antiresonances, where noise is large; cycles per sample, as in the study."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.measurement.modal_analysis import ModalAnalysis
+from jaxmb.measurement.modal.analysis import ModalAnalysis
 
 LINES = np.arange(20.0, 480.01, 0.25)
 MODES, PAIRS, OUTPUTS, INPUTS = 12, 3, 28, 3
@@ -135,7 +135,7 @@ def synthetic(seed: int, draws: int) -> list[dict]:
 
 def daisy() -> list[dict]:
     """Poles of the DaISy subframe by both estimators, and how well they explain what was measured."""
-    from jaxmb.measurement.records_file import frf_of_records
+    from jaxmb.measurement.records.file import frf_of_records
 
     frf_set = jaxmb.in_band(frf_of_records("daisy-subframe"), (20.0, 480.0))
     rows = []

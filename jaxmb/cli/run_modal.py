@@ -39,8 +39,8 @@ def modal(
     """Modal analysis of measured FRFs; write modal.json, the FRFs measured and synthesized, and figures."""
     import dataclasses
 
-    from jaxmb.measurement.files import write_frf
-    from jaxmb.measurement.modal_analysis import modal_analysis
+    from jaxmb.measurement.files.frf_file import write_frf
+    from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.source import measured_frf
     from jaxmb.report.modal_report import modal_json, modal_summary, modal_table, synthesized
 

@@ -29,7 +29,7 @@ def predict(
 
     from jaxmb.machine.build import build_model
     from jaxmb.machine.file import load_machine
-    from jaxmb.measurement.files import write_frf
+    from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import posture as posture_of
     from jaxmb.mechanics.tangent import linearize

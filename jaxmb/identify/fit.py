@@ -22,7 +22,7 @@ from jaxmb.identify.search import PopulationSearch
 from jaxmb.identify.stage import Stage, objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.file import InputError, write_whole
-from jaxmb.measurement.npz import read_arrays
+from jaxmb.measurement.files.npz import read_arrays
 
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""

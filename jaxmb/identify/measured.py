@@ -9,8 +9,8 @@ from jaxmb.identify.study_file import FrfTestPart, StudyFile
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet, in_band, pick, split_dof, to_si
-from jaxmb.measurement.modal_analysis import ModalAnalysis, modal_analysis
-from jaxmb.measurement.modal_model import synthesize
+from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import symmetrized
 from jaxmb.measurement.source import measured_frf
 from jaxmb.response.frf import Point, dof_names

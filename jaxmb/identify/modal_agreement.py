@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from jaxmb.identify.experiments import FrfTest, Scene
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import split_dof
-from jaxmb.measurement.modal_model import ModalModel
+from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.response.frf import response_rows
 from jaxmb.response.modal import Modes, mac, modes
 

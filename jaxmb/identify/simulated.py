@@ -14,8 +14,8 @@ from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.impacts import estimate_frf_from_hits
 from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, Point, dof_names, response_rows
 from jaxmb.response.hits import Softening, record_hits

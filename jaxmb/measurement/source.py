@@ -5,8 +5,8 @@ import warnings
 from pathlib import Path
 
 from jaxmb.machine.file import InputError
-from jaxmb.measurement.files import READERS, read_frf
-from jaxmb.measurement.records_file import Estimate, estimate_of_records, measurement_names
+from jaxmb.measurement.files.frf_file import READERS, read_frf
+from jaxmb.measurement.records.file import Estimate, estimate_of_records, measurement_names
 
 
 def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> Estimate:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxmb.measurement.frf_set import UNKNOWN, FrfSet
-from jaxmb.measurement.indicators import cmif
-from jaxmb.measurement.modal_analysis import ModalAnalysis
+from jaxmb.measurement.modal.analysis import ModalAnalysis
+from jaxmb.measurement.modal.indicators import cmif
 from jaxmb.report.frf_plot import Curve, frf_figure
 from jaxmb.report.mac_plot import mac_figure
 from jaxmb.report.modal_report import Comparison

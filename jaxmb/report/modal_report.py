@@ -11,9 +11,9 @@ from rich.text import Text
 
 from jaxmb.identify.result import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
-from jaxmb.measurement.indicators import frac, modal_phase_collinearity, modal_phase_deviation
-from jaxmb.measurement.modal_analysis import ModalAnalysis
-from jaxmb.measurement.modal_model import synthesize
+from jaxmb.measurement.modal.analysis import ModalAnalysis
+from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation
+from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.tables import new_table, number
 
 SCHEMA = 1

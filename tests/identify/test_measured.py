@@ -8,7 +8,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.study_file import StudyFile
-from jaxmb.measurement.files import write_frf
+from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 
 MACHINE = "manipulator-3r"

@@ -8,7 +8,7 @@ from jaxmb.identify.study_file import StudyFile
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import InputError, load_machine
-from jaxmb.measurement.files import write_frf
+from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.tangent import linearize

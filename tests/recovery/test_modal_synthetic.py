@@ -42,7 +42,7 @@ def test_pairs_a_twentieth_of_their_bandwidth_apart():
 
 @here
 def test_daisy_subframe():
-    from jaxmb.measurement.records_file import frf_of_records
+    from jaxmb.measurement.records.file import frf_of_records
 
     frf_set = jaxmb.in_band(frf_of_records("daisy-subframe"), (20.0, 480.0))
     analysis = jaxmb.modal_analysis(frf_set, band_hz=(20.0, 480.0))

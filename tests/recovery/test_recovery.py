@@ -11,7 +11,7 @@ from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
-from jaxmb.measurement.files import write_frf
+from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.kinematics import posture, reference_posture
 from jaxmb.mechanics.tangent import linearize

@@ -1,0 +1,251 @@
+"""FRF sets as CSV tables: one line per frequency, what the set is in comment lines above; numbers come back exactly."""
+
+import csv
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.measurement.frf_set import FrfSet
+
+LONGEST_LINE = 10_000_000
+KEYS = ("kind", "unit", "averages", "decay_1_s", "lines", "source")
+"""What `# key: value` lines may say, each at most once; `posture` and `node` stand once for each name."""
+_COMMENT = re.compile(r"#\s*(?:(posture|node) (.*)|(\w+)\s*):\s*(.*)")
+_RESPONSE = re.compile(r"H\((.*)\) (real|imag)")
+_COHERENCE = re.compile(r"coherence\((.*)\)")
+Place = tuple[str, ...]
+"""What a column holds: ("real" or "imag", output, input) or ("coherence", output[, input])."""
+
+
+def read_csv(path: Path) -> FrfSet:
+    """FRF set from a CSV table as `write_csv` writes it; an empty cell is a value that is missing.
+
+    Raises:
+        InputError: the table cannot be read or is no FRF set; the message names line and column.
+        OSError: the file cannot be opened.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = _lines(file)
+            about, number, header = _comments(lines)
+            places = _places(header, number)
+            values = _rows(lines, header)
+        return _set(path, about, places, values)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a table of text") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def write_csv(path: Path, frf_set: FrfSet) -> None:
+    """Write an FRF set as a CSV table; `read_csv` reads the same set back.
+
+    Raises:
+        ValueError: a name or the source holds what has a meaning in the table.
+        OSError: the file cannot be written.
+    """
+    for name in (*frf_set.outputs, *frf_set.inputs, *frf_set.posture, *frf_set.nodes):
+        if ";" in name or not name.isprintable() or name != name.strip():
+            raise ValueError(f"the name {name!r} holds a semicolon, an outer blank or what cannot be printed")
+    if not (frf_set.source + frf_set.unit).isprintable():
+        raise ValueError(f"source {frf_set.source!r} or unit {frf_set.unit!r} holds what cannot be printed")
+    about = {"kind": frf_set.kind, "unit": frf_set.unit}
+    if frf_set.averages is not None:
+        about["averages"] = str(frf_set.averages)
+    about |= {"decay_1_s": repr(float(frf_set.decay_1_s)), "lines": str(frf_set.frequency_hz.size)}
+    about |= {f"posture {name}": repr(value) for name, value in frf_set.posture.items()}
+    about |= {f"node {name}": ", ".join(map(repr, place)) for name, place in frf_set.nodes.items()}
+    about["source"] = frf_set.source
+    pairs = [f"{o}; {i}" for o in frf_set.outputs for i in frf_set.inputs]
+    header = ["frequency_hz"] + [f"H({pair}) {part}" for pair in pairs for part in ("real", "imag")]
+    coherence = frf_set.coherence
+    if coherence is not None:
+        header += [f"coherence({x})" for x in (frf_set.outputs if coherence.ndim == 2 else pairs)]
+    with path.open("x", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {key}: {value}\n" for key, value in about.items())
+        csv.writer(file, lineterminator="\n").writerow(header)
+        for k, frequency in enumerate(frf_set.frequency_hz.tolist()):
+            row = [frequency, *frf_set.frf[k].reshape(-1).view(float).tolist()]
+            if coherence is not None:
+                row += coherence[k].reshape(-1).tolist()
+            file.write(",".join(map(repr, row)) + "\n")
+
+
+def _lines(file: TextIO) -> Iterator[tuple[int, str]]:
+    """Numbered lines, each of them whole."""
+    number = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        if not line.endswith(("\n", "\r")):
+            what = "is longer than any table" if len(line) == LONGEST_LINE else "does not end: the file may be cut off"
+            raise ValueError(f"line {number} {what}, expected a line end after every line")
+        yield number, line.rstrip("\r\n")
+
+
+def _comments(lines: Iterator[tuple[int, str]]) -> tuple[dict[str, str], int, list[str]]:
+    """What the comment lines say, and the header line with its number."""
+    about: dict[str, str] = {}
+    for number, line in lines:
+        # A spreadsheet that had the file open fills every line up to the same number of cells
+        text = line.strip().rstrip(",").rstrip()
+        if not text:
+            continue
+        if not text.startswith("#"):
+            return about, number, _header(line, number)
+        found = _COMMENT.fullmatch(text)
+        if found is None:
+            continue
+        of, name, key, value = found.groups()
+        if of is not None:  # the name may hold a colon itself
+            name, _, value = f"{name}: {value}".rpartition(":")
+        key = f"{of} {name}".strip() if of is not None else key
+        if of is None and key not in KEYS:
+            raise ValueError(
+                f"line {number}: unknown '{key}', expected one of {', '.join(KEYS)}, posture NAME, node NAME"
+            )
+        if key in about:
+            raise ValueError(f"line {number}: '{key}' stands there for the second time")
+        about[key] = value.strip()
+    raise ValueError("holds no table, expected a line that begins with frequency_hz")
+
+
+def _header(line: str, number: int) -> list[str]:
+    for separator, what in ((";", "semicolons"), ("\t", "tabs")):
+        if re.match(rf'"?frequency_hz"?\s*{separator}', line.strip()):
+            raise ValueError(f"line {number}: cells are separated by {what}, expected commas, and points in numbers")
+    try:
+        return [name.strip() for name in next(csv.reader([line], strict=True))]
+    except csv.Error as error:
+        raise ValueError(f"line {number}: {error}") from None
+
+
+def _places(header: list[str], number: int) -> list[Place]:
+    """What each column after the first holds."""
+    if header[0] != "frequency_hz":
+        raise ValueError(f"line {number}, column 1: found '{header[0][:80]}', expected frequency_hz")
+    places: dict[Place, int] = {}
+    for column, name in enumerate(header[1:], start=2):
+        response, coherence = _RESPONSE.fullmatch(name), _COHERENCE.fullmatch(name)
+        what, of = (response[2], response[1]) if response else ("coherence", coherence[1]) if coherence else ("", "")
+        place = (what, *(x.strip() for x in of.split(";")))
+        if not what or not (len(place) == 3 or (what == "coherence" and len(place) == 2)) or "" in place:
+            raise ValueError(
+                f"line {number}, column {column}: found '{name[:80]}',"
+                f" expected H(output; input) real, the same with imag, or coherence(output; input)"
+            )
+        if place in places:
+            raise ValueError(f"line {number}, column {column}: '{name[:80]}' stands there for the second time")
+        places[place] = column
+    for what, other in (("real", "imag"), ("imag", "real")):
+        alone = [p for p in places if p[0] == what and (other, *p[1:]) not in places]
+        if alone:
+            raise ValueError(f"line {number}: H({'; '.join(alone[0][1:])}) has a column {what} but none {other}")
+    if not any(p[0] == "real" for p in places):
+        raise ValueError(f"line {number}: no column holds a response, expected H(output; input) real")
+    if len({len(p) for p in places if p[0] == "coherence"}) > 1:
+        raise ValueError(
+            f"line {number}: coherence stands there by output and by output and input, expected one of them"
+        )
+    return list(places)
+
+
+def _rows(lines: Iterator[tuple[int, str]], header: list[str]) -> np.ndarray:
+    """Values [line, column]."""
+    values = array("d")
+    before = -np.inf
+    for number, line in lines:
+        if not line.strip(", "):
+            continue
+        cells = line.split(",")
+        if len(cells) != len(header):
+            raise ValueError(
+                f"line {number} has {len(cells)} cells, expected {len(header)} (a comma in a number would be one more)"
+            )
+        try:
+            if "_" in line:  # Python takes 1_000 for a number
+                raise ValueError
+            values.extend(map(float, cells))
+        except ValueError:
+            del values[len(values) // len(header) * len(header) :]
+            values.extend(_number(cell, number, column, header) for column, cell in enumerate(cells))
+        frequency = values[-len(header)]
+        if not (np.isfinite(frequency) and frequency > before):
+            raise ValueError(f"line {number}, column 1: frequency_hz is {frequency:g} after {before:g}, expected more")
+        before = frequency
+        if len(values) > 3 * LARGEST_SET:
+            raise ValueError(f"line {number}: more than {3 * LARGEST_SET} numbers, expected no more")
+    return np.frombuffer(values, dtype=float).reshape(-1, len(header)) if values else np.zeros((0, len(header)))
+
+
+def _number(cell: str, number: int, column: int, header: list[str]) -> float:
+    text = cell.strip().strip('"')
+    if not text:
+        return np.nan
+    try:
+        if "_" in text:
+            raise ValueError
+        return float(text)
+    except ValueError:
+        name = header[column][:80]
+        raise ValueError(
+            f"line {number}, column {column + 1} ({name}): found '{text[:80]}', expected a number"
+        ) from None
+
+
+def _set(path: Path, about: dict[str, str], places: list[Place], values: np.ndarray) -> FrfSet:
+    if "kind" not in about:
+        raise ValueError("a line '# kind: ...' is missing, expected receptance, mobility or accelerance")
+    if "lines" in about and about["lines"] != str(len(values)):
+        raise ValueError(f"has {len(values)} lines, but says '# lines: {about['lines']}': it may be cut off")
+    outputs = list(dict.fromkeys(p[1] for p in places if p[0] == "real"))
+    inputs = list(dict.fromkeys(p[2] for p in places if p[0] == "real"))
+    if len(values) * len(outputs) * len(inputs) > LARGEST_SET:
+        raise ValueError(f"{len(outputs)} outputs, {len(inputs)} inputs: more than {LARGEST_SET} numbers")
+    frf = np.full((len(values), len(outputs), len(inputs)), complex(np.nan, np.nan))
+    parts = frf.view(float).reshape(*frf.shape, 2)
+    by_pair = {len(p) == 3 for p in places if p[0] == "coherence"}
+    coherence = np.full(frf.shape if True in by_pair else frf.shape[:2], np.nan) if by_pair else None
+    for column, (what, *point) in enumerate(places, start=1):
+        for name, known in zip(point, (outputs, inputs), strict=False):
+            if name not in known:
+                raise ValueError(f"column {column + 1}: coherence of '{name}', of which there is no response")
+        index = (slice(None), *(known.index(x) for x, known in zip(point, (outputs, inputs), strict=False)))
+        target = {"real": parts[..., 0], "imag": parts[..., 1], "coherence": coherence}[what]
+        target[index] = values[:, column]  # pyright: ignore[reportOptionalSubscript]  (there where a column is)
+    return FrfSet(
+        frequency_hz=values[:, 0],
+        frf=frf,
+        kind=about["kind"],  # pyright: ignore[reportArgumentType]  (checked by FrfSet)
+        outputs=tuple(outputs),
+        inputs=tuple(inputs),
+        coherence=coherence,
+        averages=int(_of("averages", about["averages"])) if "averages" in about else None,
+        decay_1_s=_of("decay_1_s", about.get("decay_1_s", "0")),
+        unit=about.get("unit", ""),
+        posture={k.removeprefix("posture "): _of(k, v) for k, v in about.items() if k.startswith("posture ")},
+        nodes={k.removeprefix("node "): _position(k, v) for k, v in about.items() if k.startswith("node ")},
+        source=about.get("source", str(path)),
+    )
+
+
+def _of(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"'# {key}' says '{text[:80]}', expected a number") from None
+    if key == "averages" and not value.is_integer():
+        raise ValueError(f"'# {key}' says '{text[:80]}', expected a whole number")
+    return value
+
+
+def _position(key: str, text: str) -> tuple[float, float, float]:
+    x = [_of(key, part) for part in text.split(",")]
+    if len(x) != 3:
+        raise ValueError(f"'# {key}' says '{text[:80]}', expected three numbers")
+    return x[0], x[1], x[2]

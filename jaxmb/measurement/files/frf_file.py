@@ -1,0 +1,118 @@
+"""FRF sets in files: the format follows the ending, and what is written has been read back before it gets its name."""
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.files.csv_table import read_csv, write_csv
+from jaxmb.measurement.files.matlab import read_mat
+from jaxmb.measurement.files.npz import read_npz, write_npz
+from jaxmb.measurement.files.uff import read_uff
+from jaxmb.measurement.files.uff_write import write_uff
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
+
+READERS: dict[str, Callable[[Path], FrfSet]] = {
+    ".npz": read_npz, ".uff": read_uff, ".unv": read_uff, ".mat": read_mat, ".csv": read_csv,
+}  # fmt: skip
+WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
+    ".npz": write_npz, ".uff": write_uff, ".unv": write_uff, ".csv": write_csv,
+}  # fmt: skip
+
+
+def read_frf(path: str | os.PathLike[str]) -> FrfSet:
+    """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v5 to v7.3) or CSV, by its ending.
+
+    docs/frf-files.md describes what each format holds.
+
+    Raises:
+        InputError: the file cannot be read or does not hold a set; the message names the file and the place in it.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(READERS)}"
+        )
+    try:
+        found = reader(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if found.unit not in (SI_UNITS[found.kind], UNKNOWN):
+        try:
+            unit_scale(found.unit, found.kind)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from None
+    return found
+
+
+def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
+    """Write an FRF set as NPZ, universal file (58b) or CSV, by the ending; `read_frf` reads the same set back.
+
+    A new file is written beside the old one, read back and compared, and only then takes its place: whatever goes
+    wrong, what stood there before stands there still.
+
+    Raises:
+        ValueError: the ending is none of these, or the format cannot hold the set; the message says what it cannot.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise ValueError(f"{path}: expected a file ending in {_list(WRITERS)}")
+    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
+    try:
+        writer(temporary, frf_set)
+        wrong = difference(frf_set, read_frf(temporary))
+        if wrong:
+            raise ValueError(wrong)
+        os.replace(temporary, path)
+    except ValueError as error:
+        reason = str(error).removeprefix(f"{temporary}: ")
+        raise ValueError(f"{path}: a {path.suffix} file cannot hold this set: {reason}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def difference(expected: FrfSet, found: FrfSet) -> str:
+    """Where two sets differ, in words; empty where they are the same. NaN equals NaN, and -0 equals 0."""
+    for field in dataclasses.fields(FrfSet):
+        a, b = getattr(expected, field.name), getattr(found, field.name)
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            text = _array_difference(a, b)
+        elif field.name in ("outputs", "inputs"):
+            unlike = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True), start=1) if x != y]
+            text = "number {} is '{}', found '{}'".format(*unlike[0]) if unlike else ""
+        elif isinstance(a, np.ndarray) or isinstance(b, np.ndarray) or a != b:
+            text = f"is {_shown(a)}, found {_shown(b)}"
+        else:
+            text = ""
+        if text:
+            return f"{field.name} {text}"
+    return ""
+
+
+def _array_difference(a: np.ndarray, b: np.ndarray) -> str:
+    if a.shape != b.shape:
+        return f"has shape {a.shape}, found {b.shape}"
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):  # line by line: a set may fill half of the memory
+        # Real and imaginary part apart: a number with one of them NaN is not any number with a NaN
+        x, y = np.ascontiguousarray(x).reshape(-1).view(float), np.ascontiguousarray(y).reshape(-1).view(float)
+        if not np.array_equal(x, y, equal_nan=True):
+            k = int(np.argmin((x == y) | (np.isnan(x) & np.isnan(y))))
+            return f"of line {i + 1} is {float(x[k])!r}, found {float(y[k])!r}"
+    return ""
+
+
+def _shown(value: object) -> str:
+    text = f"an array {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _list(endings: dict[str, Callable]) -> str:
+    *first, last = endings
+    return f"{', '.join(first)} or {last}"

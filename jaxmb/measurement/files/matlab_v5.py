@@ -1,0 +1,230 @@
+"""Variables of MATLAB files of version 5 to 7: numbers, texts, cells of texts and structs of these.
+
+Read here and not by SciPy, whose reader ends the whole process on a file with one wrong byte in a tag.
+
+Source: MathWorks, "MAT-File Format", level 5: a file is a row of elements, each a type, a size and that many bytes; a
+matrix is an element of elements: flags, dimensions, name, then its contents.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from jaxmb.measurement.files.matlab_variables import Shapes, choose
+from jaxmb.measurement.files.named_arrays import LARGEST_SET
+
+HEADER, TAG = 128, 8
+MATRIX, COMPRESSED = 14, 15
+NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+"""NumPy's names of the types of numbers."""
+TEXTS = {1: "ascii", 2: "ascii", 16: "utf-8", 4: "utf-16", 17: "utf-16", 18: "utf-32"}
+"""Encodings of characters by type."""
+CELL, STRUCT, CHAR, OPAQUE = 1, 2, 4, 17
+CLASSES = {
+    1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single", 8: "int8", 9: "uint8",
+    10: "int16", 11: "uint16", 12: "int32", 13: "uint32", 14: "int64", 15: "uint64", 16: "function handle",
+    17: "object or string",
+}  # fmt: skip
+FIRST_NUMERIC, LAST_NUMERIC = 6, 15
+COMPLEX_FLAG = 0x800
+MOST_BYTES = 16 * LARGEST_SET
+ENOUGH_FOR_HEADER = 4096
+DEEPEST = 3
+"""A struct of a cell of texts."""
+
+
+def read_variables(path: Path) -> dict[str, Any]:
+    """Variables of the set by name: arrays, texts and lists of texts.
+
+    Raises:
+        ValueError: the file is not of this format, is damaged, or a variable is not plain data.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        header = file.read(HEADER)
+        order = {b"IM": "<", b"MI": ">"}.get(header[126:128])
+        if len(header) < HEADER or order is None:
+            raise ValueError("not a MATLAB file of version 5, 7 or 7.3, expected one saved with -v7 or -v7.3")
+        end = path.stat().st_size
+        elements: dict[str, tuple[int, int, int]] = {}
+        shapes: dict[str, tuple[tuple[int, ...], str]] = {}
+        while (place := file.tell()) < end:
+            kind, size = struct.unpack(f"{order}II", _exactly(file, TAG, "the tag of a variable"))
+            if kind not in (MATRIX, COMPRESSED) or place + TAG + size > end:
+                raise ValueError(f"byte {place}: found an element of type {kind} and {size} bytes, expected a variable"
+                                 f" within the {end} bytes of the file")  # fmt: skip
+            start = _contents(file, kind, min(size, ENOUGH_FOR_HEADER), ENOUGH_FOR_HEADER, whole=False)
+            file.seek(place + TAG + size)
+            _, shape, name, _ = _about(start, order, kind)
+            if name in shapes:
+                raise ValueError(f"variable '{name}' stands there twice")
+            elements[name] = (kind, place + TAG, size)
+            shapes[name] = (shape, CLASSES.get(_about(start, order, kind)[0], "unknown"))
+
+        def load(name: str) -> Any:
+            kind, place, size = elements[name]
+            file.seek(place)
+            return _value(_contents(file, kind, size, MOST_BYTES, whole=True), order, name, kind, 0)
+
+        loaded: dict[str, Any] = {}
+
+        def fields(name: str) -> Shapes:
+            value = loaded[name] = load(name)
+            return {n: (np.shape(x), _class(x)) for n, x in value.items()} if isinstance(value, dict) else {}
+
+        holder, names = choose(shapes, fields)
+        return {name: loaded[holder][name] if holder else load(name) for name in names}
+
+
+def _contents(file: BinaryIO, kind: int, size: int, most: int, whole: bool) -> memoryview:
+    """Contents of a variable's element, unpacked, at most so many bytes of them."""
+    if size > MOST_BYTES:
+        raise ValueError(f"a variable has {size} bytes, expected at most {MOST_BYTES}")
+    data = _exactly(file, size, "a variable")
+    if kind == MATRIX:
+        return memoryview(data)
+    decompressor = zlib.decompressobj()
+    try:
+        unpacked = decompressor.decompress(data, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"a compressed variable is damaged: {error}") from None
+    if whole and len(unpacked) > most:
+        raise ValueError(f"a variable unpacks to more than {most} bytes, expected no more")
+    if whole and not decompressor.eof:
+        raise ValueError("a compressed variable is damaged: it is not whole")
+    return memoryview(unpacked)
+
+
+def _about(data: memoryview, order: str, kind: int) -> tuple[int, tuple[int, ...], str, int]:
+    """Class, shape and name of a matrix, and where its contents begin; flags go with the class, above 8 bits.
+
+    A compressed one has the tag of the matrix within.
+    """
+    at = 0
+    if kind == COMPRESSED:
+        inner = _word(data, 0, order)
+        if inner != MATRIX:
+            raise ValueError(f"a compressed element is of type {inner}, expected a variable")
+        at = TAG
+    flags_type, flags, at = _element(data, at, order, "flags")
+    if flags_type in (5, 6) and len(flags) == 8 and _word(flags, 0, order) & 0xFF == OPAQUE:
+        _, name, at = _element(data, at, order, "name")  # an object has no dimensions
+        return OPAQUE, (), bytes(name).decode("ascii", "replace"), at
+    dimensions_type, dimensions, at = _element(data, at, order, "dimensions")
+    name_type, name, at = _element(data, at, order, "name")
+    if (
+        flags_type not in (5, 6)
+        or len(flags) != 8
+        or dimensions_type != 5
+        or len(dimensions) % 4
+        or name_type not in (1, 2)
+    ):
+        raise ValueError("the header of a variable is damaged")
+    shape = tuple(np.frombuffer(dimensions, f"{order}i4").tolist())
+    if len(shape) < 2 or min(shape) < 0:
+        raise ValueError(f"a variable has the dimensions {shape}, expected at least two, none below 0")
+    return _word(flags, 0, order) & 0xFF, shape, bytes(name).decode("ascii", "replace"), at
+
+
+def _value(data: memoryview, order: str, name: str, kind: int, depth: int) -> Any:
+    """Array, text, list of texts, or dictionary of a struct; the class's name in brackets for anything else."""
+    cls, shape, _, at = _about(data, order, kind)
+    flags = _word(data, 2 * TAG if kind == COMPRESSED else TAG, order)
+    size = int(np.prod([float(n) for n in shape]))
+    if size > LARGEST_SET or size > len(data):
+        raise ValueError(
+            f"variable '{name}' claims {size} entries of {len(data)} bytes, expected at most {LARGEST_SET}"
+        )
+    if FIRST_NUMERIC <= cls <= LAST_NUMERIC:
+        real, at = _numbers(data, at, order, name, size)
+        if not flags & COMPLEX_FLAG:
+            return real.reshape(shape, order="F")
+        values = np.empty(size, complex)
+        values.real, (values.imag, at) = real, _numbers(data, at, order, name, size)
+        return values.reshape(shape, order="F")
+    if cls == CHAR:
+        return _text(data, at, order, name, shape)
+    if depth >= DEEPEST or cls not in (CELL, STRUCT):
+        return {f"({CLASSES.get(cls, 'unknown')})": None}
+    names = [""]
+    if cls == STRUCT:
+        _, width, at = _element(data, at, order, name)
+        _, text, at = _element(data, at, order, name)
+        step = _word(width, 0, order) if len(width) == 4 else 0
+        if not 0 < step <= 64 or len(text) % step:
+            raise ValueError(f"the names of the fields of struct '{name}' are damaged")
+        names = [
+            bytes(text[i : i + step]).split(b"\0")[0].decode("ascii", "replace") for i in range(0, len(text), step)
+        ]
+    values = []
+    for _ in range(size * len(names)):
+        element, inner, at = _element(data, at, order, name)
+        if element != MATRIX:
+            raise ValueError(f"variable '{name}' holds an element of type {element}, expected a matrix")
+        values.append(_value(inner, order, name, MATRIX, depth + 1) if len(inner) else np.zeros((0, 0)))
+    if cls == STRUCT:
+        return dict(zip(names, values, strict=True)) if size == 1 else {"(struct array)": None}
+    texts = ["" if isinstance(x, np.ndarray) and x.size == 0 else x for x in values]
+    if all(isinstance(x, str) for x in texts) and size == max(shape):
+        return texts
+    return {"(cell of other than texts)": None}
+
+
+def _numbers(data: memoryview, at: int, order: str, name: str, size: int) -> tuple[np.ndarray, int]:
+    kind, found, at = _element(data, at, order, name)
+    if kind not in NUMBERS:
+        raise ValueError(f"variable '{name}' holds an element of type {kind}, expected numbers")
+    dtype = np.dtype(f"{order}{NUMBERS[kind]}")
+    if len(found) != size * dtype.itemsize:
+        raise ValueError(f"variable '{name}' has {len(found)} bytes of numbers, expected {size * dtype.itemsize}")
+    return np.frombuffer(found, dtype).astype(float), at
+
+
+def _text(data: memoryview, at: int, order: str, name: str, shape: tuple[int, ...]) -> str | list[str]:
+    """A row of characters, or the rows of a matrix of them."""
+    kind, found, _ = _element(data, at, order, name)
+    if kind not in TEXTS:
+        raise ValueError(f"variable '{name}' holds an element of type {kind}, expected text")
+    wide = {"<": "-le", ">": "-be"}[order] if TEXTS[kind] in ("utf-16", "utf-32") else ""
+    characters = bytes(found).decode(TEXTS[kind] + wide, "replace")
+    if len(shape) != 2 or len(characters) != shape[0] * shape[1]:
+        raise ValueError(f"variable '{name}' has {len(characters)} characters, expected {'x'.join(map(str, shape))}")
+    rows = [characters[i :: shape[0]] for i in range(shape[0])]
+    return rows if len(rows) > 1 else "".join(rows)
+
+
+def _element(data: memoryview, at: int, order: str, name: str) -> tuple[int, memoryview, int]:
+    """Type and bytes of the element that begins there, and where the next one begins."""
+    word = _word(data, at, order)
+    if word >> 16:  # up to four bytes stand in the tag itself
+        kind, size, start, step = word & 0xFFFF, word >> 16, at + 4, TAG
+        whole = size <= 4 and at + TAG <= len(data)
+    else:
+        kind, size, start = word, _word(data, at + 4, order), at + TAG
+        step = TAG + -(-size // TAG) * TAG
+        whole = start + size <= len(data)
+    if not whole:
+        raise ValueError(f"variable '{name}' ends within an element of {size} bytes: the file is damaged")
+    return kind, data[start : start + size], at + step
+
+
+def _word(data: memoryview, at: int, order: str) -> int:
+    if at + 4 > len(data):
+        raise ValueError("a variable ends within its header: the file is damaged")
+    return int(struct.unpack_from(f"{order}I", data, at)[0])
+
+
+def _exactly(file: BinaryIO, size: int, what: str) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise ValueError(f"the file ends within {what}: it is cut off")
+    return data
+
+
+def _class(value: Any) -> str:
+    if isinstance(value, dict):
+        return next((n.strip("()") for n, x in value.items() if x is None), "struct")
+    return "double" if isinstance(value, np.ndarray) else "char" if isinstance(value, str) else "cell"

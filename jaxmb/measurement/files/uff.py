@@ -1,0 +1,224 @@
+"""FRF sets from universal files: functions (dataset 58, 58b), positions of nodes (15, 2411) and units (164).
+
+A file is gone through once for what its headers say, and again for the values, which go straight to their places in the
+set: a file of any size needs little more memory than the set itself.
+"""
+
+import dataclasses
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
+from jaxmb.measurement.files.uff_function import VALUES, Function, own_record, read_function, through_pyuff
+from jaxmb.measurement.files.uff_geometry import Positions, read_positions
+from jaxmb.measurement.files.uff_units import Units, kind_and_unit, same_unit, units_of_dataset
+from jaxmb.measurement.files.uff_values import binary_size, pieces
+from jaxmb.measurement.frf_set import FrfSet
+
+FRF, COHERENCE, MULTIPLE_COHERENCE = 4, 6, 26
+SAME_FREQUENCY = 1e-6
+"""Relative difference below which two frequencies are one: the format states six digits."""
+ROUNDING = 1e-6
+"""A coherence of 1 may be stated as this much more, in single precision or six digits."""
+SILENT = (151,)
+"""Datasets of which nothing is needed: the header, which names the program that wrote the file."""
+
+
+def read_uff(path: Path) -> FrfSet:
+    """FRF set from a universal file.
+
+    All frequency response functions of the file make one set: they share one frequency axis, kind and unit. Pairs of
+    output and input of which the file has no function are NaN. Coherence functions join in. What else the file holds is
+    passed over with a warning.
+
+    Raises:
+        InputError: the file is no universal file, is damaged, holds no frequency response function, or functions that
+            cannot be of one set; the message names the function and the line.
+        OSError: the file cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read(file, path)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _read(file: BinaryIO, path: Path) -> FrfSet:
+    by_line: dict[int, Function] = {}
+    others: Counter[str] = Counter()
+    positions, system = Positions(), None
+
+    def data_bytes(dataset: Dataset) -> int:
+        by_line[dataset.line] = read_function(dataset, len(by_line) + 1)
+        return binary_size(by_line[dataset.line])
+
+    for dataset in datasets(file, data_bytes):
+        place = file.tell()
+        if dataset.number == 58:
+            function = by_line.get(dataset.line) or read_function(dataset, len(by_line) + 1)
+            by_line[dataset.line] = dataclasses.replace(
+                function, dataset=dataclasses.replace(function.dataset, end=dataset.end)
+            )
+        elif dataset.number in (15, 2411):
+            read_positions(file, dataset, positions)
+        elif dataset.number == 164:
+            system = _units(file, dataset, system)
+        elif dataset.number not in SILENT:
+            others[f"dataset {dataset.number}"] += 1
+            positions.has_systems |= dataset.number in (18, 2420)
+        file.seek(place)
+    functions = list(by_line.values())
+    responses = [f for f in functions if f.type == FRF]
+    if not responses:
+        found = Counter(f.name for f in functions) + others
+        raise ValueError(f"holds no frequency response function (dataset 58, type 4); found {_counted(found)}")
+    kind, unit = kind_and_unit(responses[0], system)
+    for function in responses[1:]:
+        also, its_unit = kind_and_unit(function, system)
+        if also != kind or not same_unit(its_unit, unit, kind):
+            raise ValueError(f"{function.place}: {also} in {its_unit}, but {responses[0].place}: {kind} in {unit}")
+    record = own_record(responses[0])
+    for function in responses[1:]:
+        if function.own != responses[0].own:
+            raise ValueError(f"{function.place}: posture or averages are others than of {responses[0].place}")
+    coherences = _coherences(functions, responses, others)
+    frequency_hz, frf, coherence = _values(file, responses, coherences)
+    others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
+    if positions.local and positions.has_systems:
+        others["positions in local coordinate systems"] += 1
+    if others:
+        warnings.warn(f"{path}: passed over {_counted(others)}", stacklevel=5)
+    return FrfSet(
+        frequency_hz=frequency_hz,
+        frf=frf,
+        kind=kind,
+        outputs=tuple(dict.fromkeys(f.response for f in responses)),
+        inputs=tuple(dict.fromkeys(f.reference for f in responses)),
+        coherence=coherence,
+        averages=record.get("averages"),
+        decay_1_s=record.get("decay_1_s", 0.0),
+        unit=unit,
+        posture=record.get("posture", {}),
+        nodes=positions.in_metres(system),
+        source=record.get("source", _source(path, responses[0])),
+    )
+
+
+def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:
+    place = at(dataset.line, 164)
+    if dataset.end - dataset.start > 1000:
+        raise ValueError(f"{place}: has {dataset.end - dataset.start} bytes, expected two records")
+    file.seek(dataset.start)
+    fields = through_pyuff(b"    -1\n   164\n" + file.read(dataset.end - dataset.start) + b"    -1\n")
+    if fields is None:
+        raise ValueError(f"{place}: cannot be read, expected a units code and four factors")
+    units = units_of_dataset(fields, place)
+    if before is not None and units != before:
+        raise ValueError(f"{place}: other units than those stated before, expected one system of units in a file")
+    return units
+
+
+def _coherences(functions: Sequence[Function], responses: Sequence[Function], others: Counter[str]) -> list[Function]:
+    """The coherence functions that belong to responses: of output and input, or of outputs alone."""
+    ordinary = [f for f in functions if f.type == COHERENCE]
+    multiple = [f for f in functions if f.type == MULTIPLE_COHERENCE]
+    taken, left = (ordinary, multiple) if ordinary else (multiple, [])
+    pairs = {(f.response, f.reference) for f in responses}
+    outputs = {f.response for f in responses}
+    known = [f for f in taken if (f.response in outputs if f.type != COHERENCE else (f.response, f.reference) in pairs)]
+    if left:
+        others["multiple coherence beside ordinary"] += len(left)
+    if len(known) < len(taken):
+        others["coherence of what has no response"] += len(taken) - len(known)
+    return known
+
+
+def _values(
+    file: BinaryIO, responses: Sequence[Function], coherences: Sequence[Function]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Frequency axis, responses and coherence."""
+    outputs = {name: i for i, name in enumerate(dict.fromkeys(f.response for f in responses))}
+    inputs = {name: i for i, name in enumerate(dict.fromkeys(f.reference for f in responses))}
+    first = responses[0]
+    shape = (first.points, len(outputs), len(inputs))
+    size = int(np.prod([float(n) for n in shape]))
+    if size > LARGEST_SET or first.points > first.dataset.end - first.dataset.start:
+        raise ValueError(
+            f"{first.place}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
+            f" {LARGEST_SET} values and no more than there are"
+        )
+    seen: dict[tuple[str, ...], Function] = {}
+    for function in (*responses, *coherences):
+        of = (function.name, function.response, *([] if function.type == MULTIPLE_COHERENCE else [function.reference]))
+        if of in seen:
+            raise ValueError(f"{function.place}: the {' '.join(of[:2])} from {function.reference} stands in "
+                             f"{seen[of].place} already")  # fmt: skip
+        seen[of] = function
+        if function.points != first.points:
+            raise ValueError(f"{function.place}: has {function.points} points, but {first.place} has {first.points}")
+    frequency_hz = np.full(first.points, np.nan)
+    frf = np.full(shape, complex(np.nan, np.nan))
+    for function in responses:
+        target = frf[:, outputs[function.response], inputs[function.reference]]
+        _fill(file, function, target, frequency_hz, first)
+    coherence = None
+    if coherences:
+        by_output = coherences[0].type == MULTIPLE_COHERENCE
+        coherence = np.full(shape[:2] if by_output else shape, np.nan)
+        for function in coherences:
+            index = (outputs[function.response], *([] if by_output else [inputs[function.reference]]))
+            _fill(file, function, coherence[:, *index], frequency_hz, first)
+        coherence[(coherence > 1.0) & (coherence <= 1.0 + ROUNDING)] = 1.0
+        coherence.setflags(write=False)
+    for array in (frequency_hz, frf):
+        array.setflags(write=False)
+    return frequency_hz, frf, coherence
+
+
+def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
+    """Put the values of a function in their place and check its frequency axis, which the first function sets."""
+    kind, label = function.abscissa
+    if kind not in (0, 1, 18) or label.lower() not in ("", "hz", "cps", "1/s"):
+        raise ValueError(
+            f"{function.place}, record 8, line {function.dataset.line + 8}: abscissa has data type {kind}"
+            f" and unit '{label}', expected frequency (18) in Hz"
+        )
+    for start, x, values in pieces(file, function):
+        stop = start + len(values)
+        if not np.iscomplexobj(target) and VALUES[function.data_type] == 2:
+            if np.any(np.imag(values) != 0.0):
+                raise ValueError(f"{function.place}: {function.name} has imaginary parts, expected real numbers")
+            values = np.real(values)
+        if not np.iscomplexobj(target) and np.any((values < 0.0) | (values > 1.0 + ROUNDING)):
+            raise ValueError(f"{function.place}: {function.name} goes beyond 0 to 1")
+        target[start:stop] = values
+        axis = function.minimum + np.arange(start, stop) * function.increment if x is None else x
+        if not np.isfinite(axis).all():
+            raise ValueError(f"{function.place}: the frequency of a point is not finite")
+        if function is first:
+            frequency_hz[start:stop] = axis
+            falling = np.flatnonzero(np.diff(frequency_hz[max(start - 1, 0) : stop]) <= 0.0)
+            if falling.size or frequency_hz[0] < 0.0:
+                raise ValueError(f"{function.place}: the frequencies of its points do not increase from 0 or more")
+        elif not np.allclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0):
+            i = int(np.argmax(~np.isclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0)))
+            raise ValueError(
+                f"{function.place}: point {start + i + 1} is at {axis[i]:.6g} Hz,"
+                f" but that of {first.place} at {frequency_hz[start + i]:.6g} Hz"
+            )
+
+
+def _source(path: Path, function: Function) -> str:
+    said = [x for x in function.ids if x]
+    return f"{path} ({'; '.join(said)})" if said else str(path)
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing else"

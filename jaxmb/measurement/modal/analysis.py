@@ -1,0 +1,258 @@
+"""Experimental modal analysis: from measured FRFs to poles, shapes and residual terms."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal.data import ModalData, modal_data
+from jaxmb.measurement.modal.lsce import lsce_poles
+from jaxmb.measurement.modal.model import ModalModel
+from jaxmb.measurement.modal.polyreference import polyreference_poles
+from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
+from jaxmb.measurement.modal.residues import as_lines, residual_terms
+from jaxmb.measurement.modal.search import (
+    Estimator,
+    Search,
+    all_strong,
+    chart_of,
+    is_mode,
+    with_poles_beside,
+    with_poles_left,
+)
+from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, by_hand, company, stable_poles
+from jaxmb.response.frf import DERIVATIVES
+
+Method = Literal["polyreference", "lsce"]
+ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, "lsce": lsce_poles}
+FIRST_ORDER, ORDER_STEP = 8, 2
+"""Every other order shows as well what comes back as every one, in half the time."""
+LARGEST_COMPANION = 240
+"""Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
+LEAST_LINES = 16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pole:
+    """One mode as a modal analysis found it."""
+
+    frequency_hz: float
+    """|lambda| / 2 pi."""
+    damped_frequency_hz: float
+    """Im(lambda) / 2 pi."""
+    damping_ratio: float
+    frequency_std_hz: float
+    damping_std: float
+    eigenvalue: complex
+    shape: np.ndarray
+    """[output], the largest component 1."""
+    participation: np.ndarray
+    """[input]"""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModalAnalysis:
+    """Poles found in measured FRFs, and how they were found."""
+
+    model: ModalModel
+    chart: StabilizationChart
+    """Shapes and participations in it have the references last, and are scaled for comparison only."""
+    started_from: np.ndarray
+    """The poles of the chart from which the fit started [k]."""
+    noise: np.ndarray
+    """Standard deviation of the real and of the imaginary part of what the model leaves [output, input]."""
+    remarks: tuple[str, ...]
+    """What was left out of the data, and what a reader of the poles should know."""
+    options: Mapping[str, Any]
+
+    @property
+    def poles(self) -> tuple[Pole, ...]:
+        """The modes one by one, by ascending frequency."""
+        m = self.model
+        frequency_std_hz, damping_std = m.frequency_std_hz, m.damping_std
+        return tuple(
+            Pole(
+                frequency_hz=float(m.frequency_hz[r]),
+                damped_frequency_hz=float(m.damped_frequency_hz[r]),
+                damping_ratio=float(m.damping_ratio[r]),
+                frequency_std_hz=float(frequency_std_hz[r]),
+                damping_std=float(damping_std[r]),
+                eigenvalue=complex(m.eigenvalue[r]),
+                shape=m.shape[:, r],
+                participation=m.participation[r],
+            )
+            for r in range(m.eigenvalue.size)
+        )
+
+    @property
+    def frequency_hz(self) -> np.ndarray:
+        """|lambda| / 2 pi of the poles [r]."""
+        return self.model.frequency_hz
+
+    @property
+    def damping_ratio(self) -> np.ndarray:
+        """-Re(lambda) / |lambda| of the poles [r]."""
+        return self.model.damping_ratio
+
+    @property
+    def shape(self) -> np.ndarray:
+        """Shapes [output, r], the largest component 1."""
+        return self.model.shape
+
+
+def modal_analysis(
+    frf_set: FrfSet,
+    band_hz: Sequence[float] | None = None,
+    max_order: int = 60,
+    method: Method = "polyreference",
+    references: Sequence[str] | None = None,
+    chosen: Sequence[float | tuple[int, float]] | None = None,
+    rule: StabilityRule | None = None,
+) -> ModalAnalysis:
+    """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
+
+    An estimator gives poles for every order; those that come back from order to order, by `rule`, are refined together
+    on all responses (see `refine_poles`), those that do not stand out of the noise are left out, and what the others
+    leave is searched once more. Poles beside the band that its lines need are fitted too, and kept apart in the model.
+
+    Args:
+        frf_set: FRFs of any kind and unit. What is not finite is left out and remarked; the decay rate of an
+            exponential window is taken out of the poles.
+        band_hz: lines to analyse, low and high; all of them where None.
+        max_order: of the polynomials, from 8 on; each order adds as many poles as there are references.
+        method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
+        references: the inputs to use; or outputs, where the excitation roved. Where None, whichever are fewer.
+        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, and
+            none is added or left out; others are fitted along only where a chosen pole would run to them.
+        rule: of the automatic choice; the default one is meant for all data.
+
+    Raises:
+        ValueError: an option or the data make no analysis possible.
+
+    Source: see `polyreference_poles`, `lsce_poles`, `refine_poles`.
+    """
+    rule = rule or StabilityRule()
+    if method not in get_args(Method):
+        raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
+    data = modal_data(frf_set, None if band_hz is None else _band(band_hz), references)
+    frequency_hz, responses = data.frf_set.frequency_hz, data.responses
+    band = (float(frequency_hz[0]), float(frequency_hz[-1])) if band_hz is None else _band(band_hz)
+    orders, remarks = _orders(max_order, responses.shape)
+    remarks = [*data.remarks, *remarks]
+    scale = np.sqrt(np.mean(np.abs(responses) ** 2, axis=(0, 2)))
+    scaled = responses / scale[:, None]
+    lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
+    search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
+
+    # the matrices are small: LAPACK's own threads would wait for each other
+    with threadpool_limits(1, user_api="blas"):
+        chart = chart_of(search, scaled, orders)
+        if chosen is None:
+            start = stable_poles(chart)
+            refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
+            refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+        else:
+            start = by_hand(chart, chosen, band)
+            # what was not chosen is fitted along: without it a chosen pole would run to its place
+            refined = _refined_along(search, chart, start, company(chart, start, rule))
+    mode = is_mode(refined, band, rule)
+    if chosen is not None:
+        mode[start.size :] = False
+    model = _model(data, search, refined, scale, mode)
+    remarks += _sayings(model, responses.shape[2])
+    if chosen is None:
+        remarks += _not_on_chart(model, chart, start, rule)
+    noise = refined.noise * scale[:, None]
+    options = {
+        "band_hz": band,
+        "max_order": orders[-1],
+        "method": method,
+        "references": data.frf_set.outputs if data.transposed else data.frf_set.inputs,
+        "chosen": None if chosen is None else tuple(chosen),
+        "rule": rule,
+    }
+    return ModalAnalysis(
+        model, chart, start, noise.T if data.transposed else noise, tuple(remarks), MappingProxyType(options)
+    )
+
+
+def _refined_along(search: Search, chart: StabilizationChart, start: np.ndarray, along: np.ndarray) -> RefinedPoles:
+    fitted = np.concatenate([start, along])
+    return refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
+
+
+def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray, mode: np.ndarray) -> ModalModel:
+    """The poles in the scale of the set and by frequency, those that are modes apart from the others."""
+    order = np.argsort(np.abs(refined.eigenvalue), kind="stable")
+    eigenvalue, shape, participation = refined.eigenvalue[order], refined.shape[:, order], refined.participation[order]
+    upper, lower = residual_terms(search.lines, search.frf, eigenvalue, shape, participation)
+    shape, upper, lower = shape * scale[:, None], upper * scale[:, None], lower * scale[:, None]
+    if data.transposed:
+        shape, participation, upper, lower = participation.T, shape.T, upper.T, lower.T
+    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=0)[None, :], axis=0)
+    shape, participation = shape / largest, participation * largest.T
+    mode = mode[order]
+    return ModalModel(
+        eigenvalue=eigenvalue[mode],
+        shape=shape[:, mode],
+        participation=participation[mode],
+        pole_covariance=refined.covariance[order][mode],
+        upper_residual=upper,
+        lower_residual=lower,
+        beyond_eigenvalue=eigenvalue[~mode],
+        beyond_shape=shape[:, ~mode],
+        beyond_participation=participation[~mode],
+        kind=data.frf_set.kind,
+        unit=data.frf_set.unit,
+        outputs=data.frf_set.outputs,
+        inputs=data.frf_set.inputs,
+        band_hz=search.band_hz,
+    )
+
+
+def _sayings(model: ModalModel, references: int) -> list[str]:
+    """What a reader of the poles should know."""
+    remarks = []
+    if not model.eigenvalue.size:
+        remarks.append("no pole in the band is stable")
+    if references == 1:
+        remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
+    return remarks
+
+
+def _not_on_chart(model: ModalModel, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule) -> list[str]:
+    """A sentence for each mode that no stable pole of the chart stands for."""
+    remarks = []
+    # each mode takes the nearest pole of the chart that no other has taken
+    free = list(chart.frequency_hz[start])
+    for frequency_hz in model.frequency_hz:
+        near = min(free, key=lambda f, at=frequency_hz: abs(f - at), default=np.inf)
+        if abs(near / frequency_hz - 1.0) <= rule.frequency:
+            free.remove(near)
+        else:
+            remarks.append(f"{frequency_hz:.6g} Hz is not stable on the chart: it was found in what the others leave")
+    return remarks
+
+
+def _band(band_hz: Sequence[float]) -> tuple[float, float]:
+    if len(band_hz) != 2:
+        raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
+    return float(band_hz[0]), float(band_hz[1])
+
+
+def _orders(max_order: int, shape: tuple[int, ...]) -> tuple[range, list[str]]:
+    """Orders to try, and what was made of the largest one asked for."""
+    count, _, references = shape
+    if not isinstance(max_order, int) or max_order < 2:
+        raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
+    if count < LEAST_LINES:
+        raise ValueError(f"the band has {count} lines, expected at least {LEAST_LINES}")
+    most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
+    remarks = []
+    if most < max_order:
+        remarks.append(f"orders go to {most} and not to {max_order}: {count} lines, {references} references")
+    return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks

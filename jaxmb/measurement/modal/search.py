@@ -1,0 +1,199 @@
+"""The search for poles: those that are stable, that reach in from beside the band, that are left unexplained."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from jaxmb.measurement.modal.model import damping_std
+from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
+from jaxmb.measurement.modal.residues import Lines, as_lines
+from jaxmb.measurement.modal.stabilization import (
+    StabilityRule,
+    StabilizationChart,
+    damping_ratio,
+    merged,
+    stabilization_chart,
+    stable_poles,
+)
+
+Estimator = Callable[[np.ndarray, np.ndarray, range], Iterator[tuple[int, np.ndarray, np.ndarray]]]
+SEGMENT_LINES = 480
+"""A wider band is analysed in segments of about so many lines: the same orders resolve a narrow band better."""
+OVERLAP = 0.5
+"""Part of a segment by which it reaches into those beside it."""
+BESIDE = 0.1
+"""Part of a band beside it, on both sides, where poles are followed because their modes reach into it."""
+LEAST_STRENGTH = 25.0
+"""Of a pole (see RefinedPoles): its shape stands five standard deviations out of the noise. Noise has 1, modes seen in
+responses with 5 % of noise have thousands."""
+SAME = 0.95
+"""MAC of shapes from which on two poles at one place are one mode."""
+ROUNDING = 1e-10
+"""Of the largest response: what is left below it holds no poles."""
+MOST_LOOKS = 3
+"""How often poles are searched for in what the others leave, and beside the band."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Search:
+    """What the search works on."""
+
+    frequency_hz: np.ndarray
+    lines: Lines
+    frf: np.ndarray
+    """The responses of the lines [f, output, input]."""
+    band_hz: tuple[float, float]
+    orders: range
+    estimator: Estimator
+    rule: StabilityRule
+    decay_1_s: float = 0.0
+
+
+def chart_of(search: Search, frf: np.ndarray, orders: range) -> StabilizationChart:
+    """Stabilization chart of responses [f, output, input], made segment by segment."""
+    charts, cores = [], []
+    for part, core in _segments(search.frequency_hz, search.band_hz):
+        f, h = search.frequency_hz[part], frf[part]
+        size = np.sqrt(np.mean(np.abs(h) ** 2, axis=(0, 2)))
+        h = h / np.where(size > 0.0, size, 1.0)[:, None]
+        # an exponential window adds its decay to that of every mode
+        poles = ((n, pole + search.decay_1_s, rows) for n, pole, rows in search.estimator(f, h, orders))
+        lines = as_lines(search.lines.s[part], h, search.lines.power)
+        charts.append(stabilization_chart(poles, lines, beside((f[0], f[-1])), search.rule, size))
+        cores.append(core)
+    return merged(charts, cores, search.rule)
+
+
+def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles that stand out of the noise: the weakest is left out and the others refined, until all do."""
+    while refined.eigenvalue.size and refined.strength.min() < LEAST_STRENGTH:
+        keep = np.arange(refined.eigenvalue.size) != np.argmin(refined.strength)
+        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
+    return refined
+
+
+def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles with such outside the band as its lines need: a mode near its end is more than a residual term.
+
+    A pole is tried above and below the band, with the participation that most of the remainder at that end has, and
+    stays if it stays outside, stands out of the noise and the weighted sum of squares falls.
+    """
+    low, high = search.band_hz
+    span = high - low
+    starts = [(high + BESIDE * span, slice(-max(4, int(BESIDE * search.frequency_hz.size)), None))]
+    if low > 0.0:
+        starts.append((max(low - BESIDE * span, 0.5 * low), slice(0, max(4, int(BESIDE * search.frequency_hz.size)))))
+    for start_hz, end in starts:
+        for _ in range(MOST_LOOKS):
+            if _is_rounding(search, refined):
+                return refined
+            left = remainder(search, refined)[end]
+            participation = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][:1]
+            pole = 2 * np.pi * start_hz * (-0.01 + 1j)
+            tried = refine_poles(
+                search.lines,
+                np.append(refined.eigenvalue, pole),
+                np.concatenate([refined.participation, participation]),
+                refined.noise,
+            )
+            size = np.abs(tried.eigenvalue[-1]) / (2 * np.pi)
+            if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _worse(tried, refined):
+                break
+            refined = tried
+    return refined
+
+
+def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
+
+    Half the presence is enough for a pole to be tried, and half the orders to look at. It stays if it stands out of the
+    noise, and is no second pole for a mode: one beside another with its shape describes an error of the line's form,
+    such as leakage makes.
+    """
+    rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
+    looking = dataclasses.replace(search, rule=rule)
+    for _ in range(MOST_LOOKS):
+        if _is_rounding(search, refined):
+            break
+        chart = chart_of(looking, remainder(search, refined), search.orders[::2])
+        new = stable_poles(chart)
+        if new.size == 0:
+            break
+        eigenvalue = np.concatenate([refined.eigenvalue, chart.eigenvalue[new]])
+        participation = np.concatenate([refined.participation, chart.participation[new]])
+        tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation, refined.noise))
+        tried = _without_seconds(search, tried, refined)
+        if tried.eigenvalue.size <= refined.eigenvalue.size or _worse(tried, refined):
+            break
+        refined = tried
+    return refined
+
+
+def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
+    """Without each pole that describes the mode of another one once more, if that was alone before."""
+    while tried.eigenvalue.size > before.eigenvalue.size:
+        size = np.abs(tried.eigenvalue)
+        near = np.abs(size[:, None] - size) < search.rule.frequency * size
+        alike = near & (_alike(tried.shape) > SAME)
+        # the weaker one of each such pair is the second
+        second = np.any(alike & (tried.strength[:, None] < tried.strength), axis=1)
+        if not second.any():
+            break
+        worst = np.argmin(np.where(second, tried.strength, np.inf))
+        keep = np.arange(size.size) != worst
+        tried = all_strong(
+            search, refine_poles(search.lines, tried.eigenvalue[keep], tried.participation[keep], tried.noise)
+        )
+    return tried
+
+
+def _alike(vectors: np.ndarray) -> np.ndarray:
+    """MAC of columns with each other."""
+    unit = vectors / np.linalg.norm(vectors, axis=0)
+    return np.abs(unit.conj().T @ unit) ** 2
+
+
+def remainder(search: Search, refined: RefinedPoles) -> np.ndarray:
+    """What the poles leave of the responses [f, output, input]."""
+    half = search.frequency_hz.size
+    return refined.remainder[:half] + 1j * refined.remainder[half:]
+
+
+def beside(band_hz: tuple[float, float]) -> tuple[float, float]:
+    """The band and what lies near it."""
+    reach = BESIDE * (band_hz[1] - band_hz[0])
+    return band_hz[0] - reach, band_hz[1] + reach
+
+
+def is_mode(refined: RefinedPoles, band_hz: tuple[float, float], rule: StabilityRule) -> np.ndarray:
+    """Which poles are estimates of modes: in the band, and with a damping ratio that is known to be more than zero and
+    no more than the rule allows. A pole that only bends a line's form ends with a damping below its deviation."""
+    frequency_hz, damping = np.abs(refined.eigenvalue) / (2 * np.pi), damping_ratio(refined.eigenvalue)
+    inside = (frequency_hz >= band_hz[0]) & (frequency_hz <= band_hz[1])
+    known = damping > damping_std(refined.eigenvalue, refined.covariance)
+    return inside & known & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
+
+
+def _is_rounding(search: Search, refined: RefinedPoles) -> bool:
+    """Whether what is left of the responses is nothing but rounding."""
+    return bool(np.abs(refined.remainder).max() <= ROUNDING * np.abs(search.frf).max())
+
+
+def _worse(a: RefinedPoles, b: RefinedPoles) -> bool:
+    """Whether a leaves more than b, each response as a part of what b leaves."""
+    return bool(np.sum((a.noise / b.noise) ** 2) >= a.noise.size)
+
+
+def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterator[tuple[slice, tuple[float, float]]]:
+    """Lines of each segment, and the frequencies between which its poles count."""
+    low, high = beside(band_hz)
+    last = frequency_hz.size - 1
+    count = max(1, round(frequency_hz.size / SEGMENT_LINES))
+    ends = np.linspace(0, last, count + 1)
+    reach = OVERLAP * ends[1]
+    for i, (begin, end) in enumerate(pairwise(ends)):
+        part = slice(max(0, round(begin - reach)), min(last, round(end + reach)) + 1)
+        core = (low if i == 0 else frequency_hz[round(begin)], high if i == count - 1 else frequency_hz[round(end)])
+        yield part, (float(core[0]), float(core[1]))

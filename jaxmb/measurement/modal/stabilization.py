@@ -1,0 +1,318 @@
+"""Which poles come back from order to order: the stabilization chart and the automatic choice from it."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from jaxmb.measurement.modal.residues import Lines, shapes
+
+LABELS = ("new", "frequency", "damping", "shape")
+"""What of a pole agrees with a pole of the order before: nothing, its frequency, its damping as well, its shape too."""
+
+BY_HAND = 0.03
+"""How far a pole may be from the frequency that was chosen by hand, as a part of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StabilityRule:
+    """When two poles of different orders are the same mode, and when a mode is there often enough."""
+
+    frequency: float = 0.005
+    """Largest relative difference of frequency."""
+    damping: float = 0.5
+    """Largest difference of the damping ratio, as a part of the larger one."""
+    mac: float = 0.9
+    """Least MAC of the shapes, and least MAC of a shape with the plane of two poles at one place."""
+    presence: float = 1.0 / 3.0
+    """Least part of the orders in which a mode is found."""
+    largest_damping_ratio: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StabilizationChart:
+    """Every pole of every order that could be one of a structure."""
+
+    order: np.ndarray
+    """[p], ascending."""
+    eigenvalue: np.ndarray
+    """[p], rad/s."""
+    shape: np.ndarray
+    """[output, p]"""
+    participation: np.ndarray
+    """[p, input]"""
+    label: tuple[str, ...]
+    """One of LABELS each."""
+    mode: np.ndarray
+    """[p]: number of the stable mode it belongs to, -1 for none."""
+    orders: int
+    """Number of orders that were tried."""
+
+    @property
+    def frequency_hz(self) -> np.ndarray:
+        """|lambda| / 2 pi [p]."""
+        return np.abs(self.eigenvalue) / (2 * np.pi)
+
+    @property
+    def damping_ratio(self) -> np.ndarray:
+        """-Re(lambda) / |lambda| [p]."""
+        return damping_ratio(self.eigenvalue)
+
+
+def damping_ratio(eigenvalue: np.ndarray) -> np.ndarray:
+    """-Re(lambda) / |lambda|."""
+    return -np.real(eigenvalue) / np.abs(eigenvalue)
+
+
+def stabilization_chart(
+    poles: Iterable[tuple[int, np.ndarray, np.ndarray]],
+    lines: Lines,
+    band_hz: tuple[float, float],
+    rule: StabilityRule,
+    scale: np.ndarray | float = 1.0,
+) -> StabilizationChart:
+    """Poles of all orders, their shapes at each order, and what comes back.
+
+    Poles are kept that are damped, by no more than the rule's largest ratio, within the band or near it. Walking up the
+    orders, each is joined with at most one mode found before, and each mode with at most one pole, by frequency,
+    damping and shape. A mode is stable where it has a pole in the rule's part of the orders.
+
+    Args:
+        poles: order, poles and participations, by ascending order.
+        lines: the responses that give the shapes.
+        band_hz: where poles are kept.
+        rule: what counts as the same.
+        scale: by what the lines were divided [output].
+    """
+    low, high = (2 * np.pi * f for f in band_hz)
+    found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
+    for order, eigenvalue, participation in poles:
+        size, damping = np.abs(eigenvalue), damping_ratio(eigenvalue)
+        keep = (size >= low) & (size <= high) & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
+        eigenvalue, participation = eigenvalue[keep], _unit_rows(participation[keep])
+        psi = shapes(lines, eigenvalue, participation) if keep.any() else np.zeros((lines.responses.shape[1], 0))
+        found.append((order, eigenvalue, participation, _unit_columns(psi * np.reshape(scale, (-1, 1)))))
+    counts = [values.size for _, values, _, _ in found]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    chart = StabilizationChart(
+        order=np.repeat([order for order, _, _, _ in found], counts),
+        eigenvalue=np.concatenate([values for _, values, _, _ in found]),
+        shape=np.hstack([psi for _, _, _, psi in found]),
+        participation=np.concatenate([rows for _, _, rows, _ in found]),
+        label=(),
+        mode=np.zeros(0, int),
+        orders=len(found),
+    )
+    return dataclasses.replace(
+        chart, label=_labels(chart, starts, rule), mode=_stable(chart, _joined(chart, starts, rule), rule)
+    )
+
+
+def stable_poles(chart: StabilizationChart) -> np.ndarray:
+    """For each stable mode the pole [mode] that lies in the middle of its poles, by ascending frequency."""
+    chosen = []
+    for number in np.unique(chart.mode[chart.mode >= 0]):
+        members = np.flatnonzero(chart.mode == number)
+        values = chart.eigenvalue[members]
+        middle = np.median(np.real(values)) + 1j * np.median(np.imag(values))
+        # of two estimates alike the one of the higher order, which has less of its neighbours in it
+        chosen.append(members[members.size - 1 - np.argmin(np.abs(values - middle)[::-1])])
+    return np.array(sorted(chosen, key=lambda p: abs(chart.eigenvalue[p])), int)
+
+
+def merged(
+    charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, float]], rule: StabilityRule
+) -> StabilizationChart:
+    """One chart of several that were made in overlapping parts of the band, each counting between the ends of its core.
+
+    A mode that two of them found beside the end they share is counted once.
+    """
+    slack = 1.0 + rule.frequency
+    kept = []
+    for chart, (low, high) in zip(charts, cores, strict=True):
+        mode = chart.mode.copy()
+        for pole in stable_poles(chart):
+            if not low / slack <= chart.frequency_hz[pole] <= high * slack:
+                mode[chart.mode == chart.mode[pole]] = -1
+        inside = (mode >= 0) | ((chart.frequency_hz >= low) & (chart.frequency_hz < high))
+        kept.append((dataclasses.replace(chart, mode=mode), np.flatnonzero(inside)))
+    offset = np.cumsum([0, *(chart.mode.max(initial=-1) + 1 for chart, _ in kept)])
+    whole = StabilizationChart(
+        order=np.concatenate([c.order[k] for c, k in kept]),
+        eigenvalue=np.concatenate([c.eigenvalue[k] for c, k in kept]),
+        shape=np.hstack([c.shape[:, k] for c, k in kept]),
+        participation=np.concatenate([c.participation[k] for c, k in kept]),
+        label=tuple(c.label[i] for c, k in kept for i in k),
+        mode=np.concatenate(
+            [np.where(c.mode[k] >= 0, c.mode[k] + n, -1) for (c, k), n in zip(kept, offset, strict=False)]
+        ),
+        orders=max(c.orders for c, _ in kept),
+    )
+    segment = np.repeat(np.arange(len(kept)), [k.size for _, k in kept])
+    return _renumbered(whole, segment, rule)
+
+
+def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityRule) -> StabilizationChart:
+    """The chart by order, its modes by frequency, those found in two segments once."""
+    poles = stable_poles(chart)
+    distance = _distance(chart, poles, poles, rule) if poles.size else np.zeros((0, 0))
+    mode, number = np.full(chart.mode.size, -1), 0
+    for i, pole in enumerate(poles):
+        members = chart.mode == chart.mode[pole]
+        twins = [j for j in range(i) if np.isfinite(distance[j, i]) and segment[poles[j]] != segment[pole]]
+        if not twins:
+            mode[members] = number
+            number += 1
+    order = np.argsort(chart.order, kind="stable")
+    return StabilizationChart(
+        chart.order[order],
+        chart.eigenvalue[order],
+        chart.shape[:, order],
+        chart.participation[order],
+        tuple(chart.label[i] for i in order),
+        mode[order],
+        chart.orders,
+    )
+
+
+def by_hand(
+    chart: StabilizationChart, chosen: Sequence[float | tuple[int, float]], band_hz: tuple[float, float]
+) -> np.ndarray:
+    """Poles [r] chosen by frequency, or by order and frequency, as they were given; those of a chart in a band.
+
+    A frequency alone means the stable mode nearest to it, or where none is near the nearest pole of the chart.
+
+    Raises:
+        ValueError: nothing is chosen, or no pole that is not taken yet lies within 3 % of a chosen frequency.
+    """
+    if len(chosen) == 0:
+        raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
+    stable = stable_poles(chart)
+    inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
+    picked: list[int] = []
+    for item in chosen:
+        order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
+        if order is None:
+            groups = (stable, np.arange(chart.order.size))
+        else:
+            groups = (np.flatnonzero(chart.order == order),)
+        near: list[int] = []
+        for group in groups:
+            off = np.abs(chart.frequency_hz[group] / frequency_hz - 1.0)
+            near = near or [int(p) for p in group[np.argsort(off)] if inside[p] and p not in picked][:1]
+            near = [p for p in near if abs(chart.frequency_hz[p] / frequency_hz - 1.0) <= BY_HAND]
+        if not near:
+            where = f"{frequency_hz:g} Hz" if order is None else f"order {order}, {frequency_hz:g} Hz"
+            raise ValueError(f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not chosen already")
+        picked += near
+    return np.array(picked, int)
+
+
+def company(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """The stable poles [k] that are no other estimate of a picked one.
+
+    Near a pole that was picked by hand, a pole of the same shape is another estimate of it: a joint that softens with
+    amplitude rings at as many frequencies as it was hit in ways, and who picks one wants it to stand for all.
+    """
+    stable = stable_poles(chart)
+    if not picked.size or not stable.size:
+        return stable
+    same = np.isfinite(_distance(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
+    near = np.abs(chart.frequency_hz[stable][:, None] / chart.frequency_hz[picked] - 1.0) <= BY_HAND
+    a, b = (chart.shape[:, which] / np.linalg.norm(chart.shape[:, which], axis=0) for which in (stable, picked))
+    same |= near & (np.abs(a.conj().T @ b) ** 2 >= rule.mac)
+    return stable[~same.any(axis=1)]
+
+
+def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """Number of the track of every pole."""
+    from scipy.optimize import linear_sum_assignment
+
+    track = np.full(chart.eigenvalue.size, -1)
+    last: list[int] = []
+    for begin, end in pairwise(starts):
+        here = np.arange(begin, end)
+        if last and here.size:
+            distance = _distance(chart, np.array(last), here, rule)
+            rows, columns = linear_sum_assignment(np.where(np.isfinite(distance), distance, 1e3))
+            for row, column in zip(rows, columns, strict=True):
+                if np.isfinite(distance[row, column]):
+                    track[here[column]] = row
+                    last[row] = here[column]
+        for pole in here[track[here] < 0]:
+            track[pole] = len(last)
+            last.append(pole)
+    return track
+
+
+def _distance(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """How far poles a and b are apart [a, b], in tolerances; infinite where they are not the same mode."""
+    size_a, size_b = np.abs(chart.eigenvalue[a])[:, None], np.abs(chart.eigenvalue[b])[None, :]
+    damping_a, damping_b = chart.damping_ratio[a][:, None], chart.damping_ratio[b][None, :]
+    frequency = np.abs(size_a - size_b) / size_b / rule.frequency
+    damping = np.abs(damping_a - damping_b) / np.maximum(damping_a, damping_b) / rule.damping
+    shape = (1.0 - np.maximum(_mac(chart, a, b), _plane_mac(chart, a, b, rule))) / (1.0 - rule.mac)
+    distance = frequency + damping + shape
+    return np.where((frequency <= 1.0) & (damping <= 1.0) & (shape <= 1.0), distance, np.inf)
+
+
+def _mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.abs(chart.shape[:, a].conj().T @ chart.shape[:, b]) ** 2
+
+
+def _plane_mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """Part of shape a in the plane of shape b and that of a pole at the place of b, in the same order [a, b].
+
+    Of a repeated mode only the plane of its shapes can be known, and each order cuts it differently.
+    """
+    values = chart.eigenvalue[b]
+    part = np.zeros((a.size, b.size))
+    for i in range(b.size):
+        near = np.abs(values - values[i])
+        near[i] = np.inf
+        j = int(np.argmin(near))
+        if near[j] > 0.1 * rule.frequency * np.abs(values[i]):
+            continue
+        plane = np.linalg.qr(chart.shape[:, b[[i, j]]])[0]
+        part[:, i] = np.sum(np.abs(plane.conj().T @ chart.shape[:, a]) ** 2, axis=0)
+    return part
+
+
+def _stable(chart: StabilizationChart, track: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """Number of the stable mode of every pole, by ascending frequency; -1 where its track is too short."""
+    count = np.bincount(track) if track.size else np.zeros(0, int)
+    long = np.flatnonzero(count >= rule.presence * chart.orders)
+    middle = [np.median(np.abs(chart.eigenvalue[track == t])) for t in long]
+    mode = np.full(track.size, -1)
+    for number, t in enumerate(long[np.argsort(middle)]):
+        mode[track == t] = number
+    return mode
+
+
+def _labels(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> tuple[str, ...]:
+    """What of every pole agrees with the nearest one of the order before."""
+    label = ["new"] * chart.eigenvalue.size
+    for begin, middle, end in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
+        if begin == middle:
+            continue
+        before = np.arange(begin, middle)
+        for pole in range(middle, end):
+            size, damping = np.abs(chart.eigenvalue[pole]), chart.damping_ratio[pole]
+            frequency = np.abs(np.abs(chart.eigenvalue[before]) - size) <= rule.frequency * size
+            larger = np.maximum(chart.damping_ratio[before], damping)
+            damped = frequency & (np.abs(chart.damping_ratio[before] - damping) <= rule.damping * larger)
+            shaped = damped & (_mac(chart, before, np.array([pole]))[:, 0] >= rule.mac)
+            label[pole] = LABELS[int(frequency.any()) + int(damped.any()) + int(shaped.any())]
+    return tuple(label)
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows whose largest component is 1."""
+    largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
+    return vectors / largest
+
+
+def _unit_columns(vectors: np.ndarray) -> np.ndarray:
+    norm = np.linalg.norm(vectors, axis=0)
+    return vectors / np.where(norm > 0.0, norm, 1.0)

@@ -1,0 +1,145 @@
+"""Time records as columns of numbers from .mat (v4 to v7), .npz and .csv files."""
+
+import os
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxmb.machine.file import InputError
+from jaxmb.measurement.files.npz import read_arrays
+
+ENDINGS = (".mat", ".npz", ".csv")
+DATA_FOLDER = "JAXMB_DATA"
+"""Environment variable that names the folder with data that others publish."""
+LARGEST_RECORD = 200_000_000
+"""Numbers in one record (1.6 GB): a file that claims more is refused before it is read."""
+BROKEN = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError,
+    AssertionError, struct.error, zlib.error,
+)  # fmt: skip
+"""What SciPy raises on a file that is not whole or is none."""
+
+
+def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np.ndarray:
+    """Columns [n, column] of a matrix in a file, counted from 1.
+
+    Args:
+        path: a file ending in one of `ENDINGS`; a .csv file may have one line of names first.
+        variable: of a .mat or .npz file; the only matrix of numbers in it where not given.
+        columns: which ones, from 1.
+
+    Raises:
+        InputError: the file cannot be read, has no such variable or column, or holds no numbers there.
+    """
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    if path.suffix == ".csv":
+        if variable is not None:
+            raise InputError(f"{path}: variable '{variable}' is asked for, expected none of a .csv file")
+        name, matrix = "the table", _read_csv(path)
+    else:
+        name, matrix = (_read_npz if path.suffix == ".npz" else _read_mat)(path, variable)
+    if matrix.ndim == 1:
+        matrix = matrix[:, None]
+    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "iuf":
+        raise InputError(
+            f"{path}: {name} is an array of {matrix.dtype} of shape {matrix.shape}, expected real numbers"
+            " [sample, column]"
+        )
+    if max(columns) > matrix.shape[1]:
+        raise InputError(f"{path}: column {max(columns)} of {name} is asked for, expected at most {matrix.shape[1]}")
+    return matrix[:, np.asarray(columns) - 1].astype(float)
+
+
+def public_path(below: str, where: str) -> Path:
+    """Path of a public data file below the folder that `JAXMB_DATA` names.
+
+    Args:
+        below: its path below that folder.
+        where: where it can be had, for messages.
+
+    Raises:
+        InputError: the variable is not set, or there is no such file; the message says where to get it.
+    """
+    folder = os.environ.get(DATA_FOLDER)
+    path = Path(folder or "") / below
+    if folder and path.is_file():
+        return path
+    reason = f"there is no {path}" if folder else f"the environment variable {DATA_FOLDER} is not set"
+    raise InputError(
+        f"{below} is public data that do not come with jaxmb, and {reason}: expected {where}"
+        f" as {below} in the folder that {DATA_FOLDER} names"
+    )
+
+
+def _read_npz(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
+    arrays = read_arrays(path)
+    name = _chosen(path, variable, {name: array.shape for name, array in arrays.items() if array.dtype.kind in "iuf"})
+    return f"array '{name}'", arrays[name]
+
+
+def _read_mat(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
+    import scipy.io
+    from scipy.io.matlab import MatReadError
+
+    try:
+        with path.open("rb") as file:
+            if b"\x89HDF\r\n\x1a\n" in file.read(520):
+                raise InputError(f"{path}: a MATLAB file of version 7.3, expected one saved with -v7 or older")
+        found = {str(name): tuple(shape) for name, shape, kind in scipy.io.whosmat(path) if kind in _NUMBERS}
+        name = _chosen(path, variable, found)
+        if np.prod(np.array(found[name], dtype=float)) > LARGEST_RECORD:
+            raise InputError(
+                f"{path}: variable '{name}' claims {found[name]} numbers, expected at most {LARGEST_RECORD}"
+            )
+        return f"variable '{name}'", np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
+    except InputError:
+        raise
+    except (MatReadError, *BROKEN) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: not a whole MATLAB file: {text}") from None
+
+
+_NUMBERS = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
+    listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
+    if variable is None and len(found) == 1:
+        return next(iter(found))
+    if variable is None:
+        raise InputError(f"{path}: holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
+    if variable not in found:
+        raise InputError(f"{path}: has no array of numbers '{variable}', found {listed}")
+    return variable
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline(1_000_000)
+            if not first.strip():
+                raise InputError(f"{path}: the first line is empty, expected names or numbers")
+            separator = next((c for c in ";,\t" if c in first), None)
+            names = 0 if _are_numbers(first, separator) else 1
+        return np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
+    except InputError:
+        raise
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a table of text") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, MemoryError) as error:
+        raise InputError(f"{path}: no table of numbers: {' '.join(str(error).split())}") from None
+
+
+def _are_numbers(line: str, separator: str | None) -> bool:
+    try:
+        return bool([float(cell) for cell in line.split(separator)])
+    except ValueError:
+        return False

@@ -1,0 +1,222 @@
+"""Time records described by a TOML file, built-in or the user's, and the frequency responses that it asks for."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, to_si
+from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.records.data import public_path, read_columns
+from jaxmb.measurement.records.impacts import HitTest, cut_hits, estimate_frf_from_hits, find_hits
+from jaxmb.measurement.records.leakage import leakage_remark
+from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
+from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
+from jaxmb.measurement.records.windows import decay_of_end_level
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TimeRecord:
+    """Forces and responses that were recorded together."""
+
+    force: np.ndarray
+    """[n, input], in `force_unit`."""
+    response: np.ndarray
+    """[n, output]."""
+    sample_rate_hz: float
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    unit: str
+    """Of the responses over that of the forces; SI where empty, or "unknown"."""
+    source: str
+    """The file."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Estimate:
+    """Frequency responses from time records, and what is to be said about how they came about."""
+
+    frf_set: FrfSet
+    remarks: tuple[str, ...]
+    """Sentences: hits that were left out and why, segments too short for a peak."""
+
+
+def measurement_names() -> tuple[str, ...]:
+    """Names of the descriptions of measurements that come with jaxmb."""
+    return library_names("measurements")
+
+
+def load_records_file(name_or_path: str | os.PathLike[str]) -> tuple[RecordsFile, Path]:
+    """Description of time records, and its path, from a built-in name or a TOML file.
+
+    Raises:
+        InputError: neither a built-in name nor a file, or not a description of time records.
+    """
+    path = find_description(name_or_path, "measurements", "measurement", (".toml",))
+    return validated(RecordsFile, read_toml(path), str(path)), path
+
+
+def read_records(name_or_path: str | os.PathLike[str]) -> tuple[TimeRecord, ...]:
+    """The time records that a description names, calibrated.
+
+    Args:
+        name_or_path: "daisy-subframe", "hammer/records.toml"; paths in the file are relative to it.
+
+    Raises:
+        InputError: the description or a file it names is wrong, or public data are not there; the message says which,
+            and where to get them.
+    """
+    return _records(*load_records_file(name_or_path))
+
+
+def frf_of_records(name_or_path: str | os.PathLike[str]) -> FrfSet:
+    """The frequency responses that a description of time records asks for, see `estimate_of_records`."""
+    return estimate_of_records(name_or_path).frf_set
+
+
+def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
+    """The frequency responses that a description of time records asks for, with remarks.
+
+    Raises:
+        InputError: see `read_records`; or the records do not yield what is asked for.
+    """
+    description, path = load_records_file(name_or_path)
+    records = _records(description, path)
+    common: dict[str, Any] = {
+        "kind": description.kind,
+        "outputs": records[0].outputs,
+        "unit": records[0].unit,
+        "posture": description.posture,
+        "nodes": description.nodes,
+        "source": description.source or str(path),
+    }
+    method = description.method
+    with _place(str(path)):
+        if isinstance(method, Noise):
+            return _from_noise(records[0], method, common)
+        if isinstance(method, Periodic):
+            return _from_period(records[0], method, common)
+        return _from_hits(records, method, description, common)
+
+
+def _from_noise(record: TimeRecord, method: Noise, common: dict[str, Any]) -> Estimate:
+    frf_set = estimate_frf(
+        record.force, record.response, record.sample_rate_hz, inputs=record.inputs,
+        segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **common,
+    )  # fmt: skip
+    # A boxcar is what burst noise is given, that dies within the segment: the rule is for noise that goes on.
+    remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
+    return Estimate(frf_set, () if remark is None else (remark,))
+
+
+def _from_period(record: TimeRecord, method: Periodic, common: dict[str, Any]) -> Estimate:
+    harmonics = range(method.first_harmonic, method.last_harmonic + 1, method.step)
+    frf_set = estimate_periodic_frf(
+        record.force, record.response, record.sample_rate_hz, method.period, harmonics, inputs=record.inputs, **common
+    )
+    return Estimate(frf_set, ())
+
+
+def _from_hits(
+    records: Sequence[TimeRecord], method: Hits, description: RecordsFile, common: dict[str, Any]
+) -> Estimate:
+    sets, remarks = [], []
+    for inputs in dict.fromkeys(record.inputs for record in records):
+        hits = []
+        for record in records:
+            if record.inputs == inputs:
+                found, left_out = _single_hits(record, method)
+                hits += found
+                remarks += [f"{record.source}: {text}" for text in left_out]
+        test = _hit_test(hits, method, description, common | {"inputs": inputs})
+        where = f"input '{inputs[0]}': " if len({record.inputs for record in records}) > 1 else ""
+        remarks += [f"{where}hit {number} is left out: {reason}" for number, reason in test.rejected.items()]
+        remarks += [where + remark for remark in test.remarks]
+        sets.append(test.frf_set)
+    return Estimate(joined_inputs(sets), tuple(remarks))
+
+
+def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
+    if method.block is None:
+        return [(record.force, record.response)], ()
+    with _place(record.source):
+        starts, left_out = find_hits(
+            record.force, record.sample_rate_hz, block=method.block, pre_trigger_s=method.pre_trigger_s,
+            trigger=method.trigger,
+        )  # fmt: skip
+    return list(cut_hits(record.force, record.response, starts, method.block)), left_out
+
+
+def _hit_test(
+    hits: Sequence[tuple[np.ndarray, np.ndarray]], method: Hits, description: RecordsFile, common: dict[str, Any]
+) -> HitTest:
+    rate = description.sample_rate_hz
+    decay = method.decay_1_s or 0.0
+    if method.end_level is not None:
+        decay = decay_of_end_level(method.end_level, hits[0][0].shape[0] / rate)
+    return estimate_frf_from_hits(
+        hits, rate, decay_1_s=decay, force_window_s=method.force_window_s, double_hit_level=method.double_hit_level,
+        force_full_scale=description.forces.full_scale, response_full_scale=description.responses.full_scale,
+        estimator=method.estimator, **common,
+    )  # fmt: skip
+
+
+def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
+    with _place(str(path)):
+        unit = _unit(description)
+    inputs, outputs = _names(description.forces), _names(description.responses)
+    records = []
+    for number, record in enumerate(description.record, 1):
+        with _place(f"{path}: record number {number}"):
+            file = _file(record, description, path.parent)
+            force = _channels(file, record, description.forces)
+            response = _channels(file, record, description.responses)
+            if force.shape[0] != response.shape[0]:
+                raise ValueError(
+                    f"force has {force.shape[0]} samples and response {response.shape[0]}, expected as many"
+                )
+        here = inputs if record.input is None else (record.input,)
+        records.append(TimeRecord(force, response, description.sample_rate_hz, here, outputs, unit, str(file)))
+    return tuple(records)
+
+
+def _file(record: Record, description: RecordsFile, folder: Path) -> Path:
+    if record.public is not None and description.public is not None:
+        public = description.public
+        return public_path(record.public, f"{public.file} of {public.repository} at commit {public.commit}")
+    return folder / (record.file or "")
+
+
+def _channels(file: Path, record: Record, channels: Channels) -> np.ndarray:
+    values = read_columns(file, channels.variable or record.variable, channels.numbers)
+    return values * np.asarray(channels.factors)
+
+
+def _names(channels: Channels) -> tuple[str, ...]:
+    return channels.dofs or tuple(str(i + 1) for i in range(len(channels.numbers)))
+
+
+def _unit(description: RecordsFile) -> str:
+    """Unit of a response over a force, "" for SI; ValueError where it is not one of the kind."""
+    force, response = description.forces.unit, description.responses.unit
+    if force is None and response is None:
+        return ""
+    if UNKNOWN in (force, response):
+        return UNKNOWN
+    unit = f"{response or SI_UNITS[description.kind].removesuffix('/N')}/({force or 'N'})"
+    to_si(FrfSet(np.ones(1), np.ones((1, 1, 1)), description.kind, unit=unit, source="the records"))
+    return unit
+
+
+@contextmanager
+def _place(place: str) -> Iterator[None]:
+    """Names a place in front of what is wrong there."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from None

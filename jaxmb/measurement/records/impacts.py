@@ -1,0 +1,288 @@
+"""From the records of hammer hits to frequency responses."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.records.hit_checks import PRECURSOR, Pulse, double_hit, is_overloaded, pulse_of
+from jaxmb.measurement.records.signals import (
+    checked_rate,
+    checked_record,
+    fraction,
+    real_number,
+    signal_columns,
+    whole_number,
+)
+from jaxmb.measurement.records.spectra import Estimator, check_estimator, estimate, products
+from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
+from jaxmb.measurement.records.windows import exponential_window, force_window
+from jaxmb.response.frf import FrfKind
+
+STILL_MOVING = 0.05
+"""Motion before a hit, as a share of the peak behind it, above which the machine is said not to have been at rest."""
+NOT_DIED = 0.02
+"""The same at the end of the record, behind the exponential window."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HitTest:
+    """Frequency responses from hits, and which hits are in them."""
+
+    frf_set: FrfSet
+    accepted: tuple[int, ...]
+    """Numbers of the hits that were averaged, from 1."""
+    rejected: Mapping[int, str]
+    """Reason by number for those that were not."""
+    remarks: tuple[str, ...]
+    """Sentences on what may have gone wrong and did not stop the estimate."""
+
+
+def find_hits(
+    force: object,
+    sample_rate_hz: float,
+    *,
+    block: int,
+    pre_trigger_s: float = 0.05,
+    trigger: float | None = None,
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """First samples of the blocks around the hits of a long record, and sentences on hits that have no whole block.
+
+    A hit is where the force's distance from its median first exceeds the trigger; the block begins the pre-trigger time
+    before it, and the next hit is looked for behind the block. A second hit inside a block is left for
+    `estimate_frf_from_hits` to reject.
+
+    Args:
+        force: record of the hammer [n] or [n, 1].
+        sample_rate_hz: samples per second.
+        block: samples of a block.
+        pre_trigger_s: time before the trigger that belongs to the block, s.
+        trigger: in the unit of the force; a tenth of the largest where not given.
+
+    Raises:
+        ValueError: a record or settings that cannot be, or no hit.
+    """
+    f = _one_force(signal_columns("force", force))
+    rate = checked_rate(sample_rate_hz)
+    before = round(_not_negative("pre_trigger_s", pre_trigger_s) * rate)
+    if whole_number("block", block, 16) <= before:
+        raise ValueError(f"pre_trigger_s is {pre_trigger_s:g} s, expected less than the {block / rate:g} s of a block")
+    size = np.abs(f - np.median(f))
+    level = 0.1 * size.max() if trigger is None else real_number("trigger", trigger)
+    if not 0.0 < level < size.max():
+        raise ValueError(f"trigger is {level:g}, expected above 0 and below the force's largest, {size.max():g}")
+    above = np.flatnonzero(size > level)
+    starts, left_out = [], []
+    at = 0
+    while at < above.size:
+        begin = int(above[at]) - before
+        if begin < 0:
+            left_out.append(f"the hit at {above[at] / rate:g} s has less than {pre_trigger_s:g} s before it")
+        elif begin + block > f.size:
+            left_out.append(f"the hit at {above[at] / rate:g} s has less than a block behind it")
+        else:
+            starts.append(begin)
+        at = int(np.searchsorted(above, begin + block))
+    if not starts:
+        raise ValueError(f"no hit has a whole block of {block} samples: {left_out[0]}")
+    return tuple(starts), tuple(left_out)
+
+
+def cut_hits(
+    force: object, response: object, starts: Sequence[int], block: int
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Records (force [block, 1], response [block, output]) of single hits from a long one, see `find_hits`."""
+    f, y = checked_record(force, response)
+    return tuple((f[start : start + block], y[start : start + block]) for start in starts)
+
+
+def estimate_frf_from_hits(
+    records: Sequence[tuple[object, object]],
+    sample_rate_hz: float,
+    *,
+    decay_1_s: float = 0.0,
+    force_window_s: float | None = None,
+    double_hit_level: float = 0.1,
+    force_full_scale: float | None = None,
+    response_full_scale: float | None = None,
+    estimator: Estimator = "H1",
+    kind: FrfKind = "accelerance",
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    unit: str = "",
+    posture: Mapping[str, float] | None = None,
+    nodes: Mapping[str, tuple[float, float, float]] | None = None,
+    source: str = "hits",
+) -> HitTest:
+    """Frequency responses to the hits of a hammer at one place, averaged over the hits that can be used.
+
+    Of each channel the mean before the hit is taken off and what stands before the hit is set to zero. The force
+    window keeps the pulse and removes the noise behind it; the exponential window exp(-sigma t), t from the start of
+    the hit, lies over force and response alike. What is estimated is then exactly H(j omega + sigma): the set carries
+    sigma as `decay_1_s`, and `without_window_damping` takes it out of poles.
+
+    A hit is rejected where a channel was overloaded, where the force rises again above a share of its peak, or where
+    less than a pulse's rise and a few samples of quiet stand before it.
+
+    Args:
+        records: force [n] or [n, 1] and response [n] or [n, output] of each hit, all of one length.
+        sample_rate_hz: samples per second.
+        decay_1_s: sigma, 1/s; `decay_of_end_level` gives it from the level at the end of the record.
+        force_window_s: time from the start of the hit that the force window keeps; by default, behind the pulse, twice
+            its length and 16 samples for the ringing of the converter's filter.
+        double_hit_level: share of the peak that a second pulse must not exceed.
+        force_full_scale: value at which the force channel clips; guessed from flat tops where not given.
+        response_full_scale: the same of the response channels.
+        estimator: "H1", "H2" or "Hv".
+        kind: what the responses are.
+        outputs: degrees of freedom of the responses.
+        inputs: degree of freedom of the hammer.
+        unit: of the responses over that of the force; SI where not given, or "unknown".
+        posture: coordinates of the machine, rad or m.
+        nodes: positions of the nodes, m.
+        source: what messages call the set.
+
+    Returns:
+        The set, with coherence over the accepted hits where there are two or more, and what was rejected and why.
+
+    Raises:
+        ValueError: records or settings that cannot be, or no hit is left.
+
+    Source: Halvorsen, Brown, Sound and Vibration 11(11), 1977, 8-21; Fladung, Rost, Mech. Systems and Signal
+    Processing 11(1), 1997, 23-36.
+    """
+    rate = checked_rate(sample_rate_hz)
+    _not_negative("decay_1_s", decay_1_s)
+    fraction("double_hit_level", double_hit_level)
+    keep_s = None if force_window_s is None else _not_negative("force_window_s", force_window_s)
+    scales = (_scale("force_full_scale", force_full_scale), _scale("response_full_scale", response_full_scale))
+    hits = _checked_hits(records)
+    check_estimator(estimator, hits[0][1].shape[1], 1)
+    transforms, accepted, rejected, remarks = [], [], {}, []
+    for number, (force, response) in enumerate(hits, 1):
+        pulse = _pulse_or_reason(force, response, double_hit_level, scales)
+        if isinstance(pulse, str):
+            rejected[number] = pulse
+            continue
+        f, y = _windowed(force, response, pulse, rate, decay_1_s, keep_s)
+        remarks += [f"hit {number}: {remark}" for remark in _remarks(response, y, pulse)]
+        transforms.append((_transform(f[:, None]), _transform(y)))
+        accepted.append(number)
+    if not accepted:
+        first = next(iter(rejected))
+        raise ValueError(f"none of the {len(hits)} hits can be used: hit {first}: {rejected[first]}")
+    f, y = (np.stack(part) for part in zip(*transforms, strict=True))
+    frequency_hz = line_frequencies(hits[0][0].size, rate)
+    h, coherence = estimate(products(frequency_hz, f, y), estimator)
+    frf_set = FrfSet(
+        frequency_hz, h, kind, tuple(outputs), tuple(inputs), coherence=coherence if len(accepted) > 1 else None,
+        averages=len(accepted), decay_1_s=float(decay_1_s), unit=unit, posture=posture or {}, nodes=nodes or {},
+        source=source,
+    )  # fmt: skip
+    return HitTest(frf_set, tuple(accepted), MappingProxyType(rejected), tuple(remarks))
+
+
+def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.ndarray, np.ndarray]]:
+    if len(records) == 0:
+        raise ValueError("there are no records, expected one of each hit")
+    hits = []
+    for number, record in enumerate(records, 1):
+        try:
+            force, response = record
+        except (TypeError, ValueError):
+            raise ValueError(f"hit {number} is no pair, expected (force, response)") from None
+        try:
+            f, y = checked_record(force, response)
+            hits.append((_one_force(f), y))
+        except ValueError as error:
+            raise ValueError(f"hit {number}: {error}") from None
+        if hits[-1][1].shape != hits[0][1].shape:
+            n, m = hits[0][1].shape
+            raise ValueError(
+                f"hit {number} has {y.shape[0]} samples of {y.shape[1]} responses, expected {n} of {m} as hit 1"
+            )
+    if hits[0][0].size < 16:
+        raise ValueError(f"the records have {hits[0][0].size} samples, expected at least 16")
+    return hits
+
+
+def _pulse_or_reason(
+    force: np.ndarray, response: np.ndarray, level: float, scales: tuple[float | None, float | None]
+) -> Pulse | str:
+    """Where the hit is, or why it cannot be used."""
+    if is_overloaded(force, scales[0]):
+        return "the force was overloaded"
+    for o in range(response.shape[1]):
+        if is_overloaded(response[:, o], scales[1]):
+            return f"response {o + 1} was overloaded"
+    again = double_hit(force, level)
+    if again is not None:
+        return f"a double hit: the force rises again above {level:.0%} of its peak at sample {again + 1}"
+    return pulse_of(force)
+
+
+def _windowed(
+    force: np.ndarray, response: np.ndarray, pulse: Pulse, rate: float, decay_1_s: float, keep_s: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Force [n] and response [n, output] of a hit, offsets taken off, behind the windows."""
+    n = force.size
+    length = pulse.stop - pulse.start
+    behind = 2 * length + 4 * PRECURSOR
+    stop = pulse.stop + behind if keep_s is None else pulse.start + round(keep_s * rate)
+    if stop <= pulse.peak:
+        raise ValueError(
+            f"force_window_s is {keep_s} s, expected to reach behind the peak {(pulse.peak - pulse.start) / rate:g} s"
+            " from the start of the hit"
+        )
+    decay = exponential_window((np.arange(n) - pulse.start) / rate, decay_1_s)
+    f = (force - force[: pulse.start].mean()) * force_window(n, pulse.start, min(stop, n), length) * decay
+    quiet = response[: pulse.start].mean(axis=0)
+    y = (response - quiet) * (np.where(np.arange(n) >= pulse.start, decay, 0.0))[:, None]
+    return f, y
+
+
+def _remarks(response: np.ndarray, windowed: np.ndarray, pulse: Pulse) -> list[str]:
+    found = []
+    before = response[: pulse.start].std(axis=0)
+    peak = np.abs(windowed).max(axis=0)
+    tail = windowed[-max(8, windowed.shape[0] // 20) :]
+    after = np.sqrt(np.mean(tail**2, axis=0))
+    for o in range(peak.size):
+        if before[o] > STILL_MOVING * peak[o]:
+            found.append(f"response {o + 1} moves by {before[o] / peak[o]:.0%} of its peak before the hit")
+        if after[o] > NOT_DIED * peak[o]:
+            found.append(
+                f"response {o + 1} is still at {after[o] / peak[o]:.0%} of its peak at the end:"
+                " expected a longer record or a faster exponential window"
+            )
+    return found
+
+
+def _transform(values: np.ndarray) -> np.ndarray:
+    from scipy.fft import rfft
+
+    return np.asarray(rfft(values, axis=0))[inner_lines(values.shape[0])]
+
+
+def _one_force(force: np.ndarray) -> np.ndarray:
+    if force.shape[1] != 1:
+        raise ValueError(f"force has {force.shape[1]} channels, expected the one of a hammer")
+    return force[:, 0]
+
+
+def _not_negative(what: str, value: object) -> float:
+    number = real_number(what, value)
+    if number < 0.0:
+        raise ValueError(f"{what} is {value!r}, expected 0 or more")
+    return number
+
+
+def _scale(what: str, value: object) -> float | None:
+    if value is None:
+        return None
+    number = real_number(what, value)
+    if number <= 0.0:
+        raise ValueError(f"{what} is {value!r}, expected above 0")
+    return number

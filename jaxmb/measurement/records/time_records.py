@@ -1,0 +1,228 @@
+"""From records of forces and responses to frequency responses: shaker noise and periodic excitation."""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.records.signals import checked_rate, checked_record, fraction, whole_number
+from jaxmb.measurement.records.spectra import (
+    SILENT,
+    Estimator,
+    Spectra,
+    check_estimator,
+    estimate,
+    needs_response_matrix,
+    products,
+    summed,
+)
+from jaxmb.measurement.records.windows import effective_averages, segment_window
+from jaxmb.response.frf import FrfKind
+
+CHUNK = 4_000_000
+"""Numbers of a record that are transformed at once, so that memory does not grow with its length."""
+
+
+def estimate_frf(
+    force: object,
+    response: object,
+    sample_rate_hz: float,
+    *,
+    segment: int | None = None,
+    overlap: float = 0.5,
+    window: str = "hann",
+    estimator: Estimator = "H1",
+    kind: FrfKind = "accelerance",
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    unit: str = "",
+    posture: Mapping[str, float] | None = None,
+    nodes: Mapping[str, tuple[float, float, float]] | None = None,
+    source: str = "time records",
+) -> FrfSet:
+    """Frequency responses of a record of noise, all forces at once, by averaging over segments.
+
+    The mean of each segment is taken off, the window laid over it, and the products of transforms averaged (Welch);
+    see `estimate` for the estimators and the coherence. The lines are k sample_rate / segment, those at 0 Hz and at
+    half the sample rate left out. The window smears lightly damped peaks: `leakage_remark` says whether a segment is
+    too short for them.
+
+    Args:
+        force: record of the forces [n] or [n, input]; whole numbers are counts.
+        response: record of the responses [n] or [n, output].
+        sample_rate_hz: samples per second of both.
+        segment: samples of a segment; a power of two, about an eighth of the record, where not given.
+        overlap: share of a segment that the next one repeats, 0 to below 1.
+        window: over a segment, one of `WINDOWS`.
+        estimator: "H1", "H2" or "Hv".
+        kind: what the responses are: "receptance" of displacements, "mobility", "accelerance".
+        outputs: degrees of freedom of the responses, "12 x".
+        inputs: degrees of freedom of the forces.
+        unit: of the responses over that of the forces; SI where not given, or "unknown".
+        posture: coordinates of the machine, rad or m.
+        nodes: positions of the nodes, m.
+        source: what messages call the set.
+
+    Returns:
+        The set with multiple coherence [freq, output] and the number of independent averages (see
+        `effective_averages`, rounded down). Where there are no more averages than forces the coherence would be 1
+        whatever was measured, and is left out. Lines at which a force has no power are nan.
+
+    Raises:
+        ValueError: records or settings that cannot be; forces that are linearly dependent, naming the frequency.
+
+    Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967; Bendat, Piersol, Random Data, 4th ed., 11.5-11.6.
+    """
+    f, y = checked_record(force, response)
+    rate = checked_rate(sample_rate_hz)
+    check_estimator(estimator, y.shape[1], f.shape[1])
+    n = f.shape[0]
+    if segment is None:
+        segment = min(n, max(16, 2 ** int(np.log2(max(n / 8, 1)))))
+    segment = whole_number("segment", segment, 4)
+    step = segment - round(fraction("overlap", overlap) * segment)
+    if step == 0:
+        raise ValueError(f"overlap is {overlap!r} of {segment} samples, expected segments that differ")
+    spectra = welch_spectra(f, y, rate, segment, step, window, needs_response_matrix(estimator, f.shape[1]))
+    count = spectra.segments
+    if count < f.shape[1]:
+        raise ValueError(
+            f"{f.shape[1]} forces need as many segments at least, found {count}: expected a longer record or shorter"
+            " segments"
+        )
+    h, coherence = estimate(spectra, estimator)
+    averages = max(1, int(effective_averages(segment_window(window, segment), step, count) + 1e-9))
+    return FrfSet(
+        spectra.frequency_hz, h, kind, tuple(outputs), tuple(inputs),
+        coherence=coherence if averages > f.shape[1] else None,
+        averages=averages, unit=unit, posture=posture or {}, nodes=nodes or {}, source=source,
+    )  # fmt: skip
+
+
+def welch_spectra(
+    force: np.ndarray,
+    response: np.ndarray,
+    sample_rate_hz: float,
+    segment: int,
+    step: int,
+    window: str,
+    whole: bool = False,
+) -> Spectra:
+    """Spectra of a record, summed over its segments.
+
+    Args:
+        force: forces [n, input].
+        response: responses [n, output].
+        sample_rate_hz: samples per second.
+        segment: samples of a segment.
+        step: samples from one segment's start to the next one's.
+        window: over a segment.
+        whole: whether all of G_yy is wanted.
+    """
+    from scipy.fft import rfft
+    from scipy.signal import detrend
+
+    weights = segment_window(window, segment)
+    if segment > force.shape[0]:
+        raise ValueError(f"segment is {segment} samples, expected at most the {force.shape[0]} of the record")
+    channels = np.hstack([force, response])
+    frames = np.lib.stride_tricks.sliding_window_view(channels, segment, axis=0)[::step]
+    lines = inner_lines(segment)
+    frequency_hz = line_frequencies(segment, sample_rate_hz)
+    at_once = max(1, CHUNK // (segment * channels.shape[1]))
+
+    def transformed(part: np.ndarray) -> Spectra:
+        pieces = detrend(part, axis=-1, type="constant") * weights
+        transforms = np.swapaxes(np.asarray(rfft(pieces, axis=-1))[:, :, lines], 1, 2)
+        inputs = force.shape[1]
+        return products(frequency_hz, transforms[..., :inputs], transforms[..., inputs:], whole)
+
+    parts = (frames[first : first + at_once] for first in range(0, len(frames), at_once))
+    return functools.reduce(summed, map(transformed, parts))
+
+
+def estimate_periodic_frf(
+    force: object,
+    response: object,
+    sample_rate_hz: float,
+    period: int,
+    harmonics: Sequence[int],
+    *,
+    kind: FrfKind = "accelerance",
+    outputs: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    unit: str = "",
+    posture: Mapping[str, float] | None = None,
+    nodes: Mapping[str, tuple[float, float, float]] | None = None,
+    source: str = "time records",
+) -> FrfSet:
+    """Frequency responses to one periodic force: the ratio of the transforms over whole periods; no window, no leakage.
+
+    H(f_k) = mean Y(f_k) / mean F(f_k) over the periods, f_k = k sample_rate / period for the harmonics k that were
+    excited. With two periods or more, the coherence is that of the periods.
+
+    Args:
+        force: record of the force [n] or [n, 1], the machine having settled; samples beyond whole periods are not used.
+        response: record of the responses [n] or [n, output].
+        sample_rate_hz: samples per second of both.
+        period: samples of a period.
+        harmonics: the excited lines k, 1 to below period / 2, increasing.
+        kind: what the responses are.
+        outputs: degrees of freedom of the responses.
+        inputs: degree of freedom of the force.
+        unit: of the responses over that of the force.
+        posture: coordinates of the machine, rad or m.
+        nodes: positions of the nodes, m.
+        source: what messages call the set.
+
+    Raises:
+        ValueError: records or settings that cannot be; a harmonic at which there is no force.
+
+    Source: Pintelon, Schoukens, System Identification: A Frequency Domain Approach, 2nd ed., 2.4-2.5.
+    """
+    from scipy.fft import rfft
+
+    f, y = checked_record(force, response)
+    rate = checked_rate(sample_rate_hz)
+    if f.shape[1] != 1:
+        raise ValueError(f"force has {f.shape[1]} channels, expected the one of a periodic test")
+    period = whole_number("period", period, 4)
+    if period > f.shape[0]:
+        raise ValueError(f"period is {period} samples, expected at most the {f.shape[0]} of the record")
+    lines = _harmonics(harmonics, period)
+    count = f.shape[0] // period
+    pieces = np.hstack([f, y])[: count * period].reshape(count, period, -1)
+    transforms = np.asarray(rfft(pieces, axis=1))[:, lines]
+    mean = transforms.mean(axis=0)
+    size = np.abs(mean[:, 0])
+    if size.min() <= np.sqrt(SILENT) * size.max():
+        raise ValueError(f"the force has no harmonic {lines[np.argmin(size)]}, expected those that were excited")
+    coherence = None
+    if count > 1:
+        coherence = estimate(products(lines * rate / period, transforms[..., :1], transforms[..., 1:]))[1]
+    return FrfSet(
+        lines * rate / period, mean[:, 1:, None] / mean[:, 0, None, None], kind, tuple(outputs), tuple(inputs),
+        coherence=coherence, averages=count, unit=unit, posture=posture or {}, nodes=nodes or {}, source=source,
+    )  # fmt: skip
+
+
+def line_frequencies(samples: int, sample_rate_hz: float) -> np.ndarray:
+    """Frequencies of the lines of a segment between 0 Hz and half the sample rate, both left out, Hz."""
+    return np.arange(1, (samples + 1) // 2) * (sample_rate_hz / samples)
+
+
+def inner_lines(samples: int) -> slice:
+    """Which entries of a real transform those lines are."""
+    return slice(1, (samples + 1) // 2)
+
+
+def _harmonics(harmonics: Sequence[int], period: int) -> np.ndarray:
+    lines = np.asarray(harmonics)
+    if lines.ndim != 1 or lines.size == 0 or lines.dtype.kind not in "iu":
+        raise ValueError("harmonics are no list of whole numbers, expected the excited lines")
+    if lines[0] < 1 or lines[-1] >= period / 2 or np.any(np.diff(lines) <= 0):
+        raise ValueError(
+            f"harmonics go from {lines[0]} to {lines[-1]}, expected increasing ones from 1 to below {period / 2:g}"
+        )
+    return lines
