@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.measurement.files.matlab_variables import Shapes, choose
+from jaxmb.measurement.files.matlab_variables import Choice, Shapes
 from jaxmb.measurement.files.named_arrays import LARGEST_SET
 
 BROKEN = (TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError)
@@ -14,8 +14,8 @@ MOST_VARIABLES = 10_000
 MOST_TEXTS = 100_000
 
 
-def read_variables(path: Path) -> dict[str, Any]:
-    """Variables of the set by name: arrays, texts and lists of texts.
+def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+    """Chosen variables by name: arrays, texts and lists of texts.
 
     Raises:
         ValueError: the file cannot be read, or a variable is not plain data that stands in the file itself.
@@ -25,7 +25,7 @@ def read_variables(path: Path) -> dict[str, Any]:
     try:
         with h5py.File(path, "r") as file:
             top: Any = file
-            holder, names = choose(_shapes(top), lambda name: _shapes(top[name]))
+            holder, names = choice(_shapes(top), lambda name: _shapes(top[name]))
             group = top[holder] if holder else top
             return {name: _value(file, group[name], name) for name in names}
     except BROKEN as error:

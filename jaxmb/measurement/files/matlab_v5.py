@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jaxmb.measurement.files.matlab_variables import Shapes, choose
+from jaxmb.measurement.files.matlab_variables import Choice, Shapes
 from jaxmb.measurement.files.named_arrays import LARGEST_SET
 
 HEADER, TAG = 128, 8
@@ -36,8 +36,8 @@ DEEPEST = 3
 """A struct of a cell of texts."""
 
 
-def read_variables(path: Path) -> dict[str, Any]:
-    """Variables of the set by name: arrays, texts and lists of texts.
+def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+    """Chosen variables by name: arrays, texts and lists of texts.
 
     Raises:
         ValueError: the file is not of this format, is damaged, or a variable is not plain data.
@@ -75,7 +75,7 @@ def read_variables(path: Path) -> dict[str, Any]:
             value = loaded[name] = load(name)
             return {n: (np.shape(x), _class(x)) for n, x in value.items()} if isinstance(value, dict) else {}
 
-        holder, names = choose(shapes, fields)
+        holder, names = choice(shapes, fields)
         return {name: loaded[holder][name] if holder else load(name) for name in names}
 
 

@@ -14,9 +14,12 @@ LISTED = 12
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 """Shape and class of variables by name."""
+Choice = Callable[[Shapes, Callable[[str], Shapes]], tuple[str, list[str]]]
+"""From the shapes of all variables, and those within a struct by its name: the struct that holds the chosen ones (""
+where the file itself does), and their names."""
 
 
-def choose(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str, list[str]]:
+def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str, list[str]]:
     """The struct that holds the set ("" where variables of the file do), and the names of its arrays.
 
     Args:

@@ -32,6 +32,12 @@ SAME = 0.95
 """MAC of shapes from which on two poles at one place are one mode."""
 ROUNDING = 1e-10
 """Of the largest response: what is left below it holds no poles."""
+PEAK = 1.5
+"""How far what is left must rise above its noise to be tried as pole: over thousands of lines noise rises 1.2 times."""
+CLEARLY = 0.999
+"""Part of what was left below which as many poles as before explain more. A mode just strong enough takes more away."""
+FIRST_DAMPING = 0.01
+"""Damping ratio of a pole that is tried where none is near."""
 MOST_LOOKS = 3
 """How often poles are searched for in what the others leave, and beside the band."""
 
@@ -91,7 +97,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
                 return refined
             left = remainder(search, refined)[end]
             participation = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][:1]
-            pole = 2 * np.pi * start_hz * (-0.01 + 1j)
+            pole = 2 * np.pi * start_hz * (-FIRST_DAMPING + 1j)
             tried = refine_poles(
                 search.lines,
                 np.append(refined.eigenvalue, pole),
@@ -99,7 +105,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
                 refined.noise,
             )
             size = np.abs(tried.eigenvalue[-1]) / (2 * np.pi)
-            if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _worse(tried, refined):
+            if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _left_of(tried, refined) >= 1.0:
                 break
             refined = tried
     return refined
@@ -108,27 +114,53 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
 def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
     """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
 
-    Half the presence is enough for a pole to be tried, and half the orders to look at. It stays if it stands out of the
-    noise, and is no second pole for a mode: one beside another with its shape describes an error of the line's form,
-    such as leakage makes.
+    Half the presence is enough for a pole to be tried, and half the orders to look at; where none is stable, the
+    highest peak is tried. A pole stays if it stands out of the noise, and is no second pole for a mode: one beside
+    another with its shape describes an error of the line's form, such as leakage makes.
     """
     rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
     looking = dataclasses.replace(search, rule=rule)
     for _ in range(MOST_LOOKS):
         if _is_rounding(search, refined):
             break
-        chart = chart_of(looking, remainder(search, refined), search.orders[::2])
+        left = remainder(search, refined)
+        chart = chart_of(looking, left, search.orders[::2])
         new = stable_poles(chart)
-        if new.size == 0:
-            break
-        eigenvalue = np.concatenate([refined.eigenvalue, chart.eigenvalue[new]])
-        participation = np.concatenate([refined.participation, chart.participation[new]])
-        tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation, refined.noise))
-        tried = _without_seconds(search, tried, refined)
-        if tried.eigenvalue.size <= refined.eigenvalue.size or _worse(tried, refined):
+        tried = _with(search, refined, chart.eigenvalue[new], chart.participation[new]) if new.size else refined
+        if tried is refined and (peak := _highest_peak(search, refined, left)) is not None:
+            tried = _with(search, refined, *peak)
+        if tried is refined:
             break
         refined = tried
     return refined
+
+
+def _with(search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray) -> RefinedPoles:
+    """The poles with those of the new ones that are modes of their own; as they were where none is."""
+    eigenvalue = np.concatenate([refined.eigenvalue, eigenvalue])
+    participation = np.concatenate([refined.participation, participation])
+    tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation, refined.noise))
+    tried = _without_seconds(search, tried, refined)
+    # a pole that stood for a mode in its neighbour's place may have gone: as many poles must leave clearly less
+    more = tried.eigenvalue.size > refined.eigenvalue.size
+    return tried if _left_of(tried, refined) < (1.0 if more else CLEARLY) else refined
+
+
+def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A pole where most is left against the noise, as damped as the pole nearest to it; None where all is noise.
+
+    A mode that its neighbour stands for as well leaves too little on too few lines for the estimator to see.
+    """
+    weighted = left / np.where(refined.noise > 0.0, refined.noise, np.inf)
+    _, size, rows = np.linalg.svd(weighted, full_matrices=False)
+    line = int(np.argmax(size[:, 0]))
+    # the largest singular value of complex noise, of standard deviation 1 in real and imaginary parts
+    if size[line, 0] < PEAK * np.sqrt(2.0) * sum(np.sqrt(n) for n in left.shape[1:]):
+        return None
+    place = 2 * np.pi * search.frequency_hz[line]
+    by_distance = np.argsort(np.abs(np.abs(refined.eigenvalue) - place))
+    damping = float(damping_ratio(refined.eigenvalue[by_distance[0]])) if by_distance.size else FIRST_DAMPING
+    return np.array([place * (-damping + 1j)]), rows[line, :1]
 
 
 def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
@@ -181,9 +213,9 @@ def _is_rounding(search: Search, refined: RefinedPoles) -> bool:
     return bool(np.abs(refined.remainder).max() <= ROUNDING * np.abs(search.frf).max())
 
 
-def _worse(a: RefinedPoles, b: RefinedPoles) -> bool:
-    """Whether a leaves more than b, each response as a part of what b leaves."""
-    return bool(np.sum((a.noise / b.noise) ** 2) >= a.noise.size)
+def _left_of(a: RefinedPoles, b: RefinedPoles) -> float:
+    """What a leaves as a part of what b leaves: mean over the responses of the ratio of squares."""
+    return float(np.mean((a.noise / b.noise) ** 2))
 
 
 def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterator[tuple[slice, tuple[float, float]]]:

@@ -1,14 +1,14 @@
-"""Time records as columns of numbers from .mat (v4 to v7), .npz and .csv files."""
+"""Time records as columns of numbers from .mat, .npz and .csv files."""
 
 import os
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxmb.machine.file import InputError
+from jaxmb.measurement.files.matlab import read_variables
+from jaxmb.measurement.files.matlab_variables import Shapes
 from jaxmb.measurement.files.npz import read_arrays
 
 ENDINGS = (".mat", ".npz", ".csv")
@@ -16,11 +16,6 @@ DATA_FOLDER = "JAXMB_DATA"
 """Environment variable that names the folder with data that others publish."""
 LARGEST_RECORD = 200_000_000
 """Numbers in one record (1.6 GB): a file that claims more is refused before it is read."""
-BROKEN = (
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError,
-    AssertionError, struct.error, zlib.error,
-)  # fmt: skip
-"""What SciPy raises on a file that is not whole or is none."""
 
 
 def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np.ndarray:
@@ -84,38 +79,35 @@ def _read_npz(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
 
 
 def _read_mat(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
-    import scipy.io
-    from scipy.io.matlab import MatReadError
+    def choice(shapes: Shapes, _: object) -> tuple[str, list[str]]:
+        return "", [_chosen(path, variable, {n: shape for n, (shape, kind) in shapes.items() if kind in _NUMBERS})]
 
     try:
-        with path.open("rb") as file:
-            if b"\x89HDF\r\n\x1a\n" in file.read(520):
-                raise InputError(f"{path}: a MATLAB file of version 7.3, expected one saved with -v7 or older")
-        found = {str(name): tuple(shape) for name, shape, kind in scipy.io.whosmat(path) if kind in _NUMBERS}
-        name = _chosen(path, variable, found)
-        if np.prod(np.array(found[name], dtype=float)) > LARGEST_RECORD:
-            raise InputError(
-                f"{path}: variable '{name}' claims {found[name]} numbers, expected at most {LARGEST_RECORD}"
-            )
-        return f"variable '{name}'", np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
+        ((name, matrix),) = read_variables(path, choice).items()
     except InputError:
         raise
-    except (MatReadError, *BROKEN) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: not a whole MATLAB file: {text}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from None
+    return f"variable '{name}'", np.asarray(matrix)
 
 
-_NUMBERS = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_NUMBERS = ("double", "single", "float64", "float32", *_INTEGERS)
+"""Names of classes in MATLAB's words, and in HDF5's where another program wrote the file."""
 
 
 def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
     if variable is None and len(found) == 1:
-        return next(iter(found))
+        variable = next(iter(found))
     if variable is None:
         raise InputError(f"{path}: holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
     if variable not in found:
         raise InputError(f"{path}: has no array of numbers '{variable}', found {listed}")
+    if np.prod(np.array(found[variable], dtype=float)) > LARGEST_RECORD:
+        raise InputError(
+            f"{path}: variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_RECORD}"
+        )
     return variable
 
 
