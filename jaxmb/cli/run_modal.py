@@ -37,16 +37,15 @@ def modal(
     out: Out = None,
 ) -> None:
     """Modal analysis of measured FRFs; write modal.json, the FRFs measured and synthesized, and figures."""
-    import dataclasses
-
     from jaxmb.measurement.files.frf_file import write_frf
+    from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.source import measured_frf
     from jaxmb.report.modal_report import modal_json, modal_summary, modal_table, synthesized
 
     with wrong_input():
         estimate = measured_frf(file)
-        frf_set = estimate.frf_set if unit is None else dataclasses.replace(estimate.frf_set, unit=unit)
+        frf_set = estimate.frf_set if unit is None else with_unit(estimate.frf_set, unit)
         analysis = modal_analysis(
             frf_set,
             band_hz=band_hz,

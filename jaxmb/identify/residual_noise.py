@@ -4,6 +4,7 @@ import numpy as np
 
 from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.study import Study
+from jaxmb.measurement.line_noise import correlated_lines
 
 
 def log_error(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
@@ -21,23 +22,12 @@ def noise_factor(residual: np.ndarray, row_weights: np.ndarray, parameters: int)
     return float(np.sqrt(np.sum(residual**2) / np.sum(row_weights) * rows / free))
 
 
-def correlated_lines(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Number of neighbouring lines whose residuals are one: the integrated autocorrelation 1 + 2 sum rho_k.
-
-    The sum ends at the first lag that is not positive, as of a Markov chain (Geyer, Statistical Science 7(4), 1992).
-    """
+def lines_as_one(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    """Number of neighbouring lines of a test whose residuals are one (see `correlated_lines`)."""
     used = row_weights > 0.0
     plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
     errors, present = (x.reshape(2, *test.measured.shape) for x in (plain, used))
-    power = np.sum(errors**2) / max(int(np.sum(present)), 1)
-    count = 1.0
-    for lag in range(1, errors.shape[1]):
-        pairs = int(np.sum(present[:, lag:] & present[:, :-lag]))
-        shared = np.sum(errors[:, lag:] * errors[:, :-lag]) / max(pairs, 1)
-        if power == 0.0 or shared <= 0.0:
-            break
-        count += 2.0 * float(shared / power)
-    return count
+    return correlated_lines(errors, present)
 
 
 def row_variances(study: Study, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -52,5 +42,5 @@ def row_variances(study: Study, residual: np.ndarray, row_weights: np.ndarray) -
         first_row += test.rows
         if isinstance(test, FrfTest) and not test.noise_known:
             factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
-            variances[rows] *= factor**2 * correlated_lines(test, residual[rows], row_weights[rows])
+            variances[rows] *= factor**2 * lines_as_one(test, residual[rows], row_weights[rows])
     return variances

@@ -1,33 +1,17 @@
 """Measured frequency responses as one immutable, validated set, and what converts it into another."""
 
 import dataclasses
-import functools
 import math
-import re
-import tokenize
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
-
-if TYPE_CHECKING:
-    import pint
 
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""
-SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "accelerance": "m/s^2/N"}
-"""Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
-LONGEST_UNIT = 80
-NO_UNIT = (
-    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, AssertionError, SyntaxError,
-    tokenize.TokenError,
-)  # fmt: skip
-"""What pint raises, beside its own errors, on a text that is no unit."""
-UNKNOWN = "unknown"
-"""Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -192,23 +176,20 @@ def to_si(frf_set: FrfSet) -> FrfSet:
     return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=wanted)
 
 
-def unit_scale(unit: str, kind: FrfKind) -> float:
-    """What one of `unit` is in the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
+def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
+    """The same numbers in a unit that is stated for a set which does not say one itself.
+
+    Args:
+        frf_set: the set, of the unit "unknown" or in SI, which is also taken where a file says nothing.
+        unit: such as "m/s^2/N" or "g/lbf".
 
     Raises:
-        ValueError: the unit is none, or not that of the kind.
+        ValueError: it is no unit of the set's kind, or the set is in another one.
     """
-    import pint  # a third of a second to import
-
-    wanted = SI_UNITS[kind]
-    if len(unit) > LONGEST_UNIT:
-        raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
-    try:
-        if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
-            raise ValueError("a number has a power")
-        return float(_registry().Quantity(1.0, unit).to(wanted).magnitude)
-    except (pint.PintError, *NO_UNIT) as error:
-        raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
+    unit_scale(unit, frf_set.kind)
+    if frf_set.unit not in (UNKNOWN, SI_UNITS[frf_set.kind]) and not same_unit(frf_set.unit, unit, frf_set.kind):
+        raise ValueError(f"unit is '{unit}', but '{frf_set.source}' states {frf_set.unit}: expected that or none")
+    return dataclasses.replace(frf_set, unit=unit)
 
 
 def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
@@ -253,16 +234,6 @@ def _found(what: str, names: tuple[str, ...], wanted: Sequence[str]) -> tuple[li
         places.append(candidates[0][0])
         signs.append(candidates[0][1])
     return places, np.array(signs)
-
-
-@functools.cache
-def _registry() -> "pint.UnitRegistry":
-    import pint
-
-    # g is the acceleration of gravity here, and never a gram
-    registry = pint.UnitRegistry(cache_folder=None)
-    registry.define("g = 9.80665 * meter / second**2")
-    return registry
 
 
 def _opposite(name: str) -> str | None:

@@ -8,6 +8,26 @@ SMALLEST_COHERENCE = 1e-6
 """Below it a value says nothing, and its standard deviation would be no number."""
 
 
+def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
+    """Number of neighbouring lines whose errors are one: the integrated autocorrelation 1 + 2 sum rho_k.
+
+    The sum ends at the first lag that is not positive, as of a Markov chain (Geyer, Statistical Science 7(4), 1992).
+
+    Args:
+        errors: in units of their standard deviation [part, f, ...], 0 where there is none.
+        present: where there is one, of the same shape.
+    """
+    power = np.sum(errors**2) / max(int(np.sum(present)), 1)
+    count = 1.0
+    for lag in range(1, errors.shape[1]):
+        pairs = int(np.sum(present[:, lag:] & present[:, :-lag]))
+        shared = np.sum(errors[:, lag:] * errors[:, :-lag]) / max(pairs, 1)
+        if power == 0.0 or shared <= 0.0:
+            break
+        count += 2.0 * float(shared / power)
+    return count
+
+
 def coherence_log_std(frf_set: FrfSet) -> np.ndarray:
     """Standard deviation of log H [f, o, i], real and imaginary part each, from the coherence; 0 where there is none.
 

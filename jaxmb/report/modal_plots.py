@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxmb.measurement.frf_set import UNKNOWN, FrfSet
+from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import cmif
+from jaxmb.measurement.units import UNKNOWN
 from jaxmb.report.frf_plot import Curve, frf_figure
 from jaxmb.report.mac_plot import mac_figure
 from jaxmb.report.modal_report import Comparison

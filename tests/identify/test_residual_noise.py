@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmb.identify.residual_noise import correlated_lines, noise_factor
+from jaxmb.identify.residual_noise import lines_as_one, noise_factor
 
 LINES = 400
 
@@ -28,7 +28,7 @@ def test_the_autocorrelation_is_found(rho):
     weight = np.where(np.arange(LINES) % 7 == 0, 80.0, 0.5)
     weight[100:110] = 0.0
     test = SimpleNamespace(measured=np.zeros((LINES, 3, 3)))
-    found = [correlated_lines(test, *residuals(rho, weight, seed)) for seed in range(5)]
+    found = [lines_as_one(test, *residuals(rho, weight, seed)) for seed in range(5)]
     # 18 series of 400 lines: the sum of estimated correlations scatters by some percent of its length
     assert np.mean(found) == pytest.approx((1.0 + rho) / (1.0 - rho), rel=0.15)
 
@@ -42,4 +42,4 @@ def test_the_size_is_found():
 
 def test_residuals_of_nothing():
     test = SimpleNamespace(measured=np.zeros((LINES, 3, 3)))
-    assert correlated_lines(test, np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
+    assert lines_as_one(test, np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0

@@ -14,7 +14,8 @@ from jaxmb.measurement.files.matlab import read_mat
 from jaxmb.measurement.files.npz import read_npz, write_npz
 from jaxmb.measurement.files.uff import read_uff
 from jaxmb.measurement.files.uff_write import write_uff
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
 
 READERS: dict[str, Callable[[Path], FrfSet]] = {
     ".npz": read_npz, ".uff": read_uff, ".unv": read_uff, ".mat": read_mat, ".csv": read_csv,

@@ -18,9 +18,10 @@ from jaxmb.measurement.files.named_arrays import LARGEST_SET
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import VALUES, Function, own_record, read_function, through_pyuff
 from jaxmb.measurement.files.uff_geometry import Positions, read_positions
-from jaxmb.measurement.files.uff_units import Units, kind_and_unit, same_unit, units_of_dataset
+from jaxmb.measurement.files.uff_units import Units, kind_and_unit, motion_unit, units_of_dataset
 from jaxmb.measurement.files.uff_values import binary_size, pieces
 from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.units import UNKNOWN, same_unit
 
 FRF, COHERENCE, MULTIPLE_COHERENCE = 4, 6, 26
 SAME_FREQUENCY = 1e-6
@@ -84,6 +85,11 @@ def _read(file: BinaryIO, path: Path) -> FrfSet:
         also, its_unit = kind_and_unit(function, system)
         if also != kind or not same_unit(its_unit, unit, kind):
             raise ValueError(f"{function.place}: {also} in {its_unit}, but {responses[0].place}: {kind} in {unit}")
+        if unit == UNKNOWN and motion_unit(function) != motion_unit(responses[0]):
+            raise ValueError(
+                f"{function.place}: ordinate has unit '{function.numerator[1].strip()}',"
+                f" but {responses[0].place}: '{responses[0].numerator[1].strip()}'"
+            )
     record = own_record(responses[0])
     for function in responses[1:]:
         if function.own != responses[0].own:

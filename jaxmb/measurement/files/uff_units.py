@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from jaxmb.measurement.files.uff_function import Function
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, unit_scale
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
 from jaxmb.response.frf import FrfKind
 
 KINDS: dict[int, FrfKind] = {8: "receptance", 11: "mobility", 12: "accelerance"}
@@ -96,9 +96,9 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
                      f" expected displacement (8), velocity (11) or acceleration (12)")  # fmt: skip
 
 
-def same_unit(a: str, b: str, kind: FrfKind) -> bool:
-    """Whether two units are one, however written."""
-    return a == b or (UNKNOWN not in (a, b) and math.isclose(unit_scale(a, kind), unit_scale(b, kind), rel_tol=1e-9))
+def motion_unit(function: Function) -> str:
+    """Unit of the motion alone, as pint reads it; "" where the file does not tell."""
+    return _spelt(function.numerator[1], function.response_rotates)
 
 
 def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: str) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxmb.measurement.files.uff_function import DIRECTION_NAMES, OWN_END, OWN_START
 from jaxmb.measurement.files.uff_units import KINDS
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN
 
 ID_WIDTH, ENTITY_WIDTH, LABEL_WIDTH, LARGEST_NODE = 80, 10, 20, 9_999_999_999
 OWN_LINES = 4

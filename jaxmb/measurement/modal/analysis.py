@@ -151,10 +151,11 @@ def modal_analysis(
     # the matrices are small: LAPACK's own threads would wait for each other
     with threadpool_limits(1, user_api="blas"):
         chart = chart_of(search, scaled, orders)
+        doubtful = np.zeros(0)
         if chosen is None:
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
-            refined = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+            refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
         else:
             start = by_hand(chart, chosen, band)
             # what was not chosen is fitted along: without it a chosen pole would run to its place
@@ -166,6 +167,9 @@ def modal_analysis(
     remarks += _sayings(model, responses.shape[2])
     if chosen is None:
         remarks += _not_on_chart(model, chart, start, rule)
+        remarks += [
+            f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in doubtful
+        ]
     noise = refined.noise * scale[:, None]
     options = {
         "band_hz": band,

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from jaxmb.measurement.line_noise import correlated_lines
 from jaxmb.measurement.modal.residues import Lines, between, inverse_root, pole_functions, solved_by, turned
 
 MOST_STEPS = 30
@@ -33,7 +34,7 @@ class RefinedPoles:
     noise: np.ndarray
     """Standard deviation of real and imaginary part of what is left [output, input]."""
     covariance: np.ndarray
-    """Of Re and Im of each pole [r, 2, 2], (rad/s)^2, if what is left is white noise."""
+    """Of Re and Im of each pole [r, 2, 2], (rad/s)^2; lines whose remainders go together count as one."""
     strength: np.ndarray
     """How far each shape stands out of the noise [r]: mean square of its components in their standard deviations, which
     count what poles and participations could do instead. 1 where a pole describes nothing or what another one does."""
@@ -89,7 +90,7 @@ def refine_poles(
         point.shape,
         point.remainder,
         noise,
-        _pole_covariance(point, participation),
+        _pole_covariance(point, participation) * _lines_as_one(point, noise),
         _strength(point, participation),
     )
 
@@ -195,6 +196,12 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
     count = participation.shape[0]
     root = inverse_root(normal, LEAST_KNOWN)[: 2 * count].reshape(count, 2, normal.shape[0])
     return root @ np.swapaxes(root, 1, 2)
+
+
+def _lines_as_one(point: _Equations, noise: np.ndarray) -> float:
+    """Number of lines that tell no more than one: windows and overlap correlate the noise of neighbours."""
+    errors = (point.remainder / noise).reshape(2, -1, noise.size)
+    return correlated_lines(errors, np.ones(errors.shape, bool))
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:

@@ -28,6 +28,8 @@ BESIDE = 0.1
 LEAST_STRENGTH = 25.0
 """Of a pole (see RefinedPoles): its shape stands five standard deviations out of the noise. Noise has 1, modes seen in
 responses with 5 % of noise have thousands."""
+DOUBTFUL_STRENGTH = 9.0
+"""Three standard deviations: not counted as a mode, but worth a word."""
 SAME = 0.95
 """MAC of shapes from which on two poles at one place are one mode."""
 ROUNDING = 1e-10
@@ -111,39 +113,52 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
     return refined
 
 
-def with_poles_left(search: Search, refined: RefinedPoles) -> RefinedPoles:
+def with_poles_left(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
     """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
 
     Half the presence is enough for a pole to be tried, and half the orders to look at; where none is stable, the
     highest peak is tried. A pole stays if it stands out of the noise, and is no second pole for a mode: one beside
     another with its shape describes an error of the line's form, such as leakage makes.
+
+    Returns:
+        The poles, and frequencies where one may be missing, Hz.
     """
     rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
     looking = dataclasses.replace(search, rule=rule)
+    doubtful = np.zeros(0)
     for _ in range(MOST_LOOKS):
         if _is_rounding(search, refined):
             break
         left = remainder(search, refined)
         chart = chart_of(looking, left, search.orders[::2])
         new = stable_poles(chart)
-        tried = _with(search, refined, chart.eigenvalue[new], chart.participation[new]) if new.size else refined
+        tried = refined
+        if new.size:
+            tried, doubtful = _with(search, refined, chart.eigenvalue[new], chart.participation[new])
         if tried is refined and (peak := _highest_peak(search, refined, left)) is not None:
-            tried = _with(search, refined, *peak)
+            tried, _ = _with(search, refined, *peak)
         if tried is refined:
             break
         refined = tried
-    return refined
+    return refined, doubtful
 
 
-def _with(search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray) -> RefinedPoles:
-    """The poles with those of the new ones that are modes of their own; as they were where none is."""
+def _with(
+    search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray
+) -> tuple[RefinedPoles, np.ndarray]:
+    """The poles with those of the new ones that are modes of their own, or as they were where none is; and frequencies of
+    new ones that may be, Hz: they stand out of the noise, but not by enough."""
+    before = refined.eigenvalue.size
     eigenvalue = np.concatenate([refined.eigenvalue, eigenvalue])
     participation = np.concatenate([refined.participation, participation])
-    tried = all_strong(search, refine_poles(search.lines, eigenvalue, participation, refined.noise))
-    tried = _without_seconds(search, tried, refined)
+    first = refine_poles(search.lines, eigenvalue, participation, refined.noise)
+    weak = is_mode(first, search.band_hz, search.rule) & (first.strength < LEAST_STRENGTH)
+    weak &= first.strength > DOUBTFUL_STRENGTH
+    weak[:before] = False
+    tried = _without_seconds(search, all_strong(search, first), refined)
     # a pole that stood for a mode in its neighbour's place may have gone: as many poles must leave clearly less
-    more = tried.eigenvalue.size > refined.eigenvalue.size
-    return tried if _left_of(tried, refined) < (1.0 if more else CLEARLY) else refined
+    enough = 1.0 if tried.eigenvalue.size > before else CLEARLY
+    return tried if _left_of(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
 
 
 def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, to_si
+from jaxmb.measurement.frf_set import FrfSet, to_si
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.data import public_path, read_columns
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, estimate_frf_from_hits, find_hits
@@ -18,6 +18,7 @@ from jaxmb.measurement.records.leakage import leakage_remark
 from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
 from jaxmb.measurement.records.windows import decay_of_end_level
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

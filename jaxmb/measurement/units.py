@@ -1,0 +1,58 @@
+"""Units of frequency responses."""
+
+import functools
+import math
+import re
+import tokenize
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from jaxmb.response.frf import FrfKind
+
+if TYPE_CHECKING:
+    import pint
+
+SI_UNITS: Mapping[FrfKind, str] = {"receptance": "m/N", "mobility": "m/s/N", "accelerance": "m/s^2/N"}
+"""Unit of a response to a force in SI; rotations and moments have rad for m and N m for N."""
+LONGEST_UNIT = 80
+NO_UNIT = (
+    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, AssertionError, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
+"""What pint raises, beside its own errors, on a text that is no unit."""
+UNKNOWN = "unknown"
+"""Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
+
+
+def unit_scale(unit: str, kind: FrfKind) -> float:
+    """What one of `unit` is in the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
+
+    Raises:
+        ValueError: the unit is none, or not that of the kind.
+    """
+    import pint  # a third of a second to import
+
+    wanted = SI_UNITS[kind]
+    if len(unit) > LONGEST_UNIT:
+        raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
+    try:
+        if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
+            raise ValueError("a number has a power")
+        return float(_registry().Quantity(1.0, unit).to(wanted).magnitude)
+    except (pint.PintError, *NO_UNIT) as error:
+        raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
+
+
+def same_unit(a: str, b: str, kind: FrfKind) -> bool:
+    """Whether two units are one, however written."""
+    return a == b or (UNKNOWN not in (a, b) and math.isclose(unit_scale(a, kind), unit_scale(b, kind), rel_tol=1e-9))
+
+
+@functools.cache
+def _registry() -> "pint.UnitRegistry":
+    import pint
+
+    # g is the acceleration of gravity here, and never a gram
+    registry = pint.UnitRegistry(cache_folder=None)
+    registry.define("g = 9.80665 * meter / second**2")
+    return registry
