@@ -146,8 +146,8 @@ def with_poles_left(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles
 def _with(
     search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray
 ) -> tuple[RefinedPoles, np.ndarray]:
-    """The poles with those of the new ones that are modes of their own, or as they were where none is; and frequencies of
-    new ones that may be, Hz: they stand out of the noise, but not by enough."""
+    """The poles with those of the new ones that are modes of their own, or as they were where none is; and frequencies
+    of new ones that may be, Hz: they stand out of the noise, but not by enough."""
     before = refined.eigenvalue.size
     eigenvalue = np.concatenate([refined.eigenvalue, eigenvalue])
     participation = np.concatenate([refined.participation, participation])
