@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from jaxmb.measurement.coherence import of_each_input
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
 
@@ -195,6 +196,8 @@ def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
 def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
     """Some outputs and inputs of a set, in the order asked for; "tool -x" is minus what stands as "tool x".
 
+    A multiple coherence is shared out to the inputs where some of them are left out.
+
     Raises:
         ValueError: the set has no such degree of freedom, or has it twice.
     """
@@ -203,6 +206,9 @@ def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence
     picked = frf_set.frf[:, rows][:, :, columns]
     coherence = frf_set.coherence
     if coherence is not None:
+        if coherence.ndim == 2 and len(set(columns)) < len(frf_set.inputs):
+            # the noise of an output stays, and the inputs that are left out no longer stand against it
+            coherence = of_each_input(coherence, frf_set.frf, frf_set.averages)
         coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
     return dataclasses.replace(
         frf_set,

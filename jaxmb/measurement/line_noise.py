@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxmb.measurement.coherence import of_each_input, without_chance
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 
 SMALLEST_COHERENCE = 1e-6
@@ -29,29 +30,24 @@ def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
 
 
 def coherence_log_std(frf_set: FrfSet) -> np.ndarray:
-    """Standard deviation of log H [f, o, i], real and imaginary part each, from the coherence; 0 where there is none.
+    """Standard deviation of log H [f, o, i], real and imaginary part each, from the coherence; 0 where it is not known.
 
-    For one input, var(log H) = (1 - c) / (2 n c) for the coherence c of n independent averages. A multiple coherence
-    of several inputs tells the noise of an output; with inputs of equal spectra its share in H_oi is larger by
-    sum_k |H_ok|^2 / |H_oi|^2.
+    For one input, var(log H) = (1 - c) / (2 n c) for the coherence c of n independent averages, without what chance
+    makes of it. A multiple coherence of several inputs tells the noise of an output; with inputs of equal spectra its
+    share in H_oi is larger by sum_k |H_ok|^2 / |H_oi|^2.
 
-    Where the set does not say how many averages are behind it, one is taken: the noise is then told too large, and
-    lines count for less than they might.
+    Where the set does not say how many averages are behind it, one is taken and nothing taken off for chance: the noise
+    is then told too large, and lines count for less than they might.
 
     Source: Bendat and Piersol, Random Data, 4th ed., eq. 9.90 and section 9.2.
     """
     coherence = frf_set.coherence
     if coherence is None:
         return np.zeros(frf_set.frf.shape)
-    share = np.ones(frf_set.frf.shape)
-    if coherence.ndim == 2:
-        power = np.abs(np.where(frf_set.finite, frf_set.frf, 0.0)) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = power.sum(axis=2, keepdims=True) / power
-        coherence = coherence[:, :, None]
-    known = np.clip(np.nan_to_num(coherence, nan=0.0), SMALLEST_COHERENCE, 1.0)
-    variance = (1.0 - known) / (2.0 * (frf_set.averages or 1) * known) * share
-    return np.sqrt(np.where(np.isfinite(variance), variance, 0.5 / SMALLEST_COHERENCE))
+    each = without_chance(of_each_input(coherence, frf_set.frf, frf_set.averages), frf_set.averages, 1)
+    each = np.maximum(each, SMALLEST_COHERENCE)
+    variance = (1.0 - each) / (2.0 * (frf_set.averages or 1) * each)
+    return np.sqrt(np.nan_to_num(variance, nan=0.0))
 
 
 def cross_axis_log_std(frf_set: FrfSet, share: float) -> np.ndarray:

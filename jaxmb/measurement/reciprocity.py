@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from jaxmb.measurement.coherence import of_each_input
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
@@ -78,7 +79,7 @@ def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
 
     Returns:
         The set. Its coherence, where there is one, is [freq, output, input]: of the response that was kept, or the
-        smaller of the two for their mean.
+        smaller of the two for their mean; a multiple coherence is shared out to the inputs first.
 
     Raises:
         ValueError: `keep` is none of these, or no pair was measured both ways.
@@ -90,8 +91,7 @@ def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
     h = frf_set.frf.copy()
     coherence = frf_set.coherence
     if coherence is not None:
-        whole = coherence if coherence.ndim == 3 else np.repeat(coherence[:, :, None], h.shape[2], axis=2)
-        coherence = whole.copy()
+        coherence = of_each_input(coherence, h, frf_set.averages).copy()
     for pair in _some_pairs(frf_set):
         (i, j), (k, m) = pair.upper, pair.lower
         upper, lower = h[:, i, j].copy(), _turned(h[:, k, m], pair.sign)
@@ -111,7 +111,8 @@ def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
     """One set from several that were measured one after another at different inputs, as with a roving hammer.
 
     Returns:
-        The columns side by side; coherence [freq, output, input] where each has one; the fewest averages.
+        The columns side by side; coherence [freq, output, input] where each has one, a multiple coherence of several
+        inputs shared out to them; the fewest averages.
 
     Raises:
         ValueError: there is none, or two differ in lines, kind, unit, outputs, posture or exponential window, or share
@@ -135,7 +136,9 @@ def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
             raise ValueError(f"input '{name}' stands in more than one set, expected different inputs")
     coherence = None
     if all(each.coherence is not None for each in sets):
-        coherence = np.concatenate([_by_input(each) for each in sets], axis=2)
+        coherence = np.concatenate(
+            [of_each_input(np.asarray(each.coherence), each.frf, each.averages) for each in sets], axis=2
+        )
     averages = [each.averages for each in sets if each.averages is not None]
     return dataclasses.replace(
         first,
@@ -145,11 +148,6 @@ def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         averages=min(averages) if len(averages) == len(sets) else None,
         nodes={name: place for each in sets for name, place in each.nodes.items()},
     )
-
-
-def _by_input(frf_set: FrfSet) -> np.ndarray:
-    coherence = np.asarray(frf_set.coherence)
-    return coherence if coherence.ndim == 3 else np.repeat(coherence[:, :, None], len(frf_set.inputs), axis=2)
 
 
 def _places(what: str, names: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, float]]:

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.coherence import of_each_input, without_chance
+from jaxmb.measurement.frf_set import FrfSet, pick
 from jaxmb.measurement.line_noise import coherence_log_std
+from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
 
 AVERAGES = 200
 DRAWS = 3000
@@ -42,10 +44,71 @@ def test_no_coherence_is_no_noise_and_no_signal_is_finite():
     frequency = np.arange(3.0)
     assert not coherence_log_std(FrfSet(frequency, h, "receptance")).any()
     coherence = np.array([0.0, np.nan, 1.0])[:, None, None]
-    std = coherence_log_std(FrfSet(frequency, h, "receptance", coherence=coherence))[:, 0, 0]
-    assert np.isfinite(std).all()
-    assert std[0] == std[1] > 100.0
-    assert std[2] == 0.0
+    for averages in (None, 1, 20):
+        std = coherence_log_std(FrfSet(frequency, h, "receptance", coherence=coherence, averages=averages))[:, 0, 0]
+        assert 100.0 < std[0] < np.inf
+        # nothing is known of the second line, and the third has no noise
+        assert std[1] == std[2] == 0.0
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_chance_alone_is_told_as_noise(inputs):
+    """Coherences of forces and responses that have nothing to do with each other: inputs / averages in the mean."""
+    rng = np.random.default_rng(7)
+    shape = (DRAWS, 20)
+    f = rng.normal(size=(*shape, inputs)) + 1j * rng.normal(size=(*shape, inputs))
+    x = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    gff = np.einsum("dai,daj->dij", f, f.conj())
+    gxf = np.einsum("da,daj->dj", x, f.conj())
+    h = np.linalg.solve(np.swapaxes(gff, 1, 2), gxf[:, :, None])[:, :, 0]
+    c = np.einsum("di,dij,dj->d", h, gff, h.conj()).real / np.sum(np.abs(x) ** 2, axis=1)
+    chance = without_chance(c, 20, inputs)
+    # the mean of what stands before the limit at 0 is 0, within four of its standard deviations
+    assert np.mean((20 * c - inputs) / (20 - inputs)) == pytest.approx(0.0, abs=4 * np.std(c) / np.sqrt(DRAWS))
+    assert np.all(chance >= 0.0)
+    measured = FrfSet(np.arange(DRAWS), h[:, None, :], "receptance", coherence=c[:, None], averages=20)
+    # most lines count for nothing, where c = inputs / 20 taken as it is would tell a deviation of 0.7
+    assert np.median(coherence_log_std(measured)) > 1.0
+
+
+@pytest.mark.parametrize("averages", [None, 2, 16])
+def test_a_multiple_coherence_keeps_its_share(averages):
+    """Noise of an output counts a hundredfold in the FRF of an input that it hardly answers to, whatever the verb."""
+    rng = np.random.default_rng(3)
+    h = rng.normal(size=(6, 2, 2)) * [[1.0, 0.01], [0.01, 1.0]] + 0j
+    names = ("a x", "b x")
+    coherence = rng.uniform(0.7, 0.99, size=(6, 2))
+    measured = FrfSet(np.arange(6.0), h, "mobility", names, names, coherence=coherence, averages=averages)
+    std = coherence_log_std(measured)
+    assert np.median(std[:, 0, 1] / std[:, 0, 0]) > 30.0
+    for i, name in enumerate(names):
+        np.testing.assert_allclose(coherence_log_std(pick(measured, inputs=[name]))[:, :, 0], std[:, :, i], rtol=1e-9)
+    np.testing.assert_allclose(coherence_log_std(pick(measured, inputs=names[::-1])), std[:, :, ::-1], rtol=1e-9)
+    assert pick(measured, inputs=names[::-1]).coherence.ndim == 2
+    third = FrfSet(np.arange(6.0), h[:, :, :1], "mobility", names, ("c x",), coherence=coherence, averages=averages)
+    joined = coherence_log_std(joined_inputs([measured, third]))
+    np.testing.assert_allclose(joined[:, :, :2], std, rtol=1e-9)
+    np.testing.assert_allclose(joined[:, :, 2], coherence_log_std(third)[:, :, 0], rtol=1e-9)
+    for keep, expected in (("upper", std[:, 0, 1]), ("lower", std[:, 1, 0])):
+        kept = coherence_log_std(symmetrized(measured, keep))
+        np.testing.assert_allclose(kept[:, 0, 1], expected, rtol=1e-9)
+        np.testing.assert_allclose(kept[:, 1, 0], expected, rtol=1e-9)
+        np.testing.assert_allclose(kept[:, 0, 0], std[:, 0, 0], rtol=1e-9)
+    # the worse one stands for the mean
+    np.testing.assert_allclose(
+        coherence_log_std(symmetrized(measured))[:, 0, 1], np.maximum(std[:, 0, 1], std[:, 1, 0]), rtol=1e-9
+    )
+
+
+def test_the_share_as_it_is_defined():
+    h = np.array([[[3.0, 4.0j]]])
+    each = of_each_input(np.array([[0.8]]), h, None)[0, 0]
+    np.testing.assert_allclose(each, [1 / (1 + 0.25 * 25 / 9), 1 / (1 + 0.25 * 25 / 16)], rtol=1e-12)
+    # squares of such responses are below the smallest number
+    np.testing.assert_allclose(of_each_input(np.array([[0.8]]), 1e-200 * h, None)[0, 0], each, rtol=1e-12)
+    np.testing.assert_array_equal(of_each_input(np.array([[1.0]]), h, 9), np.ones((1, 1, 2)))
+    h[0, 0, 1] = np.nan
+    np.testing.assert_allclose(of_each_input(np.array([[0.8]]), h, None)[0, 0], [0.8, np.nan], rtol=1e-12)
 
 
 def test_zero_responses_of_several_inputs_count_for_nothing():
