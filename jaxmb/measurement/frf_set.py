@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from jaxmb.measurement.coherence import of_each_input
+from jaxmb.measurement.set_fields import largest_part, numbers, point_names, positions, postures
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
 
@@ -50,8 +51,8 @@ class FrfSet:
         Raises:
             ValueError: shapes, kind, frequency axis or coherence cannot be those of one set.
         """
-        frequency_hz = _numbers("frequency_hz", self.frequency_hz, float)
-        h = _numbers("frf", self.frf, complex)
+        frequency_hz = numbers("frequency_hz", self.frequency_hz, float)
+        h = numbers("frf", self.frf, complex)
         if frequency_hz.ndim != 1 or frequency_hz.size == 0:
             raise ValueError(f"frequency_hz has shape {frequency_hz.shape}, expected one axis of at least one line")
         if h.ndim != 3 or h.shape[0] != frequency_hz.size or 0 in h.shape:
@@ -74,13 +75,17 @@ class FrfSet:
             )
         if self.kind not in DERIVATIVES:
             raise ValueError(f"kind is '{self.kind}', expected one of {', '.join(DERIVATIVES)}")
-        outputs = _point_names("outputs", self.outputs, h.shape[1])
-        inputs = _point_names("inputs", self.inputs, h.shape[2])
+        outputs = point_names("outputs", self.outputs, h.shape[1])
+        inputs = point_names("inputs", self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:
             raise ValueError(
                 f"frf has {h.shape[1]} outputs and {h.shape[2]} inputs, but {len(outputs)} and {len(inputs)} names"
             )
-        coherence = None if self.coherence is None else _numbers("coherence", self.coherence, float)
+        for what, names in (("outputs", outputs), ("inputs", inputs)):
+            twice = repeated(names)
+            if twice is not None:
+                raise ValueError(f"{what} hold '{twice}' more than once, expected different degrees of freedom")
+        coherence = None if self.coherence is None else numbers("coherence", self.coherence, float)
         if coherence is not None and coherence.shape not in (h.shape, h.shape[:2]):
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
@@ -89,7 +94,7 @@ class FrfSet:
             raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
         if not (isinstance(self.decay_1_s, int | float) and 0.0 <= self.decay_1_s < math.inf):
             raise ValueError(f"decay_1_s is {self.decay_1_s!r}, expected a finite number of 0 or more")
-        if _largest(h) > LARGEST:
+        if largest_part(h) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
         for name, value in (
             ("frequency_hz", frequency_hz),
@@ -98,8 +103,8 @@ class FrfSet:
             ("inputs", inputs),
             ("coherence", coherence),
             ("unit", self.unit or SI_UNITS[self.kind]),
-            ("posture", MappingProxyType(_postures(self.posture))),
-            ("nodes", MappingProxyType(_positions(self.nodes))),
+            ("posture", MappingProxyType(postures(self.posture))),
+            ("nodes", MappingProxyType(positions(self.nodes))),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -141,6 +146,12 @@ def split_dof(name: str) -> tuple[str, str, int]:
     if not node or direction not in DIRECTIONS:
         raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(DIRECTIONS)}")
     return node, direction, -1 if axis.startswith("-") else 1
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """The first of some names that stands among them more than once; None where there is none."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
@@ -248,52 +259,3 @@ def _opposite(name: str) -> str | None:
     except ValueError:
         return None
     return f"{node} {direction if sign < 0 else '-' + direction}"
-
-
-def _largest(h: np.ndarray) -> float:
-    """Largest finite real or imaginary part, a few lines at a time: a set may fill half of the memory."""
-    step = max(1, 1_000_000 // h[0].size)
-    blocks = (h[i : i + step].view(float) for i in range(0, len(h), step))
-    return max(float(np.max(np.abs(block), where=np.isfinite(block), initial=0.0)) for block in blocks)
-
-
-def _numbers(name: str, values: object, dtype: type) -> np.ndarray:
-    """A copy of the values as an array of real or complex numbers; what is frozen already is not copied."""
-    if (
-        isinstance(values, np.ndarray) and values.dtype == dtype and values.base is None
-        and values.flags.c_contiguous and not values.flags.writeable
-    ):  # fmt: skip
-        return values
-    try:
-        array = np.array(values)
-        if array.dtype.kind not in ("biuf" if dtype is float else "biufc"):
-            raise ValueError(f"found {array.dtype}")
-        return array.astype(dtype, order="C", copy=False)
-    except (TypeError, ValueError) as error:
-        what = "real" if dtype is float else "real or complex"
-        raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
-
-
-def _point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
-    """Names of degrees of freedom as texts, ("tool", "x") as "tool x"; numbered from 1 where there are none."""
-    if points is None or len(points) == 0:
-        return tuple(str(i + 1) for i in range(count))
-    return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
-
-
-def _postures(posture: Mapping[str, float]) -> dict[str, float]:
-    values = {str(name): float(value) for name, value in posture.items()}
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"posture of '{name}' is {value}, expected a finite number")
-    return values
-
-
-def _positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float, float]]:
-    positions = {}
-    for name, position in nodes.items():
-        values = tuple(float(x) for x in position)
-        if len(values) != 3 or not all(math.isfinite(x) for x in values):
-            raise ValueError(f"node '{name}' is at {values}, expected three finite coordinates")
-        positions[str(name)] = values
-    return positions

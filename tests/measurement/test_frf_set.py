@@ -37,6 +37,8 @@ def frf_set(**changes):
         ({"kind": "velocity"}, "kind is 'velocity', expected one of receptance, mobility, accelerance"),
         ({"outputs": ("a",)}, "2 outputs and 3 inputs, but 1 and 3 names"),
         ({"inputs": ("a", "b")}, "2 outputs and 3 inputs, but 2 and 2 names"),
+        ({"outputs": ("a x", ("a", "x"))}, "outputs hold 'a x' more than once, expected different degrees of freedom"),
+        ({"inputs": ("b", "a", "b")}, "inputs hold 'b' more than once"),
         ({"coherence": np.ones((4, 3))}, r"coherence has shape \(4, 3\), expected \(4, 2\) or \(4, 2, 3\)"),
     ],
 )

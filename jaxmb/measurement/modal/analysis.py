@@ -143,7 +143,9 @@ def modal_analysis(
     band = (float(frequency_hz[0]), float(frequency_hz[-1])) if band_hz is None else _band(band_hz)
     orders, remarks = _orders(max_order, responses.shape)
     remarks = [*data.remarks, *remarks]
-    scale = np.sqrt(np.mean(np.abs(responses) ** 2, axis=(0, 2)))
+    # by the largest one first: squares of very small responses would all be zero
+    scale = np.abs(responses).max(axis=(0, 2))
+    scale = scale * np.sqrt(np.mean(np.abs(responses / scale[:, None]) ** 2, axis=(0, 2)))
     scaled = responses / scale[:, None]
     lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)

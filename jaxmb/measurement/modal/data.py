@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, lines, pick
+from jaxmb.measurement.frf_set import FrfSet, in_band, lines, pick, repeated
 
+ZERO = 1e-30
+"""Part of the largest response of a set up to which an input or output is zero: no sensor reaches as far."""
 MOST_MISSING = 0.5
 """A response that lacks more than this part of its lines is left out, and not its lines in all others."""
 
@@ -50,6 +52,9 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
     transposed = len(used.inputs) > len(used.outputs)
     if references is not None:
         transposed = _are_outputs(used, references)
+        twice = repeated(references)
+        if twice is not None:
+            raise ValueError(f"reference '{twice}' stands in the list more than once, expected different ones")
         used = pick(used, outputs=references) if transposed else pick(used, inputs=references)
     used = _finite_channels(used, remarks)
     good = used.finite.all(axis=(1, 2))
@@ -82,31 +87,24 @@ def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
 
 
 def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
-    """Without the inputs, then the outputs, that lack much of a response, and without outputs that never respond."""
+    """Without inputs, then outputs, that lack much of a response, and without those that are zero throughout."""
     lacking = (~frf_set.finite).mean(axis=0) > MOST_MISSING
     bad_inputs = lacking.mean(axis=0) > 0.5
-    inputs = [name for name, bad in zip(frf_set.inputs, bad_inputs, strict=True) if not bad]
     bad_outputs = lacking[:, ~bad_inputs].any(axis=1)
-    silent = ~np.any((frf_set.frf != 0.0) & frf_set.finite, axis=(0, 2)) & ~bad_outputs
-    outputs = [name for name, bad in zip(frf_set.outputs, bad_outputs | silent, strict=True) if not bad]
+    size = np.abs(np.where(frf_set.finite, frf_set.frf, 0.0)).max(axis=0)
+    silent_outputs = (size.max(axis=1) <= ZERO * size.max()) & ~bad_outputs
+    silent_inputs = (size.max(axis=0) <= ZERO * size.max()) & ~bad_inputs
+    inputs = [name for name, bad in zip(frf_set.inputs, bad_inputs | silent_inputs, strict=True) if not bad]
+    outputs = [name for name, bad in zip(frf_set.outputs, bad_outputs | silent_outputs, strict=True) if not bad]
     if not inputs or not outputs:
         raise ValueError(f"no output of '{frf_set.source}' has finite responses in the band that are not all zero")
     for what, names, bad, why in (
         ("input", frf_set.inputs, bad_inputs, "most of its values are not finite"),
         ("output", frf_set.outputs, bad_outputs, "most values of a response are not finite"),
-        ("output", frf_set.outputs, silent, "it is zero everywhere"),
+        ("input", frf_set.inputs, silent_inputs, "it is zero everywhere"),
+        ("output", frf_set.outputs, silent_outputs, "it is zero everywhere"),
     ):
         remarks += [f"{what} '{name}' is left out: {why}" for name, out in zip(names, bad, strict=True) if out]
     if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):
         return frf_set
-    keep_o, keep_i = np.flatnonzero(~(bad_outputs | silent)), np.flatnonzero(~bad_inputs)
-    coherence = frf_set.coherence
-    if coherence is not None:
-        coherence = coherence[:, keep_o] if coherence.ndim == 2 else coherence[:, keep_o][:, :, keep_i]
-    return dataclasses.replace(
-        frf_set,
-        frf=frf_set.frf[:, keep_o][:, :, keep_i],
-        outputs=tuple(outputs),
-        inputs=tuple(inputs),
-        coherence=coherence,
-    )
+    return pick(frf_set, outputs, inputs)

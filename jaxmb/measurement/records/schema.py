@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
+from jaxmb.measurement.frf_set import repeated
 
 Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
@@ -52,6 +53,9 @@ class Channels(Part):
             raise ValueError("names a column twice")
         if self.dofs and len(self.dofs) != count:
             raise ValueError(f"has {len(self.dofs)} dofs for {count} columns")
+        twice = repeated(self.dofs)
+        if twice is not None:
+            raise ValueError(f"names the degree of freedom '{twice}' twice")
         if len(self.factors) not in (1, count):
             raise ValueError(f"has {len(self.factors)} factors for {count} columns")
         if any(factor == 0.0 for factor in self.factors):

@@ -9,6 +9,7 @@ import pytest
 
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.measurement.modal.indicators import frac
 from jaxmb.measurement.modal.model import synthesize
 
 FREQUENCY_HZ = np.array([21.0, 24.0, 31.0, 31.1, 38.0])
@@ -146,6 +147,32 @@ def test_references():
     assert analysis.model.participation.shape[1] == 1
     with pytest.raises(ValueError, match="reference '9 z' is not in the set"):
         modal_analysis(measured(), references=["9 z"])
+    with pytest.raises(ValueError, match="reference '1 z' stands in the list more than once"):
+        modal_analysis(measured(), references=["1 z", "1 z"])
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-200])
+def test_an_input_that_is_zero_is_left_out(size):
+    frf_set = measured()
+    swapped = frf_set.frf.transpose(0, 2, 1).copy()
+    swapped[:, :, 4] *= size
+    roved = modal_analysis(FrfSet(LINES, swapped, "accelerance", INPUTS, OUTPUTS))
+    assert "input '5 z' is left out: it is zero everywhere" in roved.remarks
+    assert roved.model.inputs == OUTPUTS[:4] + OUTPUTS[5:]
+    np.testing.assert_allclose(roved.frequency_hz, FREQUENCY_HZ, rtol=1e-4)
+    h = frf_set.frf.copy()
+    h[:, :, 1] *= size
+    one = modal_analysis(dataclasses.replace(frf_set, frf=h))
+    assert one.model.inputs == ("1 z",)
+    assert "input '2 z' is left out: it is zero everywhere" in one.remarks
+
+
+def test_very_small_responses_are_responses():
+    """Their squares are below the smallest number."""
+    whole, small = (modal_analysis(dataclasses.replace(measured(), frf=size * measured().frf)) for size in (1, 1e-200))
+    np.testing.assert_allclose(small.frequency_hz, whole.frequency_hz, rtol=1e-9)
+    again = synthesize(small.model, LINES).frf
+    np.testing.assert_array_less(0.999, frac(again, 1e-200 * measured().frf))
 
 
 def test_poles_chosen_by_hand():
