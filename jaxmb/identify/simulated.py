@@ -21,6 +21,8 @@ from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, Point, dof_names, respon
 from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import Modes, check_mass_matrix, modes
 
+FORCES = DIRECTIONS[:3]
+"""x, y, z: along what a hammer can hit."""
 BEFORE_HIT = 0.02
 """Share of a record before the hammer touches."""
 
@@ -104,7 +106,13 @@ def _from_hits(
 
     A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
     hit with their deflection, is what makes cross FRFs unsymmetric.
+
+    Raises:
+        ValueError: an input is a moment.
     """
+    for point in inputs:
+        if point[1].removeprefix("-") not in FORCES:
+            raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
     rows = np.stack([_hit_row(how, model, q, point, draw) for point in inputs])
     impulse = how.impulse_ns * np.exp(how.impulse_log_std * draw.normal(size=(len(inputs), how.hits)))
     samples = round(how.record_s * how.sample_rate_hz)
@@ -143,7 +151,7 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
     """
     rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in DIRECTIONS]))
     direction = np.zeros(3)
-    direction["xyz".index(point[1][-1])] = -1.0 if point[1].startswith("-") else 1.0
+    direction[FORCES.index(point[1].removeprefix("-"))] = -1.0 if point[1].startswith("-") else 1.0
     askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
     askew /= np.linalg.norm(askew)
     beside = how.offset_m * draw.normal(size=3)
