@@ -32,6 +32,9 @@ WORTHWHILE = 3.0
 PLAUSIBLE = 2.0
 """A minimum may be the right one where its objective is below this many times what the noise alone gives."""
 
+MOST_ENDS = 100
+"""Starts whose end is kept, to ask afterwards which of them the noise tells from the best."""
+
 
 class Compilation:
     """Seconds that JAX has spent compiling in this process."""
@@ -76,6 +79,8 @@ class Fit:
     """Lowest objective of any start on the coarse lines."""
     minima: list[float] = dataclasses.field(default_factory=list)
     """Objective of every start that was refined to its end, all rounds."""
+    ends: list[np.ndarray] = dataclasses.field(default_factory=list)
+    """Where starts on all lines came to, ended or not: the objective, then u. The `MOST_ENDS` lowest, ascending."""
     history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     """(evaluations so far, best objective so far)."""
     search_evaluations: int = 0
@@ -247,6 +252,9 @@ def _finish_stage(study: Study, fit: Fit, stage: Stage, state: Any, searching: b
         ended = np.asarray(state.stationary) | np.asarray(state.stalled)
         fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
         fit.settled = fit.best in fit.minima
+        reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
+        ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
+        fit.ends = sorted(ends, key=lambda end: float(end[0]))[:MOST_ENDS]
 
 
 def _finish_round(study: Study, fit: Fit) -> None:
@@ -297,6 +305,7 @@ def _load(path: Path, mark: str, stages: Sequence[Stage], study: Study) -> tuple
             settled=bool(data["fit.settled"]),
             best_start=float(data["fit.best_start"]),
             minima=data["fit.minima"].tolist(),
+            ends=list(data["fit.ends"]),
             history=[(int(n), float(c)) for n, c in data["fit.history"]],
             search_evaluations=int(data["fit.search_evaluations"]),
             refine_evaluations=int(data["fit.refine_evaluations"]),

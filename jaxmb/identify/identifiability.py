@@ -56,7 +56,17 @@ def knowledge(
     unknown = (np.abs(right[~known]) > 1e-6).any(axis=0) | (size == 0.0)
     std = np.where(unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
     _, singular_values, directions = np.linalg.svd(jacobian, full_matrices=False)
-    limits = (0.1, 1.0) if prior_std is None else (0.5, 0.95)
-    relative = std if prior_std is None else std / prior_std
-    verdict: list[Verdict] = ["yes" if r < limits[0] else "weak" if r < limits[1] else "no" for r in relative]
-    return Knowledge(std, spread, singular_values, directions.T, prior_std, tuple(verdict))
+    return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+
+
+def verdicts(std: Float[np.ndarray, "d"], prior_std: Float[np.ndarray, "d"] | None) -> tuple[Verdict, ...]:
+    """What standard deviations say: "yes", "weak" or "no", see `knowledge`."""
+    yes, weak = limits(prior_std)
+    return tuple("yes" if s < a else "weak" if s < b else "no" for s, a, b in np.broadcast(std, yes, weak))
+
+
+def limits(prior_std: Float[np.ndarray, "d"] | None) -> tuple[Float[np.ndarray, "*d"], Float[np.ndarray, "*d"]]:
+    """Standard deviations from which an entry of u is known weakly only, and from which it is not known."""
+    if prior_std is None:
+        return np.array(0.1), np.array(1.0)
+    return 0.5 * prior_std, 0.95 * prior_std

@@ -11,10 +11,17 @@ from pydantic import ValidationError
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
+from jaxmb.identify.ambiguity import ambiguity
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
 from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
-from jaxmb.identify.modal_agreement import agreement_metrics, modal_agreement
+from jaxmb.identify.modal_agreement import (
+    ModalAgreement,
+    agreement_metrics,
+    modal_agreements,
+    unmatched_metrics,
+    unmatched_remark,
+)
 from jaxmb.identify.parameters import unit
 from jaxmb.identify.residual_noise import log_error, noise_factor, row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
@@ -65,13 +72,17 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     u = jnp.asarray(fit.best_u)
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, u))
-    known = knowledge(jacobian, row_variances(study, residual, row_weights), _prior_std(study))
+    variances = row_variances(study, residual, row_weights)
+    known = knowledge(jacobian, variances, _prior_std(study))
     # exp(log(bound)) may differ from the bound in the last digit.
     values = np.clip(study.free.values(fit.best_u), study.free.lower_value, study.free.upper_value)
     initial = np.clip(study.free.values(fit.initial_u), study.free.lower_value, study.free.upper_value)
     on_bound = _on_bound(study, np.asarray(u))
     model = study.free.apply(study.model, jnp.asarray(values))
     scenes = [scene(test, model) for test in study.tests]
+    agreements = modal_agreements(study, scenes, model)
+    known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
+    metrics = _metrics(study, values, scenes, agreements, residual, row_weights)
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - _prior_size(study)] ** 2))
     total = time.monotonic() - began
@@ -84,8 +95,12 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
         parameters=_parameters(study, values, initial, known),
         modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
-        metrics=_metrics(study, values, model, scenes, residual, row_weights),
-        remarks=_remarks(study, machine, fit, known, on_bound, jacobian),
+        metrics=metrics,
+        remarks=(
+            *_remarks(study, machine, fit, known, on_bound, jacobian),
+            *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
+            *doubts,
+        ),
         correlation=_correlation(known),
         singular_values=known.singular_values,
         model=model,
@@ -167,8 +182,9 @@ def _below_band(test: Test, seen: Scene) -> list[Mode]:
 
 
 def _metrics(
-    study: Study, values: np.ndarray, model: Model, scenes: list[Scene], residual: np.ndarray, row_weights: np.ndarray
-) -> dict[str, Any]:
+    study: Study, values: np.ndarray, scenes: list[Scene], agreements: list[ModalAgreement | None],
+    residual: np.ndarray, row_weights: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
     errors = {name: named[name] / true - 1.0 for name, true in study.truth.items() if true != 0.0}
@@ -188,7 +204,7 @@ def _metrics(
             abs(p["damping_percent"] - p["true_damping_percent"]) for p in true_modes
         )
     first_row = 0
-    for test, seen, data in zip(study.tests, scenes, study.measured, strict=True):
+    for test, seen, agreement in zip(study.tests, scenes, agreements, strict=True):
         rows = slice(first_row, first_row + test.rows)
         first_row += test.rows
         if isinstance(test, ModesTest):
@@ -210,10 +226,9 @@ def _metrics(
             if not test.noise_known:
                 factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
                 metrics.setdefault("noise_log_std", {})[test.name] = factor * float(test.nominal_std)
-            if data is not None and data.modal is not None:
-                agreement = modal_agreement(test, data.modal.model, seen, model)
-                if agreement is not None:
-                    metrics.setdefault("measured_modes", []).extend(agreement_metrics(test.name, agreement))
+        if agreement is not None:
+            metrics.setdefault("measured_modes", []).extend(agreement_metrics(test.name, agreement))
+            metrics.setdefault("unmatched_modes", []).extend(unmatched_metrics(test.name, agreement))
     if study.problem.prior is not None:
         metrics["prior_log_std"] = {
             name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)

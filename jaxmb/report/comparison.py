@@ -59,8 +59,8 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
 
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
     keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
-    keep[agreement.partner] = True
-    of_fitted = {int(f): m for m, f in enumerate(agreement.partner)}
+    keep[[f for f, _ in agreement.pairs]] = True
+    of_fitted = dict(agreement.pairs)
     partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
     return ModePairs("measured", agreement.measured, _some(agreement.fitted, keep), agreement.likeness[keep], partner)
 

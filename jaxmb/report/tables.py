@@ -29,7 +29,11 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
     for number, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
-        elif any(m["posture"] == test.name for m in result.metrics.get("measured_modes", ())):
+        elif any(
+            line["posture"] == test.name
+            for kind in ("measured_modes", "unmatched_modes")
+            for line in result.metrics.get(kind, ())
+        ):
             parts.append(analysed_modes_table(result, test))
         elif result.study.true_modes[number] is not None:
             parts.append(true_modes_table(result, test))
@@ -100,27 +104,34 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
 
 
 def analysed_modes_table(result: Result, test: Test) -> Table:
-    """Modes found in the test's FRFs beside the identified machine's, in the layout of Table 6 of Huynh et al. 2020."""
+    """Modes found in the test's FRFs beside the identified machine's, in the layout of Table 6 of Huynh et al. 2020.
+
+    A mode that was measured only, or that only the identified machine has, stands alone in its row; the mean errors
+    (absolute, as all in the table) are of the pairs.
+    """
     table = new_table(f"Modes, {test.name}: measured (modal analysis) and identified", "mode")
     for heading in ("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"):
         table.add_column(heading, justify="right")
-    pairs = [m for m in result.metrics["measured_modes"] if m["posture"] == test.name]
-    errors = np.array([
-        (p["frequency_hz"] - p["measured_frequency_hz"], p["damping_percent"] - p["measured_damping_percent"])
-        for p in pairs
-    ])  # fmt: skip
-    for m, pair in enumerate(pairs, 1):
-        table.add_row(
-            str(m),
-            _hz(pair["measured_frequency_hz"]),
-            _hz(pair["frequency_hz"]),
-            _signed(errors[m - 1, 0]),
-            f"{pair['measured_damping_percent']:.3f}",
-            f"{pair['damping_percent']:.3f}",
-            f"{pair['mac']:.3f}",
-        )
-    mean = np.abs(errors).mean(axis=0)
-    table.add_row("mean error", "", "", f"{mean[0]:.3f}", "", f"{mean[1]:.3f}", "")
+    pairs = [m for m in result.metrics.get("measured_modes", ()) if m["posture"] == test.name]
+    alone = [m for m in result.metrics.get("unmatched_modes", ()) if m["posture"] == test.name]
+    rows = []
+    for pair in pairs:
+        measured, found = pair["measured_frequency_hz"], pair["frequency_hz"]
+        damping = f"{pair['measured_damping_percent']:.3f}", f"{pair['damping_percent']:.3f}"
+        likeness = "-" if pair["mac"] is None else f"{pair['mac']:.3f}"
+        rows.append((measured, (_hz(measured), _hz(found), _signed(found - measured), *damping, likeness)))
+    for mode in alone:
+        frequency, damping = _hz(mode["frequency_hz"]), f"{mode['damping_percent']:.3f}"
+        if mode["of"] == "measured":
+            rows.append((mode["frequency_hz"], (frequency, "-", "-", damping, "-", "-")))
+        else:
+            rows.append((mode["frequency_hz"], ("-", frequency, "-", "-", damping, "-")))
+    for m, (_, cells) in enumerate(sorted(rows), 1):
+        table.add_row(str(m), *cells)
+    if pairs:
+        hz = np.mean([abs(p["frequency_hz"] - p["measured_frequency_hz"]) for p in pairs])
+        percent = np.mean([abs(p["damping_percent"] - p["measured_damping_percent"]) for p in pairs])
+        table.add_row("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", "")
     return table
 
 

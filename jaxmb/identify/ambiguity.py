@@ -1,0 +1,130 @@
+"""What the linear standard deviations of a fit do not see: other fits as good, and modes that nobody measured.
+
+Standard deviations come from the Jacobian at the best fit. Two things make them too small. Another start may have come
+to quite different values at nearly the same cost. And the best fit may have found a place for a parameter by inventing
+a mode beside a measured one, where it fits what is noise.
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.experiments import Test, scene
+from jaxmb.identify.fit import Fit, final_state
+from jaxmb.identify.identifiability import Knowledge, limits, verdicts
+from jaxmb.identify.modal_agreement import ModalAgreement
+from jaxmb.identify.study import Study
+from jaxmb.response.modal import modes
+
+AS_GOOD = 1.96
+"""Standard deviations of their difference in cost within which two fits are equally good: 95 % of a normal one."""
+DISAGREES = 1.96
+"""Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
+GOVERNS = 0.5
+"""Share of a mode's stiffness or damping from which on a parameter governs it, as a coordinate "dominates" a mode that
+holds half of its strain energy."""
+STEP = 1e-4
+"""Relative change of a value, of which the change of a mode is taken."""
+
+
+def ambiguity(
+    study: Study, fit: Fit, known: Knowledge, residual: Float[np.ndarray, "m"], variances: Float[np.ndarray, "m"],
+    agreements: Sequence[ModalAgreement | None],
+) -> tuple[Knowledge, list[str]]:  # fmt: skip
+    """Knowledge with standard deviations that hold what other fits and unmeasured modes leave open, and remarks on it.
+
+    Where another fit as good as the best disagrees on a parameter by more than its interval, the largest such distance
+    becomes its standard deviation. Where a parameter governs a fitted mode that was not measured it is known weakly at
+    best: its standard deviation is at least the one at which "weak" begins.
+
+    Args:
+        study: what was fitted.
+        fit: the finished fit.
+        known: from the Jacobian at the best fit.
+        residual: of the best fit, in units of the noise.
+        variances: of every residual.
+        agreements: of each test, fitted beside measured modes, where modes were measured.
+    """
+    if fit.best_u is None:
+        return known, []
+    others = equally_good(study, fit, residual, variances)
+    distance = np.max(np.abs(others - fit.best_u), axis=0, initial=0.0)
+    apart = np.flatnonzero(distance > DISAGREES * known.std)
+    std = known.std.copy()
+    std[apart] = distance[apart]
+    remarks = []
+    for i in apart:
+        values = np.array([study.free.values(u)[i] for u in (*others, fit.best_u)])
+        remarks.append(
+            f"{study.free.names[i]} is ambiguous: fits that the noise does not tell apart have"
+            f" {values.min():.3g} to {values.max():.3g}"
+        )
+    weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
+    for test, agreement in zip(study.tests, agreements, strict=True):
+        if agreement is None:
+            continue
+        for mode in agreement.unmeasured:
+            governing = np.flatnonzero((governed(study, test, fit.best_u, mode) >= GOVERNS) & (std < weakest))
+            std[governing] = weakest[governing]
+            frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
+            remarks += [
+                f"{study.free.names[i]} is at most weakly known: it governs the mode at {frequency_hz:.4g} Hz, which"
+                " was not measured"
+                for i in governing
+            ]
+    return known._replace(std=std, verdict=verdicts(std, known.prior_std)), remarks
+
+
+def equally_good(
+    study: Study, fit: Fit, residual: Float[np.ndarray, "m"], variances: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "k d"]:
+    """Ends of other starts, u, whose cost is above the best one by no more than noise explains.
+
+    If another fit were the true one, its residuals e would be noise, and the best fit with residuals b would win by
+    chance: of the difference in cost, e.e - b.b = 2 e.(e - b) - |e - b|^2, only e.(e - b) is random, with mean 0 and
+    variance sum v (e - b)^2. So a fit is as good as the best where e.(e - b) is at most `AS_GOOD` times the root of it.
+    """
+    found = []
+    for end in fit.ends:
+        other = np.asarray(final_state(study.problem, jnp.asarray(end[1:]))[0])
+        change = other - residual
+        if not np.isfinite(other).all() or not change.any():
+            continue
+        if other @ change <= AS_GOOD * np.sqrt(np.sum(variances * change**2)):
+            found.append(end[1:])
+    return np.array(found).reshape(-1, study.free.size)
+
+
+def governed(study: Study, test: Test, u: Float[np.ndarray, "d"], mode: int) -> Float[np.ndarray, "d"]:
+    """How much of a mode each free parameter holds.
+
+    2 d log frequency / d log value, which is the share of strain energy for a stiffness and of kinetic energy for a
+    mass; for a damping d log damping ratio / d log value, its share of what is dissipated.
+
+    Args:
+        study: what was fitted.
+        test: at whose posture.
+        u: the fit.
+        mode: number of the mode, of all of the machine.
+    """
+    values = study.free.values(u)
+
+    def eigenvalues(at: np.ndarray) -> np.ndarray:
+        return np.asarray(modes(scene(test, study.free.apply(study.model, jnp.asarray(at))).tangent).eigenvalue)
+
+    before = eigenvalues(values)[mode]
+    share = np.zeros(values.size)
+    for i, name in enumerate(study.free.names):
+        if values[i] == 0.0:
+            continue
+        moved = values.copy()
+        moved[i] *= 1.0 + STEP
+        after = eigenvalues(moved)
+        after = after[np.argmin(np.abs(after - before))]
+        if name.startswith("damping."):
+            share[i] = np.log((after.real / abs(after)) / (before.real / abs(before))) / STEP
+        else:
+            share[i] = 2.0 * np.log(abs(after) / abs(before)) / STEP
+    return np.abs(share)

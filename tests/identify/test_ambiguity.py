@@ -1,0 +1,117 @@
+"""What the Jacobian at the best fit does not see: another fit as good, and a mode that was not measured."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.ambiguity import ambiguity, governed
+from jaxmb.identify.experiments import scene
+from jaxmb.identify.fit import final_state, run_fit
+from jaxmb.identify.identifiability import knowledge
+from jaxmb.identify.modal_agreement import ModalAgreement
+from jaxmb.identify.residual_noise import row_variances
+from jaxmb.identify.study_file import StudyFile
+
+CROSS_SLIDE = """
+name = "cross-slide"
+
+[[body]]
+name = "saddle"
+joint = [{ name = "x", type = "prismatic", axis = [1, 0, 0], stiffness = 4e6, damping = 100.0 }]
+mass = 300.0
+
+[[body]]
+name = "table"
+parent = "saddle"
+joint = [{ name = "y", type = "prismatic", axis = [0, 1, 0], stiffness = 2e6, damping = 100.0 }]
+mass = 100.0
+
+[[frame]]
+name = "tool"
+body = "table"
+"""
+# x moves 400 kg, y moves 100 kg: with stiffnesses of 8e6 and 1e6 the two frequencies change places.
+FREQUENCY_HZ = np.sqrt([4e6 / 400.0, 2e6 / 100.0]) / (2 * np.pi)
+
+
+def slide(tmp_path, **keys):
+    (tmp_path / "slide.toml").write_text(CROSS_SLIDE)
+    test = {
+        "kind": "modes", "frequency_hz": list(FREQUENCY_HZ), "damping_percent": [0.125, 0.354],
+        "frequency_std_hz": 0.02, "damping_std_percent": 5.0,
+    }  # fmt: skip
+    data = {
+        "machine": "slide.toml", "test": [test | keys], "rounds": 6, "agreement": 100, "tolerance": 0.0,
+        "free": {"stiffness.*": {"lower": 2e5, "upper": 5e7}},
+    }  # fmt: skip
+    return jaxmb.make_study(StudyFile.model_validate(data), "slide", tmp_path)
+
+
+def test_frequencies_that_may_change_places_leave_both_stiffnesses_unknown(tmp_path):
+    result = jaxmb.identify(slide(tmp_path))
+    x, y = result.parameters["stiffness.x"], result.parameters["stiffness.y"]
+    # Factors of 2 lie between the two answers: ln 2 = 0.69, which is "weak". The Jacobian alone says 0.4 %.
+    assert x.std_log == pytest.approx(np.log(2.0), rel=1e-3)
+    assert y.std_log == pytest.approx(np.log(2.0), rel=1e-3)
+    assert (x.identifiable, y.identifiable) == ("weak", "weak")
+    assert [r.split(" is ")[0] for r in result.remarks if "ambiguous" in r] == ["stiffness.x", "stiffness.y"]
+    assert any("4e+06 to 8e+06" in remark for remark in result.remarks)
+
+
+def test_what_the_modes_content_decides_is_known(tmp_path):
+    result = jaxmb.identify(slide(tmp_path, content=[["x"], ["y"]]))
+    assert {p.identifiable for p in result.parameters.values()} == {"yes"}
+    assert not any("ambiguous" in remark for remark in result.remarks)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    study = jaxmb.load_study("validation-3r")
+    fit = run_fit(study, 0)
+    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(fit.best_u)))
+    variances = row_variances(study, residual, row_weights)
+    return study, fit, residual, variances, knowledge(jacobian, variances)
+
+
+@pytest.mark.parametrize("distance", [0.5, 10.0])
+def test_ends_beside_the_best_change_nothing(fitted, distance):
+    """Half a standard deviation away is within the interval, ten are told apart by the noise."""
+    study, fit, residual, variances, known = fitted
+    ends = [np.concatenate([[1.0], fit.best_u + distance * known.std * sign]) for sign in np.eye(known.std.size)]
+    same, remarks = ambiguity(study, dataclasses.replace(fit, ends=ends), known, residual, variances, [None])
+    np.testing.assert_array_equal(same.std, known.std)
+    assert same.verdict == known.verdict
+    assert remarks == []
+
+
+def test_shares_of_a_mode(fitted):
+    """All stiffnesses together hold the whole strain energy, all dampings all that is dissipated."""
+    study, fit, *_ = fitted
+    test = study.tests[0]
+    shares = governed(study, test, fit.best_u, 1)
+    # Light damping (2 %) changes |lambda| by its square; the step of 1e-4 errs by as much
+    assert shares[:3].sum() == pytest.approx(1.0, abs=1e-3)
+    assert shares[3:].sum() == pytest.approx(1.0, abs=1e-3)
+    seen = scene(test, study.free.apply(study.model, jnp.asarray(study.free.values(fit.best_u))))
+    shape = np.asarray(jaxmb.modes(seen.tangent).shape)[:, 1]
+    energy = np.asarray(seen.stiffness) * np.abs(shape) ** 2
+    np.testing.assert_allclose(shares[:3], energy / energy.sum(), atol=1e-2)
+
+
+def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitted):
+    study, fit, residual, variances, known = fitted
+    test = study.tests[0]
+    seen = scene(test, study.free.apply(study.model, jnp.asarray(study.free.values(fit.best_u))))
+    found = jaxmb.modes(seen.tangent)
+    agreement = ModalAgreement(found, found, np.eye(3), (0, 1, None), (2,))
+    doubted, remarks = ambiguity(study, fit, known, residual, variances, [agreement])
+    share = governed(study, test, fit.best_u, 2)
+    expected = ["weak" if s >= 0.5 else "yes" for s in share]
+    assert "weak" in expected[:3]
+    assert list(doubted.verdict) == expected
+    assert [r.split(" is ")[0] for r in remarks] == [
+        n for n, s in zip(study.free.names, share, strict=True) if s >= 0.5
+    ]
