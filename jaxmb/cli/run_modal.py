@@ -1,5 +1,6 @@
 """`jaxmb modal`."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +79,9 @@ def modal(
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        frequencies = [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"--poles-hz is '{text}', expected frequencies such as \"9.9, 11.0\"") from None
+        frequencies = [0.0]
+    if not all(0.0 < frequency < math.inf for frequency in frequencies):
+        raise ValueError(f"--poles-hz is '{text}', expected frequencies such as \"9.9, 11.0\"")
+    return frequencies

@@ -9,6 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal.choice import by_hand, company
 from jaxmb.measurement.modal.data import ModalData, modal_data
 from jaxmb.measurement.modal.lsce import lsce_poles
 from jaxmb.measurement.modal.model import ModalModel
@@ -24,7 +25,7 @@ from jaxmb.measurement.modal.search import (
     with_poles_beside,
     with_poles_left,
 )
-from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, by_hand, company, stable_poles
+from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, stable_poles
 from jaxmb.response.frf import DERIVATIVES
 
 Method = Literal["polyreference", "lsce"]
@@ -159,7 +160,7 @@ def modal_analysis(
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
             refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
         else:
-            start = by_hand(chart, chosen, band)
+            start = by_hand(chart, chosen, band, rule)
             # what was not chosen is fitted along: without it a chosen pole would run to its place
             refined = _refined_along(search, chart, start, company(chart, start, rule))
     mode = is_mode(refined, band, rule)

@@ -11,9 +11,6 @@ from jaxmb.measurement.modal.residues import Lines, shapes
 LABELS = ("new", "frequency", "damping", "shape")
 """What of a pole agrees with a pole of the order before: nothing, its frequency, its damping as well, its shape too."""
 
-BY_HAND = 0.03
-"""How far a pole may be from the frequency that was chosen by hand, as a part of it."""
-
 
 @dataclasses.dataclass(frozen=True)
 class StabilityRule:
@@ -156,7 +153,7 @@ def merged(
 def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityRule) -> StabilizationChart:
     """The chart by order, its modes by frequency, those found in two segments once."""
     poles = stable_poles(chart)
-    distance = _distance(chart, poles, poles, rule) if poles.size else np.zeros((0, 0))
+    distance = distance_of(chart, poles, poles, rule) if poles.size else np.zeros((0, 0))
     mode, number = np.full(chart.mode.size, -1), 0
     for i, pole in enumerate(poles):
         members = chart.mode == chart.mode[pole]
@@ -176,55 +173,6 @@ def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityR
     )
 
 
-def by_hand(
-    chart: StabilizationChart, chosen: Sequence[float | tuple[int, float]], band_hz: tuple[float, float]
-) -> np.ndarray:
-    """Poles [r] chosen by frequency, or by order and frequency, as they were given; those of a chart in a band.
-
-    A frequency alone means the stable mode nearest to it, or where none is near the nearest pole of the chart.
-
-    Raises:
-        ValueError: nothing is chosen, or no pole that is not taken yet lies within 3 % of a chosen frequency.
-    """
-    if len(chosen) == 0:
-        raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
-    stable = stable_poles(chart)
-    inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
-    picked: list[int] = []
-    for item in chosen:
-        order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
-        if order is None:
-            groups = (stable, np.arange(chart.order.size))
-        else:
-            groups = (np.flatnonzero(chart.order == order),)
-        near: list[int] = []
-        for group in groups:
-            off = np.abs(chart.frequency_hz[group] / frequency_hz - 1.0)
-            near = near or [int(p) for p in group[np.argsort(off)] if inside[p] and p not in picked][:1]
-            near = [p for p in near if abs(chart.frequency_hz[p] / frequency_hz - 1.0) <= BY_HAND]
-        if not near:
-            where = f"{frequency_hz:g} Hz" if order is None else f"order {order}, {frequency_hz:g} Hz"
-            raise ValueError(f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not chosen already")
-        picked += near
-    return np.array(picked, int)
-
-
-def company(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """The stable poles [k] that are no other estimate of a picked one.
-
-    Near a pole that was picked by hand, a pole of the same shape is another estimate of it: a joint that softens with
-    amplitude rings at as many frequencies as it was hit in ways, and who picks one wants it to stand for all.
-    """
-    stable = stable_poles(chart)
-    if not picked.size or not stable.size:
-        return stable
-    same = np.isfinite(_distance(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
-    near = np.abs(chart.frequency_hz[stable][:, None] / chart.frequency_hz[picked] - 1.0) <= BY_HAND
-    a, b = (chart.shape[:, which] / np.linalg.norm(chart.shape[:, which], axis=0) for which in (stable, picked))
-    same |= near & (np.abs(a.conj().T @ b) ** 2 >= rule.mac)
-    return stable[~same.any(axis=1)]
-
-
 def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """Number of the track of every pole."""
     from scipy.optimize import linear_sum_assignment
@@ -234,7 +182,7 @@ def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
     for begin, end in pairwise(starts):
         here = np.arange(begin, end)
         if last and here.size:
-            distance = _distance(chart, np.array(last), here, rule)
+            distance = distance_of(chart, np.array(last), here, rule)
             rows, columns = linear_sum_assignment(np.where(np.isfinite(distance), distance, 1e3))
             for row, column in zip(rows, columns, strict=True):
                 if np.isfinite(distance[row, column]):
@@ -246,7 +194,7 @@ def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
     return track
 
 
-def _distance(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
+def distance_of(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """How far poles a and b are apart [a, b], in tolerances; infinite where they are not the same mode."""
     size_a, size_b = np.abs(chart.eigenvalue[a])[:, None], np.abs(chart.eigenvalue[b])[None, :]
     damping_a, damping_b = chart.damping_ratio[a][:, None], chart.damping_ratio[b][None, :]

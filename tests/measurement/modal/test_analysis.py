@@ -187,7 +187,19 @@ def test_poles_chosen_by_hand():
     by_order = modal_analysis(frf_set, chosen=[(40, 24.0)])
     np.testing.assert_allclose(by_order.frequency_hz, automatic.frequency_hz[[1]], rtol=1e-6)
     assert by_order.chart.order[by_order.started_from[0]] == 40
-    for chosen, words in (([60.0], "60 Hz"), ([(9, 24.0)], "order 9, 24 Hz"), ([], "chosen is empty")):
+    for chosen, words in (
+        ([60.0], "60 Hz"),
+        ([(9, 24.0)], "order 9, 24 Hz"),
+        ([], "chosen is empty"),
+        # one mode is chosen once, at whatever order
+        ([24.0, 24.01], r"24\.01 Hz: the chart has none within 3% that is not chosen already"),
+        ([(40, 24.0), (38, 24.0)], "order 38, 24 Hz: the chart has none"),
+        ([31.0, 31.1, 31.05], r"31\.05 Hz: the chart has none"),
+        ([24.0, -24.0], "chosen holds -24 Hz, expected frequencies above 0"),
+        ([0.0], "chosen holds 0 Hz"),
+        ([np.nan], "chosen holds nan Hz"),
+        ([(40, np.inf)], "chosen holds inf Hz"),
+    ):
         with pytest.raises(ValueError, match=words):
             modal_analysis(frf_set, chosen=chosen)
 
