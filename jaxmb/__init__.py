@@ -41,6 +41,7 @@ from jaxmb.mechanics.kinematics import (
 from jaxmb.mechanics.tangent import Tangent, linearize, linearize_moving
 from jaxmb.response.frf import convert_frf, frf, frf_finite_force
 from jaxmb.response.modal import Modes, energy_shares, mac, modes, undamped_modes
+from jaxmb.response.static import cartesian_stiffness, deflection
 
 __all__ = [
     "FrfSet",
@@ -55,10 +56,12 @@ __all__ = [
     "Tangent",
     "as_kind",
     "build_model",
+    "cartesian_stiffness",
     "cmif",
     "convert_frf",
     "coordinates",
     "cut_hits",
+    "deflection",
     "energy_shares",
     "estimate_frf",
     "estimate_frf_from_hits",

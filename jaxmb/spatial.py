@@ -32,6 +32,18 @@ def rotation_about_axis(axis: Float[Array, "3"], angle: Float[Array, ""]) -> Flo
     return jnp.eye(3) + jnp.sin(angle) * cross + (1.0 - jnp.cos(angle)) * (cross @ cross)
 
 
+def rotation_by(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """Rotation matrix of a rotation vector (axis times angle, rad), smooth at zero; inverse of `rotation_vector`."""
+    square = vector @ vector
+    small = square < 1e-8
+    # Both branches of a `where` are differentiated: the unused one must stay finite.
+    angle = jnp.sqrt(jnp.where(small, 1.0, square))
+    first = jnp.where(small, 1.0 - square / 6.0 + square**2 / 120.0, jnp.sin(angle) / angle)
+    second = jnp.where(small, 0.5 - square / 24.0 + square**2 / 720.0, (1.0 - jnp.cos(angle)) / angle**2)
+    cross = skew(vector)
+    return jnp.eye(3) + first * cross + second * (cross @ cross)
+
+
 def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """Rotation vector (axis times angle, rad) of a rotation matrix, for angles below pi.
 

@@ -1,6 +1,7 @@
 """The numbers of a model by name, and which of them a fit may move."""
 
 import fnmatch
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import known_name
+from jaxmb.mechanics.compliance import SPRING_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
@@ -33,7 +35,8 @@ def places(model: Model) -> dict[str, Place]:
     """Every parameter of a model by name, and where it stands.
 
     stiffness.*, damping.* of coordinates and springs, rotor_inertia.* of coordinates; mass.*, first_moment.*.x (y, z)
-    and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame.
+    and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
+    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs.
     """
     found: dict[str, Place] = {}
     for family in ("stiffness", "damping"):
@@ -50,6 +53,10 @@ def places(model: Model) -> dict[str, Place]:
             found[f"first_moment.{name}.{axis}"] = Place("first_moment", ((i, k),))
         for axes, (a, b) in _TENSOR.items():
             found[f"inertia.{name}.{axes}"] = Place("inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),))
+    for i, name in enumerate(model.virtual_springs):
+        for a, b in itertools.combinations_with_replacement(range(6), 2):
+            entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
+            found[f"compliance.{name}.{SPRING_AXES[a]}.{SPRING_AXES[b]}"] = Place("compliance", entries)
     return found
 
 
@@ -79,7 +86,9 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
 
 def unit(model: Model, name: str) -> str:
     """SI unit of a parameter, "N m/rad" for example."""
-    family, item = name.split(".")[:2]
+    family, item, *axes = name.split(".")
+    if family == "compliance":
+        return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
     if family in ("stiffness", "damping", "rotor_inertia"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]

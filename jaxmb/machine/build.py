@@ -24,7 +24,7 @@ class Model(eqx.Module):
     coordinates: tuple[str, ...] = eqx.field(static=True)
     revolute: tuple[bool, ...] = eqx.field(static=True)
     parent: tuple[int, ...] = eqx.field(static=True)
-    """Parent node of each node, -1 for the ground."""
+    """Parent node of each node, coordinates before virtual springs; -1 for the ground."""
     order: tuple[int, ...] = eqx.field(static=True)
     """Nodes, every parent before its children."""
     origin: Float[Array, "n 4 4"]
@@ -52,6 +52,13 @@ class Model(eqx.Module):
     spring_stiffness: Float[Array, "s"]
     spring_damping: Float[Array, "s"]
 
+    virtual_springs: tuple[str, ...] = eqx.field(static=True)
+    """Names of the massless springs of six degrees of freedom; each moves a node behind those of the coordinates."""
+    virtual_spring_origin: Float[Array, "k 4 4"]
+    """In the parent node."""
+    compliance: Float[Array, "k 6 6"]
+    """Symmetric, of each virtual spring in its own axes, translations before rotations: m/N, rad/N, rad/Nm."""
+
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
@@ -66,11 +73,10 @@ def build_model(machine: Machine) -> Model:
     Returns:
         The model; its coordinates and masses keep the order of the machine.
     """
-    body_node, node_offset, nodes = _place_bodies(machine)
-    frame_place = {GROUND: (-1, np.eye(4))}
-    frame_place |= {b.name: (body_node[b.name], node_offset[b.name]) for b in machine.body}
+    own, behind, nodes = _place_bodies(machine)
+    frame_place = dict(own)
     for frame in machine.frame:
-        node, offset = frame_place[frame.body]
+        node, offset = own[GROUND] if frame.body == GROUND else behind[frame.body]
         frame_place[frame.name] = (node, offset @ origin_matrix(frame.origin))
     carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
     carriers += [(p, p.frame) for p in machine.payload]
@@ -78,13 +84,14 @@ def build_model(machine: Machine) -> Model:
     names = machine.coordinates
     frames = machine.frames
     coordinates = [c for b in machine.body for c in b.joint]
+    places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     return Model(
         name=machine.name,
         coordinates=names,
         revolute=tuple(c.type == "revolute" for c in coordinates),
-        parent=tuple(nodes[c.name][0] for c in coordinates),
-        order=tuple(names.index(name) for name in nodes),
-        origin=_array([nodes[c.name][1] for c in coordinates], (4, 4)),
+        parent=tuple(node for node, _ in places),
+        order=tuple(_node_number(machine, key) for key in nodes),
+        origin=_array([offset for _, offset in places[: len(names)]], (4, 4)),
         axis=_array([c.axis for c in coordinates], (3,)),
         stiffness=_array([c.stiffness for c in coordinates]),
         damping=_array([c.damping for c in coordinates]),
@@ -104,6 +111,9 @@ def build_model(machine: Machine) -> Model:
         spring_direction=_array([s.direction for s in machine.spring], (3,)),
         spring_stiffness=_array([s.stiffness for s in machine.spring]),
         spring_damping=_array([s.damping for s in machine.spring]),
+        virtual_springs=tuple(s.name for s in machine.virtual_spring),
+        virtual_spring_origin=_array([offset for _, offset in places[len(names) :]], (4, 4)),
+        compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -167,7 +177,13 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         s.model_copy(update={"stiffness": float(model.spring_stiffness[i]), "damping": float(model.spring_damping[i])})
         for i, s in enumerate(machine.spring)
     )
-    return machine.model_copy(update={"body": body, "payload": payload, "spring": spring})
+    virtual = tuple(
+        s
+        if np.array_equal(start.compliance[i], model.compliance[i])
+        else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
+        for i, s in enumerate(machine.virtual_spring)
+    )
+    return machine.model_copy(update={"body": body, "payload": payload, "spring": spring, "virtual_spring": virtual})
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
@@ -183,24 +199,54 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
-def _place_bodies(
-    machine: Machine,
-) -> tuple[dict[str, int], dict[str, np.ndarray], dict[str, tuple[int, np.ndarray]]]:
-    """Node and offset of each body, and parent node and origin of each coordinate, parents first."""
+Place = tuple[int, np.ndarray]
+"""A node and the offset from it."""
+
+
+def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place], dict[tuple[str, str], Place]]:
+    """Of each body the place of its own frame, and of that frame as seen by what hangs on the body behind its virtual
+    spring; and the parent node and origin of each coordinate ("joint", name) and virtual spring ("spring", name),
+    parents first."""
     names = machine.coordinates
-    body_node, offset = {GROUND: -1}, {GROUND: np.eye(4)}
-    nodes: dict[str, tuple[int, np.ndarray]] = {}
+    springs = {(s.body, s.at): (number, s) for number, s in enumerate(machine.virtual_spring, len(names))}
+    own: dict[str, Place] = {GROUND: (-1, np.eye(4))}
+    behind: dict[str, Place] = {}
+    nodes: dict[tuple[str, str], Place] = {}
+
+    def through(body: str, at: str, place: Place) -> Place:
+        """A place of a body as seen behind the virtual spring there, where there is one."""
+        if (body, at) not in springs:
+            return place
+        number, spring = springs[body, at]
+        offset = origin_matrix(spring.origin)
+        nodes["spring", spring.name] = (place[0], place[1] @ offset)
+        return number, np.linalg.inv(offset)
+
+    behind[GROUND] = through(GROUND, "end", own[GROUND])
     waiting = list(machine.body)
     while waiting:
-        placed = [b for b in waiting if b.parent in body_node]
-        waiting = [b for b in waiting if b.parent not in body_node]
+        placed = [b for b in waiting if b.parent in behind]
+        waiting = [b for b in waiting if b.parent not in behind]
         for body in placed:
-            node, place = body_node[body.parent], offset[body.parent] @ origin_matrix(body.origin)
+            node, offset = behind[body.parent]
+            place = node, offset @ origin_matrix(body.origin)
             for coordinate in body.joint:
-                nodes[coordinate.name] = (node, place)
-                node, place = names.index(coordinate.name), np.eye(4)
-            body_node[body.name], offset[body.name] = node, place
-    return body_node, offset, nodes
+                nodes["joint", coordinate.name] = place
+                place = names.index(coordinate.name), np.eye(4)
+            own[body.name] = through(body.name, "joint", place)
+            behind[body.name] = through(body.name, "end", own[body.name])
+    return own, behind, nodes
+
+
+def _node_number(machine: Machine, key: tuple[str, str]) -> int:
+    what, name = key
+    if what == "joint":
+        return machine.coordinates.index(name)
+    return len(machine.coordinates) + [s.name for s in machine.virtual_spring].index(name)
+
+
+def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in np.asarray(0.5 * (matrix + matrix.T)).tolist())
 
 
 def _array(rows: Any, shape: tuple[int, ...] = ()) -> Array:

@@ -77,13 +77,21 @@ def _matrix_rows(value: Any) -> Any:
     return value
 
 
+def _rows_of_six(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
+        raise ValueError(f"expected 6 items, not {len(value)}")
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 Name = Annotated[str, BeforeValidator(valid_name)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf_nan=False)]
 Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
 FEW = BeforeValidator(_not_too_many)
 SOME = BeforeValidator(_some)
 Vector = Annotated[tuple[Number, Number, Number], BeforeValidator(_matrix_rows)]
+Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], BeforeValidator(_rows_of_six)]
 Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
 
 
@@ -225,6 +233,79 @@ class Spring(Part):
         return self
 
 
+class Beam(Part):
+    """A straight beam along x, clamped at one end and loaded at the other (Euler-Bernoulli), SI units."""
+
+    length: Positive
+    young_modulus: Positive
+    shear_modulus: Positive
+    area: Positive
+    second_moment_y: Positive
+    """Of the cross-section, about y: what resists bending along z."""
+    second_moment_z: Positive
+    torsion_constant: Positive
+
+
+class VirtualSpring(Part):
+    """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
+
+    At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
+    Its compliance is given by one of three keys, or left to be identified: in the axes of `origin`, translations (m/N)
+    before rotations (rad/Nm).
+    """
+
+    name: Name
+    body: Name
+    at: Literal["end", "joint"] = "end"
+    origin: Origin = Origin()
+    """Where it sits in the body's frame; a beam lies along its x axis."""
+    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(_rows_of_six)] = None
+    diagonal: Row6 | None = None
+    beam: Beam | None = None
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """Compliance [6, 6]."""
+        if self.compliance is not None:
+            return np.array(self.compliance)
+        if self.beam is not None:
+            return beam_compliance(self.beam)
+        return np.diag(self.diagonal or (0.0,) * 6)
+
+    @model_validator(mode="after")
+    def _physical(self) -> Self:
+        given = [key for key in ("compliance", "diagonal", "beam") if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"gives both {given[0]} and {given[1]}, expected one of them")
+        matrix = self.matrix
+        if np.abs(matrix - matrix.T).max() > 1e-9 * np.abs(matrix).max():
+            raise ValueError("compliance is not symmetric")
+        if np.diagonal(matrix).min() < 0.0:
+            raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
+        size = np.sqrt(np.diagonal(matrix))
+        scaled = matrix / np.outer(np.where(size > 0.0, size, 1.0), np.where(size > 0.0, size, 1.0))
+        if np.linalg.eigvalsh(scaled)[0] < -1e-6:
+            raise ValueError("compliance is not positive semi-definite: some load would be answered against its way")
+        if self.at == "joint" and self.body == GROUND:
+            raise ValueError("at is 'joint', but the ground has none: expected 'end'")
+        return self
+
+
+def beam_compliance(beam: Beam) -> np.ndarray:
+    """Displacement and rotation of a beam's end for a force and moment there [6, 6], in its own axes.
+
+    Source: Timoshenko and Goodier, Theory of Elasticity; the template of Klimchik et al. 2014, eq. 13.
+    """
+    length, young = beam.length, beam.young_modulus
+    by, bz = young * beam.second_moment_y, young * beam.second_moment_z
+    twist = beam.shear_modulus * beam.torsion_constant
+    diagonal = (length / (young * beam.area), length**3 / (3 * bz), length**3 / (3 * by))
+    matrix = np.diag([*diagonal, length / twist, length / by, length / bz])
+    matrix[1, 5] = matrix[5, 1] = length**2 / (2 * bz)
+    matrix[2, 4] = matrix[4, 2] = -(length**2) / (2 * by)
+    return matrix
+
+
 class Machine(Part):
     """A multibody system: bodies in a tree, frames, payloads, springs, gravity and a reference posture."""
 
@@ -236,6 +317,7 @@ class Machine(Part):
     frame: Annotated[tuple[Frame, ...], FEW] = ()
     payload: Annotated[tuple[Payload, ...], FEW] = ()
     spring: Annotated[tuple[Spring, ...], FEW] = ()
+    virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 
@@ -263,6 +345,10 @@ class Machine(Part):
         for spring in self.spring:
             _known(f"spring '{spring.name}': frame_a", spring.frame_a, self.frames)
             _known(f"spring '{spring.name}': frame_b", spring.frame_b, self.frames)
+        _unique("virtual spring", [s.name for s in self.virtual_spring])
+        _unique("place of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
+        for virtual in self.virtual_spring:
+            _known(f"virtual spring '{virtual.name}': body", virtual.body, [GROUND, *bodies])
         for coordinate in self.posture:
             _known("posture: coordinate", coordinate, self.coordinates)
         if not self.coordinates:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
-from jaxmb.mechanics.kinematics import check_coordinates, frame_jacobian
+from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links, frame_jacobian
 
 MOST_STEPS = 50
 SHORTEST_STEP = 1e-6
@@ -41,6 +41,7 @@ def static_equilibrium(
         RuntimeError: no equilibrium was found (a coordinate without stiffness under load, or buckling).
     """
     check_coordinates(model, q_rest=q_rest)
+    check_rigid_links(model)
     if (frame is None) != (wrench is None):
         raise ValueError("a load needs both a frame and a wrench")
     if wrench is not None and jnp.shape(wrench) != (6,):

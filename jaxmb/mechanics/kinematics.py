@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import known_name
-from jaxmb.spatial import rotation_about_axis, transform, vee
+from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 
 def coordinates(model: Model) -> tuple[str, ...]:
@@ -51,6 +51,15 @@ def check_coordinates(model: Model, **arrays: Array) -> None:
             raise ValueError(f"{name} has shape {jnp.shape(array)}, expected ({n},): one value a coordinate")
 
 
+def check_rigid_links(model: Model) -> None:
+    """Raise NotImplementedError where the machine has virtual springs: they have no mass, so no motion of their own."""
+    if model.virtual_springs:
+        raise NotImplementedError(
+            f"'{model.name}' has virtual springs ('{model.virtual_springs[0]}' ...), which are for deflections under"
+            " load only: write an elastic joint that is to move as coordinates with stiffness"
+        )
+
+
 def frame_index(model: Model, frame: str) -> int:
     """Index of a frame by name.
 
@@ -62,10 +71,13 @@ def frame_index(model: Model, frame: str) -> int:
     return model.frames.index(frame)
 
 
-def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "n_plus_ground 4 4"]:
-    """Pose of every coordinate's node in the ground frame; the last one is the ground itself, so -1 indexes it.
+def node_poses(
+    model: Model, q: Float[Array, "n"], deflection: Float[Array, "k 6"] | None = None
+) -> Float[Array, "nodes 4 4"]:
+    """Pose of every node in the ground frame: of coordinates, of virtual springs, and of the ground, which -1 indexes.
 
-    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020.
+    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring is its
+    translation and rotation vector, none where not given.
     """
     revolute = jnp.array(model.revolute)
     angle = jnp.where(revolute, q, 0.0)
@@ -75,6 +87,11 @@ def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "n_plus_groun
         return origin @ transform(rotation_about_axis(axis, angle), axis * travel)
 
     steps = jax.vmap(motion)(model.origin, model.axis, angle, travel)
+    if model.virtual_springs:
+        springs = model.virtual_spring_origin
+        if deflection is not None:
+            springs = jax.vmap(lambda origin, by: origin @ transform(rotation_by(by[3:]), by[:3]))(springs, deflection)
+        steps = jnp.concatenate([steps, springs])
     poses: dict[int, Array] = {-1: jnp.eye(4)}
     for node in model.order:
         poses[node] = poses[model.parent[node]] @ steps[node]

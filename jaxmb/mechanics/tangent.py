@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
-from jaxmb.mechanics.kinematics import check_coordinates
+from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links
 
 LinearizeAt = Literal["posture", "equilibrium"]
 
@@ -58,6 +58,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
 
 def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Tangent:
     """Tangent matrices of the machine at rest at a point, the springs unloaded at q_rest."""
+
+    check_rigid_links(model)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     def static_effort(x: Array, xd: Array) -> Array:

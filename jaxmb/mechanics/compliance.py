@@ -1,0 +1,196 @@
+"""Elastic displacements of a loaded machine: joints by their stiffness, links and joints by their virtual springs.
+
+The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring, translation and rotation
+in its own axes. The drives hold the coordinates at q; e is how far the machine gives way from there. A coordinate
+without stiffness has no elasticity that is known, and does not give way.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import spring_stretch
+from jaxmb.mechanics.kinematics import frame_index, node_poses
+from jaxmb.spatial import rotation_by, vee
+
+MOST_STEPS = 30
+SPRING_AXES = ("x", "y", "z", "rx", "ry", "rz")
+"""Degrees of freedom of a virtual spring."""
+
+
+def elastic_names(model: Model) -> tuple[str, ...]:
+    """Names of the elastic degrees of freedom: "q2", "link2 ry"."""
+    return (*model.coordinates, *(f"{name} {axis}" for name in model.virtual_springs for axis in SPRING_AXES))
+
+
+def elastic_jacobian(
+    model: Model, q: Float[Array, "n"], frame: str, e: Float[Array, "e"] | None = None
+) -> Float[Array, "6 e"]:
+    """Twist of a frame, ground axes, for the rate of each elastic degree of freedom.
+
+    A rotation about an axis a through o moves the frame's origin p by a x (p - o), a translation by a.
+
+    Args:
+        model: the machine.
+        q: where the drives hold the coordinates [n], rad or m.
+        frame: name of the frame.
+        e: how far it has given way [e]; not at all where not given.
+
+    Returns:
+        J [6, e], linear velocity then angular velocity.
+    """
+    n, springs = len(model.coordinates), len(model.virtual_springs)
+    index = frame_index(model, frame)
+    moved, by = (q, None) if e is None else (q + e[:n], e[n:].reshape(springs, 6))
+    poses = node_poses(model, moved, by)
+    behind = _ancestors(model, model.frame_node[index])
+    target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
+    # The motion of a coordinate leaves its own axis where it is, so the axis may be seen from the node behind it.
+    axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
+    turned = jnp.cross(axis, target - poses[:n, :3, 3])
+    revolute = jnp.array(model.revolute)[:, None]
+    columns = jnp.concatenate([jnp.where(revolute, turned, axis), jnp.where(revolute, axis, 0.0)], axis=1)
+    if springs:
+        columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], by, target)])
+    on_the_way = [i in behind for i in range(n)] + [n + s in behind for s in range(springs) for _ in SPRING_AXES]
+    return jnp.where(jnp.asarray(on_the_way)[:, None], columns, 0.0).T
+
+
+def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]:
+    """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
+
+    Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own.
+    """
+    n, springs = len(model.coordinates), len(model.virtual_springs)
+    stiffness = jnp.diag(model.stiffness)
+    if model.springs:
+        stretch = jax.jacfwd(lambda x: spring_stretch(model, x, q))(q)
+        stiffness = stiffness + stretch.T @ (model.spring_stiffness[:, None] * stretch)
+    elastic = jnp.diagonal(stiffness) > 0.0
+    both = elastic[:, None] & elastic[None, :]
+    scale = 1.0 / jnp.sqrt(jnp.where(elastic, jnp.diagonal(stiffness), 1.0))
+    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(n))
+    joints = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
+    whole = jnp.zeros((n + 6 * springs, n + 6 * springs), joints.dtype).at[:n, :n].set(joints)
+    for s in range(springs):
+        block = slice(n + 6 * s, n + 6 * s + 6)
+        whole = whole.at[block, block].set(model.compliance[s])
+    return whole
+
+
+def elastic_deflection(
+    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], hold: bool = False
+) -> Float[Array, "e"]:
+    """How far a machine gives way under a wrench, e = C J(q, e)^T w, found by Newton's method.
+
+    Args:
+        model: the machine.
+        q: where the drives hold the coordinates [n].
+        frame: where the wrench acts.
+        wrench: force then moment on the machine at the frame's origin, ground axes, of constant direction [6].
+        hold: the coordinates stay at q, and only virtual springs give way: q is then the posture under the load.
+
+    Returns:
+        e [e], differentiable with respect to all but names; NaN where there is none.
+    """
+    n = len(model.coordinates)
+    compliance = compliance_matrix(model, q)
+    if hold:
+        compliance = compliance.at[:n].set(0.0)
+
+    def excess(e: Array) -> Array:
+        return e - compliance @ (elastic_jacobian(model, q, frame, e).T @ wrench)
+
+    def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
+        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
+
+    def newton(residual: Callable[[Array], Array], start: Array) -> Array:
+        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            e, _, count = state
+            change = jnp.linalg.solve(jax.jacfwd(residual)(e), -residual(e))
+            return e + change, jnp.max(jnp.abs(change)), count + 1
+
+        def going(state: tuple[Array, Array, Array]) -> Array:
+            return (state[1] > 1e-15) & (state[2] < MOST_STEPS)
+
+        return jax.lax.while_loop(going, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
+
+    e = jax.lax.custom_root(excess, jnp.zeros(compliance.shape[0], compliance.dtype), newton, tangent_solve)
+    scale = jnp.maximum(jnp.max(jnp.abs(e)), 1e-12)
+    return jnp.where(jnp.max(jnp.abs(excess(e))) <= 1e-9 * scale, e, jnp.nan)
+
+
+@eqx.filter_jit
+def cartesian_compliance(
+    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
+) -> Float[Array, "6 6"]:
+    """Twist of a frame for a small change of the wrench on it, ground axes, at the frame's origin.
+
+    J (I - C K_C)^-1 C J^T with K_C = d(J^T w)/de, the complementary stiffness that the load makes by moving with the
+    machine. Without a load it is J C J^T.
+
+    Args:
+        model: the machine.
+        q: coordinates under the load [n]; virtual springs give way to the load from there.
+        frame: name of the frame.
+        wrench: the load; none where not given.
+
+    Source: Klimchik et al. 2014, eq. 2-3; Dumas et al. 2011, eq. 4-6.
+    """
+    compliance = compliance_matrix(model, q)
+    if wrench is None:
+        jacobian = elastic_jacobian(model, q, frame)
+        return jacobian @ compliance @ jacobian.T
+    e = elastic_deflection(model, q, frame, wrench, hold=True)
+    jacobian = elastic_jacobian(model, q, frame, e)
+    load = complementary_stiffness(model, q, frame, wrench, e)
+    return jacobian @ jnp.linalg.solve(jnp.eye(e.size) - compliance @ load, compliance @ jacobian.T)
+
+
+def complementary_stiffness(
+    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], e: Float[Array, "e"] | None = None
+) -> Float[Array, "e e"]:
+    """K_C = d(J^T w)/de of a constant wrench [e, e]: what the load adds to the stiffness, with a minus sign.
+
+    Source: Dumas et al. 2011, eq. 6.
+    """
+    n, springs = len(model.coordinates), len(model.virtual_springs)
+    start = jnp.zeros(n + 6 * springs) if e is None else e
+    return jax.jacfwd(lambda x: elastic_jacobian(model, q, frame, x).T @ wrench)(start)
+
+
+def _spring_columns(poses: Float[Array, "k 4 4"], by: Float[Array, "k 6"] | None, target: Float[Array, "3"]) -> Array:
+    """Twists [6 k, 6] of a target for rates of the deflections of virtual springs, whose nodes have these poses.
+
+    A spring moves along its axes before the deflection. At a rotation vector r its rate turns by the left Jacobian of
+    r, dR R^T = [J_l(r) dr]x.
+    """
+    axes = jnp.swapaxes(poses[:, :3, :3], 1, 2)  # rows are the spring's axes, in the ground's
+    along = about = axes
+    if by is not None:
+        turned = jax.vmap(rotation_by)(by[:, 3:])
+        along = turned @ axes
+        about = jnp.swapaxes(jax.vmap(_left_jacobian)(by[:, 3:]), 1, 2) @ along
+    arm = jnp.broadcast_to(target - poses[:, None, :3, 3], axes.shape)
+    linear = jnp.concatenate([along, jnp.cross(about, arm)], axis=1)
+    angular = jnp.concatenate([jnp.zeros_like(axes), about], axis=1)
+    return jnp.concatenate([linear, angular], axis=2).reshape(-1, 6)
+
+
+def _left_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """[J_l(r) dr]x = dR R^T for R the rotation by r."""
+    rotation = rotation_by(vector)
+    change = jax.jacfwd(rotation_by)(vector)
+    return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(change)
+
+
+def _ancestors(model: Model, node: int) -> set[int]:
+    found: set[int] = set()
+    while node >= 0:
+        found.add(node)
+        node = model.parent[node]
+    return found

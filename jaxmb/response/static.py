@@ -1,0 +1,121 @@
+"""What a load does to a machine at rest: stiffness at a frame, and how far frames move."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import (
+    cartesian_compliance,
+    compliance_matrix,
+    elastic_deflection,
+    elastic_jacobian,
+)
+from jaxmb.mechanics.kinematics import check_coordinates, frame_index, node_poses
+from jaxmb.spatial import rotation_vector
+
+LEAST_RANK = 1e-8
+"""Singular value of the elastic Jacobian, scaled, below which a direction does not give way."""
+
+
+def cartesian_stiffness(
+    model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
+) -> Float[Array, "6 6"]:
+    """Change of the wrench on a frame for a small twist of it, ground axes, at the frame's origin.
+
+    K_X = J^-T (K - K_C) J^-1 where six joints alone give way; in general the inverse of J (I - C K_C)^-1 C J^T. Gravity
+    is left out. Coordinates without stiffness and virtual springs without compliance are rigid.
+
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m, under the load: where they are, not where the drives would hold them unloaded.
+        frame: name of the frame.
+        wrench: force [N] then moment [Nm] on the machine at the frame's origin [6], which keeps its components in
+            ground axes as the machine moves; no load where not given.
+
+    Returns:
+        K_X [6, 6], N/m, N, Nm and Nm/rad by block. Not symmetric under a moment.
+
+    Raises:
+        ValueError: sizes or names are wrong, or the frame cannot give way in all six directions there.
+
+    Source: Dumas et al. 2011, eq. 4 and 6; Klimchik et al. 2014, eq. 2.
+    """
+    check_coordinates(model, q=q)
+    check_wrench(wrench)
+    if not any(isinstance(x, Tracer) for x in jax.tree.leaves((model, q))):
+        _check_gives_way(model, q, frame)
+    return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
+
+
+@eqx.filter_jit
+def deflection(
+    model: Model,
+    q: Float[Array, "n"],
+    frame: str,
+    wrench: Float[Array, "6"],
+    points: Sequence[str] | None = None,
+    linear: bool = True,
+) -> Float[Array, "p 6"]:
+    """How far frames move under a wrench on one of them: translation, then rotation vector, ground axes.
+
+    Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w.
+
+    Args:
+        model: the machine.
+        q: where the drives hold the coordinates [n], rad or m.
+        frame: where the wrench acts.
+        wrench: force [N] then moment [Nm] at its origin, ground axes, of constant direction [6].
+        points: frames whose motion is asked for; the loaded one where not given.
+        linear: first order in the load.
+
+    Returns:
+        [p, 6], m and rad. NaN where no equilibrium was found.
+
+    Raises:
+        ValueError: sizes or names are wrong.
+
+    Source: Klimchik et al. 2014, eq. 3.
+    """
+    check_coordinates(model, q=q)
+    check_wrench(wrench)
+    points = (frame,) if points is None else tuple(points)
+    if linear:
+        given_way = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
+        return jnp.stack([elastic_jacobian(model, q, point) @ given_way for point in points])
+    n = len(model.coordinates)
+    e = elastic_deflection(model, q, frame, wrench)
+    before, after = node_poses(model, q), node_poses(model, q + e[:n], e[n:].reshape(-1, 6))
+    moved = []
+    for point in points:
+        index = frame_index(model, point)
+        a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (before, after))
+        moved.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
+    return jnp.stack(moved)
+
+
+def check_wrench(wrench: Array | None) -> None:
+    """Raise ValueError where a wrench does not have its six components."""
+    if wrench is not None and jnp.shape(wrench) != (6,):
+        raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
+
+
+def _check_gives_way(model: Model, q: Array, frame: str) -> None:
+    jacobian = np.asarray(elastic_jacobian(model, jnp.asarray(q), frame))
+    compliance = np.asarray(compliance_matrix(model, jnp.asarray(q)))
+    moving = np.diagonal(compliance) > 0.0
+    columns = jacobian[:, moving]
+    length = np.linalg.norm(columns[:3], axis=0).max(initial=0.0) or 1.0
+    scaled = columns * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
+    size = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
+    rank = int(np.sum(size > LEAST_RANK * size.max(initial=0.0)))
+    if rank < 6:
+        raise ValueError(
+            f"frame '{frame}' cannot give way in {6 - rank} of six directions at this posture (the elastic Jacobian has"
+            f" rank {rank}): its stiffness there is infinite"
+        )

@@ -1,0 +1,185 @@
+"""Elastic Jacobians, Cartesian stiffness and deflections against automatic differentiation and nonlinear equilibria."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.machine.schema import Beam, Machine, VirtualSpring, beam_compliance
+from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
+from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist
+from jaxmb.response.static import cartesian_stiffness, deflection
+from jaxmb.spatial import vee
+
+Q = jnp.array([0.1, 1.5, -2.9, 0.8, 0.8, 0.7])
+LOAD = jnp.array([1000.0, -500.0, -2500.0, 300.0, 100.0, -200.0])
+
+
+@pytest.fixture(scope="module")
+def rigid():
+    return jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+
+
+@pytest.fixture(scope="module")
+def elastic():
+    """The KR240 with a full random compliance at the end of every link, and in one joint."""
+    data, rng = jaxmb.load_machine("kuka-kr240").model_dump(), np.random.default_rng(0)
+    springs = []
+    for number, body in enumerate(("ground", "q1", "q2", "q3", "q4", "q5", "q6")):
+        factor = rng.normal(size=(6, 6))
+        origin = {"xyz": rng.normal(size=3).tolist(), "rpy": rng.normal(size=3).tolist()}
+        springs.append({"name": f"link{number}", "body": body, "origin": origin,
+                        "compliance": (1e-9 * factor @ factor.T).tolist()})  # fmt: skip
+    springs.append({"name": "bearing3", "body": "q3", "at": "joint", "diagonal": [1e-9] * 6})
+    return jaxmb.build_model(Machine.model_validate(data | {"virtual_spring": springs}))
+
+
+def pose_at(model, q, e):
+    n, index = len(model.coordinates), frame_index(model, "tool")
+    poses = node_poses(model, q + e[:n], e[n:].reshape(-1, 6))
+    return poses[model.frame_node[index]] @ model.frame_offset[index]
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1])
+def test_jacobian_is_the_derivative_of_the_pose(elastic, size):
+    e = jnp.asarray(size * np.random.default_rng(1).normal(size=6 + 8 * 6))
+    change = jax.jacfwd(lambda x: pose_at(elastic, Q, x))(e)
+    expected = pose_change_to_twist(pose_at(elastic, Q, e), change)
+    assert np.allclose(elastic_jacobian(elastic, Q, "tool", e), expected, atol=1e-13)
+    if size == 0.0:
+        assert np.allclose(elastic_jacobian(elastic, Q, "tool"), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("which", ["rigid", "elastic"])
+@pytest.mark.parametrize("load", [0.0, 1.0])
+def test_stiffness_is_the_derivative_of_the_nonlinear_equilibrium(which, load, request):
+    model = request.getfixturevalue(which)
+    wrench = load * LOAD
+    found = elastic_deflection(model, Q, "tool", wrench)
+    there = pose_at(model, Q, found)
+    numeric = np.zeros((6, 6))
+    for i in range(6):
+        step = jnp.zeros(6).at[i].set(10.0)
+        ends = [pose_at(model, Q, elastic_deflection(model, Q, "tool", wrench + s)) for s in (step, -step)]
+        change = (ends[0] - ends[1]) / 20.0
+        numeric[:, i] = np.concatenate([change[:3, 3], vee(change[:3, :3] @ there[:3, :3].T)])
+    stiffness = np.asarray(cartesian_stiffness(model, Q + found[:6], "tool", wrench if load else None))
+    expected = np.linalg.inv(numeric)
+    # the difference of two equilibria is known to rounding over its size, 1e-16 / 1e-6
+    assert np.abs(stiffness - expected).max() <= 1e-7 * np.abs(expected).max()
+
+
+def test_six_joints_by_the_printed_formula(rigid):
+    jacobian = np.asarray(jaxmb.frame_jacobian(rigid, Q, "tool"))
+    load = np.asarray(jax.jacfwd(lambda q: jaxmb.frame_jacobian(rigid, q, "tool").T @ LOAD)(Q))
+    inverse = np.linalg.inv(jacobian)
+    expected = inverse.T @ (np.diag(rigid.stiffness) - load) @ inverse
+    assert np.allclose(cartesian_stiffness(rigid, Q, "tool", LOAD), expected, rtol=1e-9)
+
+
+def test_beam_tip_against_the_cantilever():
+    beam = Beam(length=2.0, young_modulus=2.1e11, shear_modulus=8e10, area=1e-3, second_moment_y=2e-6,
+                second_moment_z=5e-6, torsion_constant=6e-6)  # fmt: skip
+    machine = Machine.model_validate({
+        "name": "cantilever", "body": [{"name": "mast", "joint": [{"name": "q", "stiffness": 1e3}]}],
+        "frame": [{"name": "tip", "body": "mast", "origin": {"xyz": [2.0, 0.0, 0.0]}},
+                  {"name": "root", "body": "ground"}],
+        "virtual_spring": [{"name": "beam", "body": "mast", "origin": {"xyz": [2.0, 0, 0]}, "beam": beam}],
+    })  # fmt: skip
+    model = jaxmb.set_parameters(jaxmb.build_model(machine), {"stiffness.q": 0.0})
+    force = jnp.array([0.0, 100.0, -50.0, 0.0, 0.0, 0.0])
+    tip, root = deflection(model, jnp.zeros(1), "tip", force, ("tip", "root"))
+    # w L^3 / 3 E I and w L^2 / 2 E I, Timoshenko
+    expected = [0.0, 100 * 8 / (3 * 2.1e11 * 5e-6), -50 * 8 / (3 * 2.1e11 * 2e-6),
+                0.0, 50 * 4 / (2 * 2.1e11 * 2e-6), 100 * 4 / (2 * 2.1e11 * 5e-6)]  # fmt: skip
+    assert np.allclose(tip, expected, rtol=1e-12)
+    assert not np.any(root)
+    assert np.linalg.eigvalsh(beam_compliance(beam)).min() > 0.0
+
+
+def test_against_pinocchio(rigid):
+    import pinocchio as pin
+
+    other = pin.Model()
+    parent = 0
+    for i, name in enumerate(rigid.coordinates):
+        origin = np.asarray(rigid.origin[i])
+        parent = other.addJoint(parent, pin.JointModelRZ(), pin.SE3(origin[:3, :3], origin[:3, 3]), name)
+    offset = np.asarray(rigid.frame_offset[rigid.frames.index("tool")])
+    tool = other.addFrame(pin.Frame("tool", parent, 0, pin.SE3(offset[:3, :3], offset[:3, 3]), pin.FrameType.OP_FRAME))
+    jacobian = pin.computeFrameJacobian(other, other.createData(), np.asarray(Q), tool, pin.LOCAL_WORLD_ALIGNED)
+    expected = np.linalg.inv(jacobian @ np.diag(1.0 / np.asarray(rigid.stiffness)) @ jacobian.T)
+    stiffness = np.asarray(cartesian_stiffness(rigid, Q, "tool"))
+    assert np.abs(stiffness - expected).max() <= 1e-11 * np.abs(expected).max()
+
+
+def test_nonlinear_deflection_is_linear_for_small_loads(elastic):
+    small = 1e-3 * LOAD
+    linear = np.asarray(deflection(elastic, Q, "tool", small, ("tool", "q4")))
+    assert np.allclose(deflection(elastic, Q, "tool", small, ("tool", "q4"), linear=False), linear, rtol=1e-5)
+    large = np.asarray(deflection(elastic, Q, "tool", LOAD, linear=False) - deflection(elastic, Q, "tool", LOAD))
+    assert 1e-8 < np.abs(large).max() < 1e-5
+
+
+def test_springs_between_frames_share_the_load():
+    machine = Machine.model_validate({
+        "name": "slide", "body": [{"name": "cart", "joint": [{"name": "x", "type": "prismatic", "axis": [1, 0, 0],
+                                                             "stiffness": 1000.0}]}],
+        "spring": [{"name": "side", "frame_a": "ground", "frame_b": "cart", "type": "translation",
+                    "direction": [1, 0, 0], "stiffness": 500.0}],
+    })  # fmt: skip
+    model = jaxmb.build_model(machine)
+    load = jnp.array([30.0, 0, 0, 0, 0, 0])
+    assert deflection(model, jnp.zeros(1), "cart", load)[0, 0] == pytest.approx(30.0 / 1500.0, rel=1e-14)
+
+
+def test_what_cannot_give_way(rigid):
+    with pytest.raises(ValueError, match="cannot give way in 1 of six directions at this posture"):
+        cartesian_stiffness(rigid, Q.at[4].set(0.0), "tool")
+    stiff = jaxmb.set_parameters(rigid, {"stiffness.q1": 0.0})
+    with pytest.raises(ValueError, match="the elastic Jacobian has rank 5"):
+        cartesian_stiffness(stiff, Q, "tool")
+    with pytest.raises(ValueError, match=r"wrench has shape \(3,\), expected \(6,\)"):
+        cartesian_stiffness(rigid, Q, "tool", jnp.zeros(3))
+
+
+def test_batches(rigid):
+    many = jnp.stack([Q, Q + 0.1])
+    stiffness = jax.vmap(lambda q: cartesian_stiffness(rigid, q, "tool"))(many)
+    assert np.allclose(stiffness[1], cartesian_stiffness(rigid, Q + 0.1, "tool"), rtol=1e-9)
+    slope = jax.jacrev(lambda k: cartesian_compliance(jaxmb.set_parameters(rigid, {"stiffness.q2": k}), Q, "tool"))
+    expected = -np.outer(*(np.asarray(elastic_jacobian(rigid, Q, "tool"))[:, 1],) * 2) / 6.6e6**2
+    assert np.allclose(slope(6.6e6), expected, rtol=1e-9, atol=1e-25)
+
+
+def test_virtual_springs_have_no_motion_of_their_own(elastic):
+    with pytest.raises(NotImplementedError, match="has virtual springs"):
+        jaxmb.linearize(elastic, Q)
+
+
+def test_wrong_virtual_springs():
+    for part, message in (
+        ({"diagonal": [1e-9] * 6, "compliance": np.eye(6).tolist()}, "gives both compliance and diagonal"),
+        ({"compliance": np.triu(np.ones((6, 6))).tolist()}, "compliance is not symmetric"),
+        ({"diagonal": [1, 1, 1, 1, 1, -1]}, "on its diagonal, expected none below 0"),
+        ({"compliance": (2.0 * np.ones((6, 6)) - np.eye(6)).tolist()}, "not positive semi"),
+        ({"body": "ground", "at": "joint"}, "the ground has none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            VirtualSpring.model_validate({"name": "a", "body": "b"} | part)
+
+
+def test_compliances_are_parameters_and_go_back_into_the_file(elastic, tmp_path):
+    machine = jaxmb.load_machine("kuka-kr240").model_dump()
+    machine |= {"virtual_spring": [{"name": "arm", "body": "q3", "diagonal": [1e-9, 2e-9, 3e-9, 1e-8, 1e-8, 1e-8]}]}
+    machine = Machine.model_validate(machine)
+    model = jaxmb.build_model(machine)
+    assert jaxmb.parameters(model)["compliance.arm.y.y"] == 2e-9
+    model = jaxmb.set_parameters(model, {"compliance.arm.y.rz": 1e-9})
+    assert model.compliance[0, 1, 5] == model.compliance[0, 5, 1] == 1e-9
+    from jaxmb.machine.build import machine_of
+
+    jaxmb.write_machine(machine_of(machine, model), tmp_path / "arm.toml")
+    again = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.toml"))
+    assert np.array_equal(again.compliance, model.compliance)
