@@ -27,6 +27,8 @@ UNKNOWN = "unknown"
 def unit_scale(unit: str, kind: FrfKind) -> float:
     """What one of `unit` is in the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
 
+    A number behind a letter is a power: "m/s2/N" is "m/s^2/N".
+
     Raises:
         ValueError: the unit is none, or not that of the kind.
     """
@@ -36,9 +38,7 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
     if len(unit) > LONGEST_UNIT:
         raise ValueError(f"unit '{unit[:20]}...' has {len(unit)} characters, expected one such as '{wanted}'")
     try:
-        if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
-            raise ValueError("a number has a power")
-        return float(_registry().Quantity(1.0, unit).to(wanted).magnitude)
+        return float(_registry().Quantity(1.0, _spelt(unit)).to(wanted).magnitude)
     except (pint.PintError, *NO_UNIT) as error:
         raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
 
@@ -48,11 +48,26 @@ def same_unit(a: str, b: str, kind: FrfKind) -> bool:
     return a == b or (UNKNOWN not in (a, b) and math.isclose(unit_scale(a, kind), unit_scale(b, kind), rel_tol=1e-9))
 
 
+def _spelt(unit: str) -> str:
+    """A unit as pint reads it; ValueError where pint would read something else than what stands there."""
+    if not unit.isprintable():
+        raise ValueError("it holds what cannot be printed")
+    if re.search(r"/\s*/", unit):
+        raise ValueError("two slashes follow each other")
+    if re.search(r"\bG\b", unit):
+        raise ValueError("'G' is a unit of magnetism, did you mean 'g'?")
+    unit = re.sub(r"(?<=[A-Za-z])(-?\d)", r"^\1", unit)
+    if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
+        raise ValueError("a number has a power")
+    return unit
+
+
 @functools.cache
 def _registry() -> "pint.UnitRegistry":
     import pint
 
-    # g is the acceleration of gravity here, and never a gram
+    # g is the acceleration of gravity here, and never a gram; kg is no thousand of it
     registry = pint.UnitRegistry(cache_folder=None)
     registry.define("g = 9.80665 * meter / second**2")
+    registry.define("kg = kilogram")
     return registry

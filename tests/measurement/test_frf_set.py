@@ -93,6 +93,26 @@ def test_band():
 def test_units():
     assert unit_scale("g/N", "accelerance") == pytest.approx(9.80665, rel=1e-15)
     np.testing.assert_allclose(to_si(frf_set(unit="mm/s/N")).frf, H / 1000.0, rtol=1e-15)
+    for unit, scale in (
+        ("m/s2/N", 1.0),
+        ("m s-2 N-1", 1.0),
+        ("1/kg", 1.0),
+        ("mg/N", 9.80665e-3),
+        ("m/s^2/kgf", 1 / 9.80665),
+        ("cm/s^2/dyne", 1e3),
+    ):
+        assert unit_scale(unit, "accelerance") == pytest.approx(scale, rel=1e-12)
+    for unit, words in (
+        ("kg/N", "unit 'kg/N' is not one of accelerance such as"),
+        ("m//s^2/N", "two slashes follow each other"),
+        ("m/s^2/ /N", "two slashes"),
+        ("G/N", "'G' is a unit of magnetism, did you mean 'g'"),
+        ("m/s^2/N\x07", r"unit 'm/s\^2/N\\x07' .* holds what cannot be printed"),
+        ("m/s2^9/N", "a number has a power"),
+    ):
+        with pytest.raises(ValueError, match=words) as caught:
+            unit_scale(unit, "accelerance")
+        assert "\n" not in str(caught.value)
     for unit in (
         "g/N",
         "kg",
