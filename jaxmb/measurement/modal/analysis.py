@@ -141,8 +141,8 @@ def modal_analysis(
         raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
     data = modal_data(frf_set, None if band_hz is None else _band(band_hz), references)
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
-    band = (float(frequency_hz[0]), float(frequency_hz[-1])) if band_hz is None else _band(band_hz)
-    orders, remarks = _orders(max_order, responses.shape)
+    orders, remarks = _orders(max_order, responses.shape, data.lost)
+    band = _within(frequency_hz, band_hz)
     remarks = [*data.remarks, *remarks]
     # by the largest one first: squares of very small responses would all be zero
     scale = np.abs(responses).max(axis=(0, 2))
@@ -175,7 +175,7 @@ def modal_analysis(
         ]
     noise = refined.noise * scale[:, None]
     options = {
-        "band_hz": band,
+        "band_hz": band if band_hz is None else _band(band_hz),
         "max_order": orders[-1],
         "method": method,
         "references": data.frf_set.outputs if data.transposed else data.frf_set.inputs,
@@ -251,15 +251,36 @@ def _band(band_hz: Sequence[float]) -> tuple[float, float]:
     return float(band_hz[0]), float(band_hz[1])
 
 
-def _orders(max_order: int, shape: tuple[int, ...]) -> tuple[range, list[str]]:
+def _within(frequency_hz: np.ndarray, band_hz: Sequence[float] | None) -> tuple[float, float]:
+    """The band where modes are looked for: as asked for, but not beyond the lines that are used.
+
+    A band from 0 Hz stays one if lines do begin there: nothing lies below, whether or not 0 Hz itself can be used.
+    """
+    low, high = float(frequency_hz[0]), float(frequency_hz[-1])
+    if band_hz is None:
+        return low, high
+    asked = _band(band_hz)
+    if asked[0] <= 0.0 and low < 1.5 * (frequency_hz[1] - low):
+        low = 0.0
+    return max(asked[0], low), min(asked[1], high)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _orders(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range, list[str]]:
     """Orders to try, and what was made of the largest one asked for."""
     count, _, references = shape
     if not isinstance(max_order, int) or max_order < 2:
         raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
     if count < LEAST_LINES:
-        raise ValueError(f"the band has {count} lines, expected at least {LEAST_LINES}")
+        more = f", {lost} more are left out because some response is not finite there" if lost else ""
+        raise ValueError(f"the band has {_counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
     most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
     remarks = []
     if most < max_order:
-        remarks.append(f"orders go to {most} and not to {max_order}: {count} lines, {references} references")
+        remarks.append(
+            f"orders go to {most} and not to {max_order}: {count} lines, {_counted(references, 'reference')}"
+        )
     return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks

@@ -21,6 +21,8 @@ class ModalData:
     """The outputs, inputs and lines that are used."""
     transposed: bool
     """The references are the outputs."""
+    lost: int
+    """Lines of the band that are left out because some response is not finite there."""
     remarks: tuple[str, ...]
     """What was left out, and why."""
 
@@ -69,7 +71,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         remarks.append("the line at 0 Hz is left out: residual terms are not finite there")
     if not np.any(good & ~standing):
         raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
-    return ModalData(lines(used, good & ~standing), transposed, tuple(remarks))
+    return ModalData(lines(used, good & ~standing), transposed, int(np.sum(~good)), tuple(remarks))
 
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:

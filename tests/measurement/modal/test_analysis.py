@@ -224,6 +224,34 @@ def test_noise_alone_and_a_constant_have_no_modes():
         assert "no pole in the band is stable" in analysis.remarks
 
 
+@pytest.mark.parametrize("band_hz", [None, (0.0, 60.0), (15.0, 60.0), (22.0, 60.0)])
+def test_no_mode_beyond_the_lines(band_hz):
+    """Lines end just below the mode at 38 Hz, which they show and do not hold."""
+    lines = np.arange(22.0, 37.6, 0.05)
+    model = modal_analysis(measured(lines), band_hz=band_hz).model
+    assert model.band_hz == (lines[0], lines[-1])
+    np.testing.assert_allclose(model.frequency_hz, FREQUENCY_HZ[1:4], rtol=1e-3)
+    beyond = np.abs(model.beyond_eigenvalue) / (2 * np.pi)
+    assert np.abs(beyond - 21.0).min() < 0.1
+    assert np.abs(beyond - 38.0).min() < 0.1
+
+
+@pytest.mark.parametrize("band_hz", [None, (0.0, 45.0), (-1.0, 45.0)])
+def test_a_line_at_0_hz(band_hz):
+    analysis = modal_analysis(measured(np.arange(0.0, 45.01, 0.1)), band_hz=band_hz)
+    assert_found(analysis)
+    assert any("the line at 0 Hz is left out" in remark for remark in analysis.remarks)
+
+
+def test_lines_that_are_lost_are_counted():
+    h = measured().frf.copy()
+    for output in range(3):
+        h[:300][output::3, output, 0] = np.nan
+    words = "the band has 1 line, expected at least 16, 300 more are left out because some response is not finite"
+    with pytest.raises(ValueError, match=words):
+        modal_analysis(dataclasses.replace(measured(), frf=h))
+
+
 def test_the_order_is_limited_by_the_lines_and_said():
     analysis = modal_analysis(measured(np.arange(15.0, 45.0, 0.5)))
     assert analysis.options["max_order"] < 60
@@ -237,7 +265,8 @@ def test_the_order_is_limited_by_the_lines_and_said():
         ({"method": "peaks"}, "method is 'peaks'"),
         ({"max_order": 1}, "max_order is 1"),
         ({"band_hz": (30.0,)}, "expected a low and a high"),
-        ({"band_hz": (30.0, 31.0)}, "the band has 11 lines"),
+        ({"band_hz": (30.0, 31.0)}, "the band has 11 lines, expected at least 16$"),
+        ({"band_hz": (29.95, 30.05)}, "the band has 1 line, expected at least 16$"),
         ({"references": "1 z"}, "expected a list"),
     ],
 )
