@@ -4,17 +4,21 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
+from jaxmb.identify.file_points import at_points
 from jaxmb.identify.simulated import Simulated, simulated_frf
 from jaxmb.identify.study_file import FrfTestPart, StudyFile
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
-from jaxmb.measurement.frf_set import FrfSet, in_band, pick, split_dof, to_si
+from jaxmb.measurement.frf_set import FrfSet, in_band, pick, to_si, with_unit
 from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import symmetrized
 from jaxmb.measurement.source import measured_frf
+from jaxmb.measurement.units import UNKNOWN, same_unit
 from jaxmb.response.frf import Point, dof_names
 
+SILENT = (".npz", ".mat", ".csv")
+"""Files that are in SI where they do not say their unit, so that SI may not be their own word."""
 SAME_POSTURE = 1e-4
 """Two postures are the same where their coordinates agree to this, rad or m."""
 
@@ -87,28 +91,19 @@ def _from_file(
     part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
 ) -> tuple[FrfSet, tuple[str, ...]]:
     estimate = measured_frf(str(part.file), folder)
-    read = estimate.frf_set
+    read, remarks = estimate.frf_set, estimate.remarks
+    read = dataclasses.replace(read, source=read.source or str(part.file))
     if part.unit is not None:
-        read = dataclasses.replace(read, unit=part.unit)
+        if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
+            if Path(str(part.file)).suffix.lower() not in SILENT:
+                raise ValueError(
+                    f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
+                )
+            remarks = (*remarks, f"'{read.source}' is taken to be in {part.unit} as the study says, not in {read.unit}")
+        read = with_unit(read, part.unit)
     read = to_si(read)
     _check_posture(read, part.posture, model)
-    if _named_by_frames(read, model):
-        return pick(read, dof_names(outputs), dof_names(inputs)), estimate.remarks
-    if read.frf.shape[1:] != (len(outputs), len(inputs)):
-        raise ValueError(
-            f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs,"
-            f" expected {len(outputs)} and {len(inputs)} for {points_text(outputs)} from {points_text(inputs)}"
-        )
-    return dataclasses.replace(read, outputs=dof_names(outputs), inputs=dof_names(inputs)), estimate.remarks
-
-
-def _named_by_frames(read: FrfSet, model: Model) -> bool:
-    """Whether the file names its points as the machine does: by frame and direction."""
-    try:
-        nodes = {split_dof(name)[0] for name in (*read.outputs, *read.inputs)}
-    except ValueError:
-        return False
-    return nodes <= set(model.frames)
+    return at_points(read, outputs, inputs, part.nodes, model), remarks
 
 
 def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:

@@ -148,6 +148,8 @@ class FrfTestPart(TestPart):
     inputs: tuple[PointName, ...] | None = None
     shape_frames: tuple[str, ...] = ()
     """Frames at which mode shapes were measured beside the outputs, in x, y and z; the fit does not see them."""
+    nodes: dict[str, str] = {}
+    """Frame of the machine at each node of the file, where the file calls it otherwise."""
     unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
     """Unit of the responses in the file, where it does not say."""
     symmetrize: Literal["upper", "lower", "mean"] | None = None
@@ -174,6 +176,8 @@ class FrfTestPart(TestPart):
             raise ValueError("fit is 'synthesized', expected a modal analysis to synthesize from: modal = {...}")
         if self.unit is not None and self.file is None:
             raise ValueError("unit is for a file, simulated responses are in SI")
+        if self.nodes and self.file is None:
+            raise ValueError("nodes is for a file, simulated responses are at frames of the machine")
         return self
 
 

@@ -34,9 +34,9 @@ def exact(frequency_hz=FREQUENCY, decay=0.0):
     return FrfSet(frequency_hz, h, "accelerance", NAMES, NAMES, decay_1_s=decay)
 
 
-def study(tmp_path, frf_set, free=FREE, **keys):
-    write_frf(tmp_path / "set.npz", frf_set)
-    test = {"kind": "frf", "file": "set.npz", "posture": POSTURE} | keys
+def study(tmp_path, frf_set, free=FREE, name="set.npz", **keys):
+    write_frf(tmp_path / name, frf_set)
+    test = {"kind": "frf", "file": name, "posture": POSTURE} | keys
     return jaxmb.make_study(
         StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": free, "least_rounds": 1}), "s", tmp_path
     )
@@ -135,6 +135,75 @@ def test_units_are_converted_and_have_to_be_known(tmp_path):
     np.testing.assert_allclose(study(tmp_path, unknown, unit="g/N").tests[0].measured, whole.frf, rtol=1e-12)
     with pytest.raises(jaxmb.InputError, match=r"s\^2"):
         study(tmp_path, unknown, unit="mm/N")
+
+
+def test_a_unit_that_the_file_states_is_not_overruled(tmp_path):
+    whole = exact()
+    with pytest.raises(jaxmb.InputError, match=r"unit is 'mm/s\^2/N', but .* states g/N"):
+        study(tmp_path, dataclasses.replace(whole, unit="g/N"), unit="mm/s^2/N")
+    same = study(tmp_path, dataclasses.replace(whole, unit="g/N"), unit="g / N")
+    np.testing.assert_allclose(same.tests[0].measured, 9.80665 * whole.frf, rtol=1e-12)
+    # an NPZ file in SI may just not have said so
+    told = study(tmp_path, whole, unit="g/N")
+    assert any("is taken to be in g/N as the study says, not in m/s^2/N" in note for note in told.masked)
+    with pytest.raises(jaxmb.InputError, match=r"unit is 'g/N', but .* states m/s\^2/N"):
+        study(tmp_path, dataclasses.replace(whole, outputs=AT_1, inputs=AT_1), name="set.uff", unit="g/N")
+
+
+AT_1 = ("1 x", "1 y", "1 z")
+
+
+def as_mounted(names=("1 z", "1 -x", "1 y")):
+    """The exact responses as a file has them whose sensors and hits stand along other axes and against them."""
+    mounted = jaxmb.pick(exact(), ("tool z", "tool -x", "tool y"), ("tool z", "tool -x", "tool y"))
+    return dataclasses.replace(mounted, outputs=names, inputs=names)
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (("1 z", "1 -x", "1 y"), {}),
+        (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tool"}}),
+        (("tool z", "tool -x", "tool y"), {}),
+        (("1 z", "2 -x", "3 y"), {"nodes": {"1": "tool", "2": "tool", "3": "tool"}}),
+    ],
+)
+def test_a_file_is_read_by_direction_and_sign(tmp_path, names, keys):
+    np.testing.assert_allclose(study(tmp_path, as_mounted(names), **keys).tests[0].measured, exact().frf, rtol=1e-12)
+
+
+def test_some_points_of_a_file_are_enough(tmp_path):
+    found = study(tmp_path, as_mounted(), outputs=[("tool", "-y")], inputs=[("tool", "x")]).tests[0].measured
+    np.testing.assert_allclose(found, -exact().frf[:, 1:2, 0:1], rtol=1e-12)
+
+
+def test_names_without_direction_are_taken_one_by_one(tmp_path):
+    plain = dataclasses.replace(exact(), outputs=("a", "b", "c"), inputs=("a", "b", "c"))
+    np.testing.assert_allclose(study(tmp_path, plain).tests[0].measured, exact().frf, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "message"),
+    [
+        (("1 z", "2 -x", "1 y"), {}, r"outputs of .* are at nodes 1, 2, no frame of the machine.*nodes = \{"),
+        (("1 z", "1 -x", "1 rx"), {}, r"'tool y' is not among the outputs of .*, which has 1 z, 1 -x, 1 rx"),
+        (("1 z", "1 -x", "1 x"), {"outputs": [("tool", "x")]}, r"'tool x' is more than once"),
+        (("1 z", "1 -x", "1 y"), {"nodes": {"2": "tool"}}, r"has no node '2'"),
+        (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tol"}}, r"nodes: 1 is the frame 'tol'.*tool"),
+        (
+            ("1 z", "2 z", "1 y"),
+            {"nodes": {"1": "tool", "2": "tool"}, "frame": "tool", "outputs": [("tool", "y")]},
+            r"'tool z' more than once",
+        ),
+        (("1 z", "1 -x", "1 y"), {"outputs": [("tool", "x"), ("link3", "x")]}, r"those of the test at link3, tool"),
+        (("a", "b"), {}, r"has 2 outputs and 2 inputs, expected 3 and 3 for tool x, tool y, tool z"),
+    ],
+)
+def test_points_that_cannot_be_told_are_refused(tmp_path, names, keys, message):
+    mounted = as_mounted()
+    few = dataclasses.replace(mounted, frf=mounted.frf[:, : len(names), : len(names)], outputs=names, inputs=names)
+    with pytest.raises(jaxmb.InputError, match=message):
+        study(tmp_path, few, **keys)
 
 
 def test_a_posture_in_the_file_must_be_that_of_the_test(tmp_path):
