@@ -7,6 +7,10 @@ from jaxtyping import Float
 
 Verdict = Literal["yes", "weak", "no"]
 
+RANK_TOLERANCE = 1e-10
+"""Singular value, of the largest, below which a direction of a linear model does not act on the data: rounding leaves
+1e-16 of what is dependent, and what is weaker than 1e-10 no instrument could tell."""
+
 
 class Knowledge(NamedTuple):
     """How well the tests fix each entry of u, at one point."""
@@ -20,6 +24,39 @@ class Knowledge(NamedTuple):
     """Those directions in u, as columns."""
     prior_std: Float[np.ndarray, "d"] | None
     verdict: tuple[Verdict, ...]
+
+
+class ScaledSvd(NamedTuple):
+    """A = left diag(values) right diag(scale); with fewer rows than columns A is filled up with rows of zeros."""
+
+    scale: Float[np.ndarray, "d"]
+    """Length of each column; 1 for a column of zeros."""
+    left: Float[np.ndarray, "m d"]
+    values: Float[np.ndarray, "d"]
+    right: Float[np.ndarray, "d d"]
+    rank: int
+    """Directions that act on the data."""
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Which parameters have a part in a direction that does not act on the data [d]."""
+        return (np.abs(self.right[self.rank :]) > 1e-6).any(axis=0)
+
+
+def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None) -> ScaledSvd:
+    """Singular value decomposition with the columns scaled to length 1: what is weak by its units alone is resolved.
+
+    Args:
+        matrix: of any sizes; with fewer rows than columns, rows of zeros are added, so that all d directions come back.
+        tolerance: singular value, of the largest, below which a direction does not act; of the size of rounding where
+            not given.
+    """
+    matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
+    size = np.linalg.norm(matrix, axis=0)
+    scale = np.where(size > 0.0, size, 1.0)
+    left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
+    least = (max(matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values.max(initial=0.0)
+    return ScaledSvd(scale, left, values, right, int(np.sum(values > least)))
 
 
 def knowledge(
@@ -41,20 +78,13 @@ def knowledge(
         What is known. A parameter is identifiable ("yes") where its standard deviation is below 0.1, "weak" below 1,
         "no" above; with a prior where the standard deviation falls below half, or 0.95, of the prior's.
     """
-    # Fewer rows than entries leave directions that no row touches: rows of zeros make the SVD give them too.
-    missing = max(jacobian.shape[1] - jacobian.shape[0], 0)
+    svd = scaled_svd(jacobian)
+    missing = svd.left.shape[0] - jacobian.shape[0]
     jacobian = np.pad(jacobian, ((0, missing), (0, 0)))
     row_weights = np.pad(row_weights, (0, missing))
-    # Columns are scaled to length 1 first: the SVD then resolves what is weak by its units alone.
-    size = np.linalg.norm(jacobian, axis=0)
-    scale = np.where(size > 0.0, size, 1.0)
-    left, values, right = np.linalg.svd(jacobian / scale, full_matrices=False)
-    known = values > max(jacobian.shape) * np.finfo(float).eps * values[0] if values[0] > 0.0 else values > 0.0
-    gain = (right[known].T / values[known]) @ left[:, known].T
-    spread = (gain * row_weights) @ gain.T / np.outer(scale, scale)
-    # What touches a direction that does not act on the data is not known at all.
-    unknown = (np.abs(right[~known]) > 1e-6).any(axis=0) | (size == 0.0)
-    std = np.where(unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
+    gain = (svd.right[: svd.rank].T / svd.values[: svd.rank]) @ svd.left[:, : svd.rank].T
+    spread = (gain * row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
+    std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
     _, singular_values, directions = np.linalg.svd(jacobian, full_matrices=False)
     return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
 
