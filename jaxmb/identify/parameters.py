@@ -18,7 +18,7 @@ from jaxmb.mechanics.compliance import SPRING_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
-NOT_NEGATIVE = ("stiffness", "damping", "rotor_inertia", "mass")
+NOT_NEGATIVE = ("stiffness", "damping", "rotor_inertia", "free_length", "mass")
 """Families whose parameters cannot be below zero."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
@@ -34,7 +34,8 @@ class Place(NamedTuple):
 def places(model: Model) -> dict[str, Place]:
     """Every parameter of a model by name, and where it stands.
 
-    stiffness.*, damping.* of coordinates and springs, rotor_inertia.* of coordinates; mass.*, first_moment.*.x (y, z)
+    stiffness.*, damping.* of coordinates and springs, rotor_inertia.* of coordinates, free_length.* of springs that act
+    on a length; mass.*, first_moment.*.x (y, z)
     and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
     (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs.
     """
@@ -46,6 +47,9 @@ def places(model: Model) -> dict[str, Place]:
             found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
     for i, name in enumerate(model.coordinates):
         found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+    for i, name in enumerate(model.springs):
+        if model.spring_type[i] == "length":
+            found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))
     for i, name in enumerate(model.masses):
         found[f"mass.{name}"] = Place("mass", ((i,),))
     for i, name in enumerate(model.masses):
@@ -93,14 +97,14 @@ def unit(model: Model, name: str) -> str:
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
         else:
-            rotation = model.spring_rotational[model.springs.index(item)]
+            rotation = model.spring_type[model.springs.index(item)] == "rotation"
         units = {
             "stiffness": ("N/m", "N m/rad"),
             "damping": ("N s/m", "N m s/rad"),
             "rotor_inertia": ("kg", "kg m^2"),
         }
         return units[family][rotation]
-    return {"mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
+    return {"free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
 
 
 class Bound(NamedTuple):

@@ -47,8 +47,10 @@ class Model(eqx.Module):
 
     springs: tuple[str, ...] = eqx.field(static=True)
     spring_frames: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    spring_rotational: tuple[bool, ...] = eqx.field(static=True)
+    spring_type: tuple[str, ...] = eqx.field(static=True)
     spring_direction: Float[Array, "s 3"]
+    spring_free_length: Float[Array, "s"]
+    """m, of springs that act on a length; 0 for the others."""
     spring_stiffness: Float[Array, "s"]
     spring_damping: Float[Array, "s"]
 
@@ -107,8 +109,9 @@ def build_model(machine: Machine) -> Model:
         frame_offset=_array([frame_place[f][1] for f in frames], (4, 4)),
         springs=tuple(s.name for s in machine.spring),
         spring_frames=tuple((frames.index(s.frame_a), frames.index(s.frame_b)) for s in machine.spring),
-        spring_rotational=tuple(s.type == "rotation" for s in machine.spring),
-        spring_direction=_array([s.direction for s in machine.spring], (3,)),
+        spring_type=tuple(s.type for s in machine.spring),
+        spring_direction=_array([s.direction or (0.0, 0.0, 0.0) for s in machine.spring], (3,)),
+        spring_free_length=_array([s.free_length or 0.0 for s in machine.spring]),
         spring_stiffness=_array([s.stiffness for s in machine.spring]),
         spring_damping=_array([s.damping for s in machine.spring]),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
@@ -174,7 +177,10 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     )
     payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
     spring = tuple(
-        s.model_copy(update={"stiffness": float(model.spring_stiffness[i]), "damping": float(model.spring_damping[i])})
+        s.model_copy(
+            update={"stiffness": float(model.spring_stiffness[i]), "damping": float(model.spring_damping[i])}
+            | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
+        )
         for i, s in enumerate(machine.spring)
     )
     virtual = tuple(

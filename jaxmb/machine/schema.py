@@ -208,26 +208,33 @@ class Payload(RigidMass):
 
 
 class Spring(Part):
-    """Spring and damper between two frames, along or about one direction fixed in the first one.
+    """Spring and damper between two frames.
 
     translation: acts on the displacement of frame_b's origin seen from frame_a, projected on `direction`.
     rotation: acts on the rotation vector of frame_b seen from frame_a, projected on `direction`.
-    Both are unloaded at the rest posture.
+    Both are unloaded at the rest posture, and their `direction` is fixed in frame_a.
+    length: acts on the distance of the two origins, along the line between them, and is unloaded at `free_length`
+    alone: a gravity compensator.
     """
 
     name: Name
     frame_a: Name
     frame_b: Name
-    type: Literal["translation", "rotation"]
-    direction: Vector
+    type: Literal["translation", "rotation", "length"]
+    direction: Vector | None = None
+    free_length: NonNegative | None = None
+    """m, of a spring of type "length"."""
     stiffness: NonNegative = 0.0
     damping: NonNegative = 0.0
 
     @model_validator(mode="after")
-    def _unit_direction(self) -> Self:
-        length = math.sqrt(sum(a * a for a in self.direction))
+    def _whole(self) -> Self:
+        needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
+        if getattr(self, needed) is None or getattr(self, other) is not None:
+            raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
+        length = math.sqrt(sum(a * a for a in self.direction or (1.0,)))
         if abs(length - 1.0) > 1e-6:
-            raise ValueError(f"direction {list(self.direction)} has length {length:.6g}, expected a unit vector")
+            raise ValueError(f"direction {list(self.direction or ())} has length {length:.6g}, expected a unit vector")
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -9,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 EXPECTED = {
     "float_type": "a number",
-    "greater_than_equal": "a number not below 0",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a table",
@@ -17,6 +20,14 @@ EXPECTED = {
     "string_type": "a text",
 }
 """What stands in a file, in words for those who write it, by pydantic's type of error."""
+LIMITS = {
+    "greater_than_equal": ("ge", "a number of at least {}"),
+    "less_than_equal": ("le", "a number of at most {}"),
+    "string_too_short": ("min_length", "a text of at least {} characters"),
+    "string_too_long": ("max_length", "a text of at most {} characters"),
+    "too_short": ("min_length", "at least {} items"),
+}
+"""The same where a limit belongs to it: by which name pydantic states that."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -55,7 +66,7 @@ def validated(
 
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
     """One sentence for the most telling of the errors: the place, what stood there and what was expected."""
-    errors = error.errors(include_url=False)
+    errors = _as_meant([dict(e) for e in error.errors(include_url=False)], data)
     # A list whose items are wrong is called too short as well.
     errors = [e for e in errors if e["type"] != "too_short"] or errors
     # A misspelt key gives both an unknown and a missing one: the unknown one says more.
@@ -83,10 +94,60 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
         stood = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "
         text = f"{place}: {stood}{message}" if place else message
     else:
-        expected = EXPECTED.get(first["type"]) or first["msg"].removeprefix("Input should be ")
-        text = f"{place}: found {shown(first['input'])}, expected {expected}"
+        text = f"{place}: found {shown(first['input'])}, expected {_expected(first)}"
     more = len(errors) - 1
     return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")
+
+
+def _expected(error: dict[str, Any]) -> str:
+    """What was expected where a value is of another kind or beyond a limit."""
+    if error["type"] in LIMITS:
+        name, words = LIMITS[error["type"]]
+        limit = error.get("ctx", {}).get(name)
+        if error["type"] == "greater_than_equal" and limit == 0:
+            return "a number not below 0"
+        return re.sub(r"^(.*\b1 \w+)s$", r"\1", words.format(limit))
+    return EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
+
+
+def _as_meant(errors: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
+    """Errors of a value that may be of several kinds, where each kind has its own: those of the kind that it is of.
+
+    Where it is of none of them, one error that names them all. Names of kinds, which pydantic puts among the keys, go.
+    """
+    by_value: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
+    for error in errors:
+        value, error["loc"] = _without_kinds(error["loc"], data)
+        by_value.setdefault(value if value is not None else error["loc"], []).append(error)
+    meant = []
+    for group in by_value.values():
+        other_kind = [e for e in group if e["type"] in EXPECTED or e["type"] == "literal_error"]
+        other_kind = [e for e in other_kind if e["loc"] == min((g["loc"] for g in group), key=len)]
+        if len(group) > 1 and len(other_kind) == len(group):
+            meant.append(group[0] | {"type": "none", "msg": " or ".join(dict.fromkeys(map(_expected, group)))})
+        elif len(group) > 1:
+            meant += [e for e in group if e not in other_kind]
+        else:
+            meant += group
+    return meant
+
+
+def _without_kinds(
+    loc: tuple[int | str, ...], data: Any
+) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
+    """Place of the value that may be of several kinds, None where there is none, and the keys alone."""
+    keys: list[int | str] = []
+    value, at = None, data
+    for step in loc:
+        if isinstance(step, str) and not (isinstance(at, dict) and (step in at or "[" not in step)):
+            value = tuple(keys) if value is None else value
+            continue
+        keys.append(step)
+        try:
+            at = at[step]
+        except (KeyError, IndexError, TypeError):
+            at = {}
+    return value, tuple(keys)
 
 
 def _place(loc: tuple[int | str, ...], data: Any) -> str:

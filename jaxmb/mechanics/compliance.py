@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import spring_stretch
+from jaxmb.mechanics.dynamics import spring_energy
 from jaxmb.mechanics.kinematics import frame_index, node_poses
 from jaxmb.spatial import rotation_by, vee
 
@@ -68,8 +68,8 @@ def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]
     n, springs = len(model.coordinates), len(model.virtual_springs)
     stiffness = jnp.diag(model.stiffness)
     if model.springs:
-        stretch = jax.jacfwd(lambda x: spring_stretch(model, x, q))(q)
-        stiffness = stiffness + stretch.T @ (model.spring_stiffness[:, None] * stretch)
+        # the whole second derivative: one under load is stiff, or the reverse, by turning
+        stiffness = stiffness + jax.hessian(lambda x: spring_energy(model, x, q))(q)
     elastic = jnp.diagonal(stiffness) > 0.0
     both = elastic[:, None] & elastic[None, :]
     scale = 1.0 / jnp.sqrt(jnp.where(elastic, jnp.diagonal(stiffness), 1.0))

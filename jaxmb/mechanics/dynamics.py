@@ -99,15 +99,17 @@ def elastic_effort(
 
 
 def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]) -> Float[Array, "s"]:
-    """Stretch of every spring between frames, m or rad, from its length at q_rest."""
+    """Stretch of every spring between frames, m or rad, from its length at q_rest or from its free length."""
     if not model.springs:
         return jnp.zeros(0)
     poses, rest = frame_poses(model, q), frame_poses(model, q_rest)
     stretches = []
-    for (a, b), rotational, direction in zip(
-        model.spring_frames, model.spring_rotational, model.spring_direction, strict=True
-    ):
-        if rotational:
+    for i, ((a, b), kind) in enumerate(zip(model.spring_frames, model.spring_type, strict=True)):
+        direction = model.spring_direction[i]
+        if kind == "length":
+            stretches.append(jnp.linalg.norm(poses[b, :3, 3] - poses[a, :3, 3]) - model.spring_free_length[i])
+            continue
+        if kind == "rotation":
             now = poses[a, :3, :3].T @ poses[b, :3, :3]
             before = rest[a, :3, :3].T @ rest[b, :3, :3]
             relative = rotation_vector(now @ before.T)
@@ -116,6 +118,11 @@ def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]
             relative = now - rest[a, :3, :3].T @ (rest[b, :3, 3] - rest[a, :3, 3])
         stretches.append(direction @ relative)
     return jnp.stack(stretches)
+
+
+def spring_energy(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]) -> Float[Array, ""]:
+    """Potential energy of the springs between frames [J]."""
+    return 0.5 * jnp.sum(model.spring_stiffness * spring_stretch(model, q, q_rest) ** 2)
 
 
 @eqx.filter_jit

@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import brentq
 
 from jaxmb.machine.build import build_model
-from jaxmb.machine.schema import Machine
+from jaxmb.machine.schema import Machine, Spring
 from jaxmb.mechanics import dynamics
+from jaxmb.mechanics.compliance import compliance_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.tangent import linearize
 
@@ -177,3 +178,29 @@ def test_wrong_loads_are_refused(pendulum):
         static_equilibrium(pendulum, np.zeros(1), "tip", np.zeros(3))
     with pytest.raises(ValueError, match="at is 'rest', expected 'posture' or 'equilibrium'"):
         linearize(pendulum, np.zeros(1), at="rest")
+
+
+def test_a_spring_along_a_line():
+    """A gravity compensator: cylinder at the origin's side, piston on the arm; all by its energy k (s - s0)^2 / 2."""
+    ends = [{"name": "cylinder", "body": "ground", "origin": {"xyz": [-0.4, 0.0, 0.0]}},
+            {"name": "piston", "body": "b0", "origin": {"xyz": [0.0, 0.3, 0.0]}}]  # fmt: skip
+    model = chain(["revolute"], [0, 0, 1], {"type": "length", "frame_a": "cylinder", "frame_b": "piston",
+                                            "free_length": 0.35}, ends)  # fmt: skip
+
+    def length(q):
+        return np.hypot(0.4 - 0.3 * np.sin(q), 0.3 * np.cos(q))
+
+    q, h = np.array([0.4]), 1e-4
+    energy = [0.5 * K * (length(q[0] + s * h) - 0.35) ** 2 for s in (-1, 0, 1)]
+    effort = elastic_effort(model, q, np.zeros(1), q)
+    assert effort[0] == pytest.approx((energy[2] - energy[0]) / (2 * h), rel=1e-7)
+    second = (energy[2] - 2 * energy[1] + energy[0]) / h**2
+    assert linearize(model, q).stiffness[0, 0] == pytest.approx(second, rel=1e-5)
+    assert 1.0 / compliance_matrix(model, q)[0, 0] == pytest.approx(second, rel=1e-5)
+
+
+def test_what_a_spring_needs():
+    with pytest.raises(ValueError, match="type is 'length', expected free_length and no direction"):
+        Spring(name="a", frame_a="x", frame_b="y", type="length", direction=(1, 0, 0))
+    with pytest.raises(ValueError, match="type is 'rotation', expected direction and no free_length"):
+        Spring(name="a", frame_a="x", frame_b="y", type="rotation", direction=(1, 0, 0), free_length=1.0)
