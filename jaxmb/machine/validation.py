@@ -106,7 +106,7 @@ def _expected(error: dict[str, Any]) -> str:
         limit = error.get("ctx", {}).get(name)
         if error["type"] == "greater_than_equal" and limit == 0:
             return "a number not below 0"
-        return re.sub(r"^(.*\b1 \w+)s$", r"\1", words.format(limit))
+        return re.sub(r"^(.*\b1 \w+)s$", r"\1", words.format(f"{limit:g}" if isinstance(limit, float) else limit))
     return EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
 
 
@@ -132,9 +132,7 @@ def _as_meant(errors: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
     return meant
 
 
-def _without_kinds(
-    loc: tuple[int | str, ...], data: Any
-) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
+def _without_kinds(loc: tuple[int | str, ...], data: Any) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
     """Place of the value that may be of several kinds, None where there is none, and the keys alone."""
     keys: list[int | str] = []
     value, at = None, data
@@ -166,7 +164,7 @@ def _place(loc: tuple[int | str, ...], data: Any) -> str:
                 + (f"'{_cut(name)}'" if isinstance(name, str) else f"number {step + 1}")
             ]
         else:
-            words.append(_cut(step))
+            words.append(_cut(step) or '""')
     return ", ".join(words)
 
 
