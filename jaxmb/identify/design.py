@@ -1,0 +1,136 @@
+"""Which tests to make: a few out of many candidates, after which the parameters, or what they serve, are known best.
+
+Every candidate is the observation matrix of one test in units of its noise. Tests add up: M = sum_i A_i^T A_i is the
+inverse of the covariance of the parameters.
+"""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+Criterion = Literal["D", "A", "test-pose"]
+START = 1e-9
+"""Part of the mean diagonal that makes M regular while there are fewer rows than parameters."""
+MOST_PASSES = 20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Design:
+    """Chosen tests, and what they promise."""
+
+    chosen: tuple[int, ...]
+    """Candidates in the order of the first choice; one may be taken more than once where that was allowed."""
+    criterion: Criterion
+    value: float
+    """-log det M, trace M^-1, or trace W M^-1: smaller is better."""
+    greedy_value: float
+    """Before the exchanges."""
+    covariance: Float[np.ndarray, "d d"]
+    exchanges: int
+
+
+def choose_tests(
+    candidates: Float[np.ndarray, "c r d"],
+    count: int,
+    criterion: Criterion = "D",
+    purpose: Float[np.ndarray, "w d"] | None = None,
+    made: Float[np.ndarray, "m d"] | None = None,
+    repeat: bool = False,
+) -> Design:
+    """Tests chosen one after the other, each the best given those before, then exchanged while that helps.
+
+    D-optimal tests make det M largest: the smallest volume of the parameters' confidence region. A-optimal ones make
+    the sum of the parameters' variances least, test-pose ones the variance of what the parameters are to predict:
+    trace(P M^-1 P^T), P the observation matrix at the poses where accuracy is wanted.
+
+    Args:
+        candidates: observation matrices [candidate, row, parameter] in units of the noise; rows of zeros fill up.
+        count: how many tests to choose.
+        criterion: "D", "A" or "test-pose".
+        purpose: P [row, parameter], for "test-pose" alone.
+        made: rows of tests that were made already.
+        repeat: whether a candidate may be chosen again.
+
+    Raises:
+        ValueError: sizes do not fit, or all candidates together leave a parameter unknown.
+
+    Source: Fedorov, Theory of optimal experiments, 1972; Wu et al., "Industry-oriented performance measures for design
+    of robot calibration experiment", 2013, for the test pose.
+    """
+    number, _, size = candidates.shape
+    if criterion not in ("D", "A", "test-pose"):
+        raise ValueError(f"criterion is '{criterion}', expected 'D', 'A' or 'test-pose'")
+    if (purpose is None) == (criterion == "test-pose"):
+        raise ValueError("purpose is for the criterion 'test-pose', and needed there")
+    if count < 1 or (count > number and not repeat):
+        raise ValueError(f"{count} tests are to be chosen out of {number} candidates")
+    if not np.all(np.isfinite(candidates)):
+        raise ValueError(f"candidate {int(np.argwhere(~np.isfinite(candidates))[0][0])} is not finite")
+    before = np.zeros((size, size)) if made is None else made.T @ made
+    # parameters in units in which they act alike, so that what is regular does not hang on their units
+    scale = np.sqrt(np.diagonal(before) + np.einsum("crd,crd->d", candidates, candidates))
+    if not scale.all():
+        raise ValueError(f"parameter {int(np.argmin(scale))} acts on no candidate, expected it left out")
+    scaled, before = candidates / scale, before / np.outer(scale, scale)
+    if criterion == "test-pose":
+        rows = np.asarray(purpose) / scale
+        weight = rows.T @ rows
+    else:
+        weight = np.diag(1.0 / scale**2)
+    total = before + np.einsum("crd,cre->de", scaled, scaled)
+    if np.linalg.matrix_rank(total, hermitian=True) < size:
+        raise ValueError(f"all {number} candidates together leave some of {size} parameters unknown")
+
+    ridge = START * np.trace(total) / size * np.eye(size)
+    chosen: list[int] = []
+    matrix = before + ridge
+    for _ in range(count):
+        gains = _gains(scaled, matrix, weight, criterion)
+        if not repeat:
+            gains[chosen] = -np.inf
+        chosen.append(int(np.argmax(gains)))
+        matrix = matrix + scaled[chosen[-1]].T @ scaled[chosen[-1]]
+    if np.linalg.matrix_rank(matrix - ridge, hermitian=True) < size:
+        raise ValueError(f"{count} tests leave some of {size} parameters unknown, expected more tests")
+    greedy = _value(matrix - ridge, weight, criterion)
+    matrix, exchanges = matrix - ridge, 0
+    for _ in range(MOST_PASSES):
+        moved = 0
+        for place, old in enumerate(chosen):
+            without = matrix - scaled[old].T @ scaled[old] + 1e-3 * ridge
+            gains = _gains(scaled, without, weight, criterion)
+            if not repeat:
+                gains[[c for c in chosen if c != old]] = -np.inf
+            new = int(np.argmax(gains))
+            trial = matrix - scaled[old].T @ scaled[old] + scaled[new].T @ scaled[new]
+            if new != old and _value(trial, weight, criterion) < _value(matrix, weight, criterion):
+                chosen[place], matrix, moved = new, trial, moved + 1
+        exchanges += moved
+        if not moved:
+            break
+    covariance = np.linalg.inv(matrix) / np.outer(scale, scale)
+    shift = -2.0 * float(np.sum(np.log(scale))) if criterion == "D" else 0.0
+    return Design(
+        tuple(chosen), criterion, _value(matrix, weight, criterion) + shift, greedy + shift, covariance, exchanges
+    )
+
+
+def _gains(
+    candidates: Float[np.ndarray, "c r d"], matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion
+) -> Float[np.ndarray, "c"]:
+    """How much each candidate betters the criterion, by the matrix determinant lemma and Woodbury's identity."""
+    inverse = np.linalg.inv(matrix)
+    spread = candidates @ inverse
+    inner = np.eye(candidates.shape[1]) + spread @ np.swapaxes(candidates, 1, 2)
+    if criterion == "D":
+        return np.linalg.slogdet(inner)[1]
+    return np.einsum("crr->c", np.linalg.solve(inner, spread @ weight @ np.swapaxes(spread, 1, 2)))
+
+
+def _value(matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion) -> float:
+    sign, size = np.linalg.slogdet(matrix)
+    if sign <= 0.0:
+        return np.inf
+    return -float(size) if criterion == "D" else float(np.trace(np.linalg.solve(matrix, weight)))

@@ -1,0 +1,44 @@
+"""Corrected targets put the loaded tool where it should be."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.response.compensation import corrected_target, loaded_pose
+
+LOAD = jnp.array([800.0, -600.0, -2500.0, 50.0, 20.0, -80.0])
+
+
+@pytest.fixture(scope="module")
+def model():
+    data = jaxmb.load_machine("kuka-kr240").model_dump()
+    spring = {"name": "arm", "body": "q2", "origin": {"xyz": [1.25, 0, 0]}, "diagonal": [1e-9, 2e-8, 2e-8] + [2e-8] * 3}
+    return jaxmb.build_model(jaxmb.Machine.model_validate(data | {"virtual_spring": [spring]}))
+
+
+def test_the_loaded_tool_stands_where_it_should(model):
+    q = model.reference
+    wanted = jaxmb.frame_pose(model, q, "tool")
+    uncorrected = loaded_pose(model, q, "tool", LOAD)
+    assert np.linalg.norm(uncorrected[:3, 3] - wanted[:3, 3]) > 1e-3
+    target = corrected_target(model, q, "tool", LOAD)
+    # Newton's last step is 1e-13 rad, over three metres
+    assert np.allclose(loaded_pose(model, target, "tool", LOAD), wanted, atol=1e-11)
+    linear = jaxmb.deflection(model, q, "tool", LOAD)[0]
+    first_order = q - jnp.linalg.solve(jaxmb.frame_jacobian(model, q, "tool"), linear)
+    assert np.allclose(target, first_order, atol=1e-4)
+
+
+def test_along_a_trajectory_with_the_load_elsewhere(model):
+    path = model.reference + jnp.linspace(0.0, 0.3, 5)[:, None] * jnp.array([1.0, 0.2, -0.3, 0.0, 0.1, 0.0])
+    targets = jax.vmap(lambda q: corrected_target(model, q, "tool", LOAD, "q5_dh"))(path)
+    for q, target in zip(path, targets, strict=True):
+        there = loaded_pose(model, target, "tool", LOAD, "q5_dh")
+        assert np.allclose(there, jaxmb.frame_pose(model, q, "tool"), atol=1e-11)
+
+
+def test_no_way_to_correct(model):
+    # with the wrist straight, what joints 4 and 6 do is the same: one direction cannot be corrected
+    assert np.all(np.isnan(corrected_target(model, model.reference.at[4].set(0.0), "tool", LOAD)))
