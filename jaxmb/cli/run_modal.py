@@ -67,7 +67,7 @@ def modal(
         write_frf(folder / "measured.npz", frf_set)
         write_frf(folder / "synthesized.npz", compared.synthesized)
         console.print(modal_table(name, analysis))
-        console.print(modal_summary(analysis, compared, estimate.remarks))
+        console.print(modal_summary(analysis, compared, estimate.remarks, estimate.summary))
         from jaxmb.report.modal_plots import write_modal_figures
 
         figures = write_modal_figures(name, analysis, compared, folder / "figures")

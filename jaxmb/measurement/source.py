@@ -23,7 +23,7 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
     path = Path(text) if folder is None else folder / text
     if text in measurement_names():
         return estimate_of_records(text)
-    if path.suffix == ".toml":
+    if path.suffix.lower() == ".toml":
         return estimate_of_records(path)
     if path.suffix.lower() not in READERS:
         names = ", ".join(measurement_names())

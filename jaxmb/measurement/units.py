@@ -43,6 +43,11 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
         raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
 
 
+def unit_over(above: str, below: str) -> str:
+    """Unit of a response over that of a force, with brackets where they are needed: "g/N", "m/s^2/(N m)"."""
+    return f"{above}/{below}" if re.fullmatch(r"[\w^]+", below) else f"{above}/({below})"
+
+
 def same_unit(a: str, b: str, kind: FrfKind) -> bool:
     """Whether two units are one, however written."""
     return a == b or (UNKNOWN not in (a, b) and math.isclose(unit_scale(a, kind), unit_scale(b, kind), rel_tol=1e-9))

@@ -69,19 +69,33 @@ def modal_table(name: str, analysis: ModalAnalysis) -> Table:
     return table
 
 
-def modal_summary(analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> Group:
-    """What the model explains, and what is to be said about data and poles, a line each."""
+def modal_summary(
+    analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str] = ()
+) -> Group:
+    """What the model explains, and what is to be said about data and poles, a line each.
+
+    Args:
+        analysis: the modal analysis.
+        compared: its data and what its model gives.
+        remarks: on the data.
+        records: what the data were made of.
+    """
     worst = np.unravel_index(np.nanargmin(compared.frac), compared.frac.shape)
     pair = f"{compared.measured.outputs[worst[0]]} / {compared.measured.inputs[worst[1]]}"
     lines = [
         f"FRAC of synthesized and measured FRFs: median {np.nanmedian(compared.frac):.4f},"
         f" least {compared.frac[worst]:.4f} ({pair})",
         f"lines: {compared.measured.frequency_hz.size} from {compared.measured.frequency_hz[0]:g}"
-        f" to {compared.measured.frequency_hz[-1]:g} Hz, {len(compared.measured.outputs)} outputs,"
-        f" {len(compared.measured.inputs)} inputs, unit {compared.measured.unit}",
+        f" to {compared.measured.frequency_hz[-1]:g} Hz, {_counted(compared.measured.outputs, 'output')},"
+        f" {_counted(compared.measured.inputs, 'input')}, unit {compared.measured.unit}",
+        *records,
     ]
     lines += [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
     return Group(*(Text(line) for line in lines))
+
+
+def _counted(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}" if len(names) == 1 else f"{len(names)} {what}s"
 
 
 def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> str:

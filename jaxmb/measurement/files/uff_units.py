@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from jaxmb.measurement.files.uff_function import Function
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf import FrfKind
 
 KINDS: dict[int, FrfKind] = {8: "receptance", 11: "mobility", 12: "accelerance"}
@@ -107,7 +107,7 @@ def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: st
         above, below = above or f"{system.length}{seconds}", below or system.force
     if not above:
         return UNKNOWN
-    candidates = [f"{above}/{below}" if re.fullmatch(r"[\w^]+", below) else f"{above}/({below})"] if below else []
+    candidates = [unit_over(above, below)] if below else []
     candidates.append(above)  # some programs write the unit of the whole ratio there
     for unit in candidates:
         if unit == SI_UNITS[kind]:

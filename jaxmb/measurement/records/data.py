@@ -23,22 +23,23 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np
 
     Args:
         path: a file ending in one of `ENDINGS`; a .csv file may have one line of names first.
-        variable: of a .mat or .npz file; the only matrix of numbers in it where not given.
+        variable: of a .mat or .npz file; where not given, the only array of numbers in it that has more than one.
         columns: which ones, from 1.
 
     Raises:
         InputError: the file cannot be read, has no such variable or column, or holds no numbers there.
     """
-    if path.suffix not in ENDINGS:
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
         raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    if path.suffix == ".csv":
+    if ending == ".csv":
         if variable is not None:
             raise InputError(f"{path}: variable '{variable}' is asked for, expected none of a .csv file")
         name, matrix = "the table", _read_csv(path)
     else:
-        name, matrix = (_read_npz if path.suffix == ".npz" else _read_mat)(path, variable)
+        name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
     if matrix.ndim == 1:
         matrix = matrix[:, None]
     if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "iuf":
@@ -98,8 +99,11 @@ _NUMBERS = ("double", "single", "float64", "float32", *_INTEGERS)
 
 def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
-    if variable is None and len(found) == 1:
-        variable = next(iter(found))
+    if variable is None:
+        # a sample rate beside the records is none
+        records = [name for name, shape in found.items() if np.prod(np.array(shape, dtype=float)) != 1.0]
+        records = records or list(found)
+        variable = records[0] if len(records) == 1 else None
     if variable is None:
         raise InputError(f"{path}: holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
     if variable not in found:

@@ -13,12 +13,13 @@ from jaxmb.machine.file import InputError, find_description, library_names, read
 from jaxmb.measurement.frf_set import FrfSet, to_si
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.data import public_path, read_columns
+from jaxmb.measurement.records.hit_checks import double_hit
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.leakage import leakage_remark
 from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
 from jaxmb.measurement.records.windows import decay_of_end_level
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +46,8 @@ class Estimate:
     frf_set: FrfSet
     remarks: tuple[str, ...]
     """Sentences: hits that were left out and why, segments too short for a peak."""
+    summary: tuple[str, ...] = ()
+    """What the responses are made of, a line for each input of hits or one for all."""
 
 
 def measurement_names() -> tuple[str, ...]:
@@ -58,7 +61,9 @@ def load_records_file(name_or_path: str | os.PathLike[str]) -> tuple[RecordsFile
     Raises:
         InputError: neither a built-in name nor a file, or not a description of time records.
     """
-    path = find_description(name_or_path, "measurements", "measurement", (".toml",))
+    path = Path(name_or_path)
+    if path.suffix.lower() != ".toml":
+        path = find_description(name_or_path, "measurements", "measurement", (".toml",))
     return validated(RecordsFile, read_toml(path), str(path)), path
 
 
@@ -112,7 +117,7 @@ def _from_noise(record: TimeRecord, method: Noise, common: dict[str, Any]) -> Es
     )  # fmt: skip
     # A boxcar is what burst noise is given, that dies within the segment: the rule is for noise that goes on.
     remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
-    return Estimate(frf_set, () if remark is None else (remark,))
+    return Estimate(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
 
 
 def _from_period(record: TimeRecord, method: Periodic, common: dict[str, Any]) -> Estimate:
@@ -120,13 +125,22 @@ def _from_period(record: TimeRecord, method: Periodic, common: dict[str, Any]) -
     frf_set = estimate_periodic_frf(
         record.force, record.response, record.sample_rate_hz, method.period, harmonics, inputs=record.inputs, **common
     )
-    return Estimate(frf_set, ())
+    return Estimate(frf_set, (), _averaged(frf_set, "periods"))
+
+
+def _averaged(frf_set: FrfSet, what: str) -> tuple[str]:
+    return (f"{what}: {frf_set.averages}, df {_step_hz(frf_set):.6g} Hz",)
+
+
+def _step_hz(frf_set: FrfSet) -> float:
+    f = frf_set.frequency_hz
+    return float(f[1] - f[0]) if f.size > 1 else float(f[0])
 
 
 def _from_hits(
     records: Sequence[TimeRecord], method: Hits, description: RecordsFile, common: dict[str, Any]
 ) -> Estimate:
-    sets, remarks = [], []
+    sets, remarks, summary = [], [], []
     for inputs in dict.fromkeys(record.inputs for record in records):
         hits = []
         for record in records:
@@ -134,12 +148,29 @@ def _from_hits(
                 found, left_out = _single_hits(record, method)
                 hits += found
                 remarks += [f"{record.source}: {text}" for text in left_out]
+        if method.block is None and all(double_hit(f[:, 0], method.double_hit_level) is not None for f, _ in hits):
+            where = next(record.source for record in records if record.inputs == inputs)
+            raise ValueError(
+                f"{where} holds more than one hit: expected method.block, the samples of each, to cut them apart"
+            )
         test = _hit_test(hits, method, description, common | {"inputs": inputs})
-        where = f"input '{inputs[0]}': " if len({record.inputs for record in records}) > 1 else ""
+        several = len({record.inputs for record in records}) > 1
+        where = f"input '{inputs[0]}': " if several else ""
         remarks += [f"{where}hit {number} is left out: {reason}" for number, reason in test.rejected.items()]
         remarks += [where + remark for remark in test.remarks]
         sets.append(test.frf_set)
-    return Estimate(joined_inputs(sets), tuple(remarks))
+        summary.append(_hits_used(test, f"hits at '{inputs[0]}'" if several else "hits", description))
+    return Estimate(joined_inputs(sets), tuple(remarks), tuple(summary))
+
+
+def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:
+    unit = description.forces.unit
+    unit = "" if unit == UNKNOWN else f" {unit or 'N'}"
+    low, high = (f"{f:.3g}" for f in (min(test.peak_force), max(test.peak_force)))
+    return (
+        f"{what}: {len(test.accepted)} of {len(test.accepted) + len(test.rejected)} used, peak force"
+        f" {low if low == high else f'{low} to {high}'}{unit}, df {_step_hz(test.frf_set):.6g} Hz"
+    )
 
 
 def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
@@ -209,7 +240,7 @@ def _unit(description: RecordsFile) -> str:
         return ""
     if UNKNOWN in (force, response):
         return UNKNOWN
-    unit = f"{response or SI_UNITS[description.kind].removesuffix('/N')}/({force or 'N'})"
+    unit = unit_over(response or SI_UNITS[description.kind].removesuffix("/N"), force or "N")
     to_si(FrfSet(np.ones(1), np.ones((1, 1, 1)), description.kind, unit=unit, source="the records"))
     return unit
 

@@ -1,9 +1,12 @@
 """What can be wrong with one hit of a hammer: overload, a double hit, no quiet stretch before it."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
+DOUBLE = "a double hit"
+"""How that reason begins."""
 LEAST_BEFORE = 8
 """Samples of quiet before a hit from which offsets are taken, at least."""
 PULSE_FLOOR = 0.1
@@ -67,6 +70,17 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     reach = np.max(np.abs(signal - rest))
     sides = (side for side in (signal, -signal) if side.max() - np.median(side) > AT_REST * reach)
     return any(_flat_top(side, resolution) for side in sides)
+
+
+def none_is_left(rejected: Mapping[int, str]) -> str:
+    """A sentence where no hit can be used, from the reasons by number of hit."""
+    number, reason = next(iter(rejected.items()))
+    if len(rejected) == 1:
+        return f"the only hit cannot be used: hit {number}: {reason}"
+    text = f"none of the {len(rejected)} hits can be used: hit {number}: {reason}"
+    if all(other.startswith(DOUBLE) for other in rejected.values()):
+        text += "; each of them seems a double one, as a response does: is the force in another channel?"
+    return text
 
 
 def _flat_top(signal: np.ndarray, resolution: float) -> bool:

@@ -7,7 +7,15 @@ from types import MappingProxyType
 import numpy as np
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.records.hit_checks import PRECURSOR, Pulse, double_hit, is_overloaded, pulse_of
+from jaxmb.measurement.records.hit_checks import (
+    DOUBLE,
+    PRECURSOR,
+    Pulse,
+    double_hit,
+    is_overloaded,
+    none_is_left,
+    pulse_of,
+)
 from jaxmb.measurement.records.signals import (
     checked_rate,
     checked_record,
@@ -34,6 +42,8 @@ class HitTest:
     frf_set: FrfSet
     accepted: tuple[int, ...]
     """Numbers of the hits that were averaged, from 1."""
+    peak_force: tuple[float, ...]
+    """Largest force of each of them, in the unit of the records."""
     rejected: Mapping[int, str]
     """Reason by number for those that were not."""
     remarks: tuple[str, ...]
@@ -160,7 +170,7 @@ def estimate_frf_from_hits(
     scales = (_scale("force_full_scale", force_full_scale), _scale("response_full_scale", response_full_scale))
     hits = _checked_hits(records)
     check_estimator(estimator, hits[0][1].shape[1], 1)
-    transforms, accepted, rejected, remarks = [], [], {}, []
+    transforms, accepted, peaks, rejected, remarks = [], [], [], {}, []
     for number, (force, response) in enumerate(hits, 1):
         pulse = _pulse_or_reason(force, response, double_hit_level, scales)
         if isinstance(pulse, str):
@@ -170,9 +180,9 @@ def estimate_frf_from_hits(
         remarks += [f"hit {number}: {remark}" for remark in _remarks(response, y, pulse)]
         transforms.append((_transform(f[:, None]), _transform(y)))
         accepted.append(number)
+        peaks.append(abs(float(force[pulse.peak] - force[: pulse.start].mean())))
     if not accepted:
-        first = next(iter(rejected))
-        raise ValueError(f"none of the {len(hits)} hits can be used: hit {first}: {rejected[first]}")
+        raise ValueError(none_is_left(rejected))
     f, y = (np.stack(part) for part in zip(*transforms, strict=True))
     frequency_hz = line_frequencies(hits[0][0].size, rate)
     h, coherence = estimate(products(frequency_hz, f, y), estimator)
@@ -181,7 +191,7 @@ def estimate_frf_from_hits(
         averages=len(accepted), decay_1_s=float(decay_1_s), unit=unit, posture=posture or {}, nodes=nodes or {},
         source=source,
     )  # fmt: skip
-    return HitTest(frf_set, tuple(accepted), MappingProxyType(rejected), tuple(remarks))
+    return HitTest(frf_set, tuple(accepted), tuple(peaks), MappingProxyType(rejected), tuple(remarks))
 
 
 def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -219,7 +229,7 @@ def _pulse_or_reason(
             return f"response {o + 1} was overloaded"
     again = double_hit(force, level)
     if again is not None:
-        return f"a double hit: the force rises again above {level:.0%} of its peak at sample {again + 1}"
+        return f"{DOUBLE}: the force rises again above {level:.0%} of its peak at sample {again + 1}"
     return pulse_of(force)
 
 

@@ -120,7 +120,7 @@ class Hits(Part):
     decay_1_s: NonNegative | None = None
     """Rate of the exponential window."""
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
-    """Level of the exponential window at the end of a record instead."""
+    """Level to which the exponential window has fallen a record's length after the hit, instead."""
     force_window_s: Positive | None = None
     double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
     estimator: Literal["H1", "H2", "Hv"] = "H1"
@@ -142,6 +142,18 @@ class Periodic(Part):
     last_harmonic: Count
     step: Count = 1
     """2 where only odd lines were excited."""
+
+    @model_validator(mode="after")
+    def _below_half(self) -> Self:
+        if self.last_harmonic < self.first_harmonic:
+            raise ValueError(
+                f"harmonics go from {self.first_harmonic} to {self.last_harmonic}, expected the first one first"
+            )
+        if self.last_harmonic >= self.period / 2:
+            raise ValueError(
+                f"last_harmonic is {self.last_harmonic}, expected below half the {self.period} samples of a period"
+            )
+        return self
 
 
 class RecordsFile(Part):

@@ -218,6 +218,10 @@ def inner_lines(samples: int) -> slice:
 
 
 def _harmonics(harmonics: Sequence[int], period: int) -> np.ndarray:
+    if len(harmonics) > period / 2:
+        raise ValueError(
+            f"there are {len(harmonics)} harmonics, expected at most half the {period} samples of a period"
+        )
     lines = np.asarray(harmonics)
     if lines.ndim != 1 or lines.size == 0 or lines.dtype.kind not in "iu":
         raise ValueError("harmonics are no list of whole numbers, expected the excited lines")

@@ -55,7 +55,10 @@ def exponential_window(time_s: np.ndarray, decay_1_s: float) -> np.ndarray:
 
 
 def decay_of_end_level(end_level: float, length_s: float) -> float:
-    """Rate sigma of the exponential window that has fallen to a level, 0.01 say, after a time, 1/s.
+    """Rate sigma of the exponential window that has fallen to a level, 0.01 say, a time after the hit, 1/s.
+
+    The window begins at the hit. With the length of a record for the time, the level is that a record after the hit;
+    where the record ends, the pre-trigger time earlier, the window still is a little above it.
 
     Raises:
         ValueError: the level is not between 0 and 1, or the time not above 0.

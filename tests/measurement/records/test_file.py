@@ -20,7 +20,8 @@ from jaxmb.measurement.records.file import (
 )
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
-from jaxmb.measurement.records.windows import decay_of_end_level
+from jaxmb.measurement.records.windows import decay_of_end_level, exponential_window
+from jaxmb.measurement.source import measured_frf
 
 RNG = np.random.default_rng(0)
 FORCE = RNG.normal(size=(4000, 2))
@@ -112,10 +113,12 @@ def test_factors_and_units(folder):
     np.testing.assert_allclose(record.force, FORCE * [0.5, -2.0], rtol=1e-15)
     np.testing.assert_allclose(record.response, 0.1 * RESPONSE, rtol=1e-15)
     assert (record.sample_rate_hz, record.source) == (500.0, str(folder / "run.npz"))
+    assert frf_of_records(path).unit == "g/lbf"
     made = to_si(frf_of_records(path))
     expected = 0.1 * 9.80665 / 4.4482216152605 * expected_noise().frf / [0.5, -2.0]
     np.testing.assert_allclose(made.frf, expected, rtol=1e-9)
     half = described(folder, responses={"columns": [4, 5], "unit": "g"})
+    assert frf_of_records(half).unit == "g/N"
     np.testing.assert_allclose(to_si(frf_of_records(half)).frf, 9.80665 * expected_noise().frf, rtol=1e-12)
     assert frf_of_records(described(folder, forces={"columns": [2, 3], "unit": "unknown"})).unit == "unknown"
 
@@ -163,6 +166,9 @@ def test_hits_one_a_file(folder):
     assert (made.frf_set.inputs, made.frf_set.averages) == (("3 -z",), 2)
     assert made.frf_set.decay_1_s == pytest.approx(-np.log(0.01) / 2.0)
     assert made.remarks == ("hit 3 is left out: it begins 5 samples into the record, expected at least 19",)
+    assert made.summary == ("hits: 2 of 3 used, peak force 60 to 100 N, df 0.5 Hz",)
+    # the window begins at the hit, and has fallen to the level as long behind it as a record is
+    assert exponential_window(np.array([2.0]), made.frf_set.decay_1_s)[0] == pytest.approx(0.01)
 
 
 def test_hits_cut_out_of_records_of_a_roving_hammer(folder):
@@ -179,6 +185,7 @@ def test_hits_cut_out_of_records_of_a_roving_hammer(folder):
     made = estimate_of_records(path)
     assert (made.frf_set.inputs, made.frf_set.frf.shape, made.frf_set.averages) == (("1 x", "2 z"), (399, 2, 2), 2)
     np.testing.assert_allclose(made.frf_set.frf[:40, :, 0], made.frf_set.frf[:40, :, 1], rtol=1e-6)
+    assert made.summary == tuple(f"hits at '{x}': 2 of 2 used, peak force 100 N, df 0.625 Hz" for x in ("1 x", "2 z"))
     assert [r for r in made.remarks if "less than a block behind it" in r] == [
         f"{folder / name}.npz: the hit at 5.802 s has less than a block behind it" for name in "ab"
     ]
@@ -231,6 +238,10 @@ CHANGES = [
     ({"method": {"kind": "noise", "segment": 256, "window": "han"}}, "window is 'han', expected one of hann"),
     ({"method": {"kind": "hits"}}, "has 2 forces, expected one for a method of kind 'hits'"),
     ({"method": {"kind": "hits", "end_level": 0.1, "decay_1_s": 1.0}}, "gives both decay_1_s and end_level"),
+    ({"method": {"kind": "periodic", "period": 64, "first_harmonic": 5, "last_harmonic": 3}},
+     "harmonics go from 5 to 3, expected the first one first"),
+    ({"method": {"kind": "periodic", "period": 64, "last_harmonic": 999_999_999}},
+     "last_harmonic is 999999999, expected below half the 64 samples of a period"),
     ({"posture": {"z1": "far"}}, "posture, z1: found \"far\""),
 ]  # fmt: skip
 
@@ -270,6 +281,39 @@ def test_a_cut_off_mat_file(folder):
         (folder / "run.mat").write_bytes(whole[:size])
         with pytest.raises(InputError, match=r"run\.mat: the file ends|run\.mat: byte 128"):
             read_records(described(folder, record=[{"file": "run.mat"}]))
+
+
+def test_a_sample_rate_beside_the_records_is_none(folder):
+    np.savez(folder / "run.npz", data=TABLE, fs=500.0, rate=np.array([[500]]))
+    same(frf_of_records(described(folder)).frf, expected_noise().frf)
+    scipy.io.savemat(folder / "run.mat", {"data": TABLE, "fs": 500.0})
+    same(frf_of_records(described(folder, record=[{"file": "run.mat"}])).frf, expected_noise().frf)
+
+
+def test_endings_in_capitals(folder):
+    scipy.io.savemat(folder / "RUN.MAT", {"data": TABLE})
+    np.savez(folder / "x.npz", data=TABLE)
+    (folder / "x.npz").rename(folder / "RUN.NPZ")
+    np.savetxt(folder / "RUN.CSV", TABLE, delimiter=",", fmt="%.17g")
+    for name in ("RUN.MAT", "RUN.NPZ", "RUN.CSV"):
+        path = described(folder, record=[{"file": name}])
+        capital = path.rename(path.with_name("RECORDS.TOML"))
+        same(frf_of_records(capital).frf, expected_noise().frf)
+        same(measured_frf(capital).frf_set.frf, expected_noise().frf)
+
+
+def test_several_hits_in_a_record_need_a_block(folder):
+    f = np.concatenate([hit_record(60)[0], hit_record(90)[0]])
+    y = np.vstack([hit_record(60)[1], hit_record(90)[1]])
+    np.savez(folder / "run.npz", data=np.column_stack([f, y]))
+    parts = {"forces": {"columns": [1]}, "responses": {"columns": [2, 3]}}
+    with pytest.raises(InputError, match=r"run\.npz holds more than one hit: expected method\.block"):
+        estimate_of_records(described(folder, method={"kind": "hits"}, **parts))
+    found = estimate_of_records(described(folder, method={"kind": "hits", "block": 900}, **parts))
+    assert found.summary[0].startswith("hits: 2 of 2 used")
+    swapped = {"forces": {"columns": [2]}, "responses": {"columns": [1, 3]}}
+    with pytest.raises(InputError, match=r"none of the 2 hits can be used: .* is the force in another channel\?"):
+        estimate_of_records(described(folder, method={"kind": "hits", "block": 900}, **swapped))
 
 
 def test_arrays_that_are_no_records(folder):

@@ -164,8 +164,15 @@ def test_reasons():
     }
     assert (test.frf_set.averages, test.frf_set.coherence) == (1, None)
     assert len(estimate_frf_from_hits(records, RATE, decay_1_s=5.0, double_hit_level=0.5).accepted) == 2
-    with pytest.raises(ValueError, match="none of the 2 hits can be used: hit 1: a double hit"):
+    assert test.peak_force == pytest.approx((good.max(),))
+    with pytest.raises(ValueError, match=r"none of the 2 hits can be used: hit 1: a double hit: .* sample 402$"):
         estimate_frf_from_hits(records[1:3], RATE)
+    with pytest.raises(
+        ValueError, match=r"none of the 2 hits .*: a double hit: .*: is the force in another channel\?$"
+    ):
+        estimate_frf_from_hits([records[1], records[1]], RATE)
+    with pytest.raises(ValueError, match=r"the only hit cannot be used: hit 1: it begins 8 samples"):
+        estimate_frf_from_hits(records[2:3], RATE)
     scale = np.abs(records[0][1]).max()
     with pytest.raises(ValueError, match="hit 1: response 1 was overloaded"):
         estimate_frf_from_hits(records[:1], RATE, response_full_scale=0.9 * scale)

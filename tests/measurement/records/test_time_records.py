@@ -294,6 +294,7 @@ def test_periods_are_averaged():
         (64, [0, 1], "harmonics go from 0 to 1, expected increasing ones from 1 to below 32"),
         (64, [3, 1], "harmonics go from 3 to 1"),
         (64, [1, 32], "harmonics go from 1 to 32"),
+        (64, range(1, 10**12), "there are 999999999999 harmonics, expected at most half the 64 samples of a period"),
         (64, [1, 2], "the force has no harmonic 2, expected those that were excited"),
     ],
 )
