@@ -1,0 +1,39 @@
+"""Candidate postures keep to their limits."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.elastostatic.candidates import candidate_postures
+from jaxmb.mechanics.kinematics import frame_poses
+
+RANGES = {"q1": (-1.0, 1.0), "q2": (0.0, 0.5, 1.0, 1.5), "q3": (-4.0, -1.0)}
+LOAD = ("tool", np.array([0.0, 0.0, -2500.0, 0.0, 0.0, 0.0]))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+
+
+def test_limits_floor_and_drives(model):
+    q = candidate_postures(model, RANGES, 50, seed=3, floor=0.3, load=LOAD, largest_effort={"q2": 4000.0})
+    assert q.shape == (50, 6)
+    assert set(q[:, 1]) <= {0.0, 0.5, 1.0, 1.5}
+    assert np.all(np.abs(q[:, 0]) <= 1.0)
+    assert np.all(q[:, 4] == np.asarray(model.reference)[4])
+    for at in q:
+        heights = np.asarray(frame_poses(model, at))[1:, 2, 3]
+        assert heights.min() > 0.3
+        effort = np.asarray(jaxmb.frame_jacobian(model, at, "tool")).T @ LOAD[1]
+        assert abs(effort[1]) <= 4000.0
+    assert np.array_equal(q, candidate_postures(model, RANGES, 50, 3, 0.3, LOAD, {"q2": 4000.0}))
+
+
+def test_what_cannot_be_had(model):
+    with pytest.raises(ValueError, match="0 of 400 postures drawn are possible, expected 2"):
+        candidate_postures(model, RANGES, 2, floor=100.0)
+    with pytest.raises(ValueError, match="range: coordinate 'q7' does not exist"):
+        candidate_postures(model, {"q7": (0.0, 1.0)}, 2)
+    with pytest.raises(ValueError, match=r"range of 'q1' is \(1.0, 0.0\)"):
+        candidate_postures(model, {"q1": (1.0, 0.0)}, 2)

@@ -1,0 +1,62 @@
+"""Compensators against the machine's own spring, and their recovery from compliances."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.elastostatic.compensator import Compensator, added_stiffness, fit_compensator
+from jaxmb.mechanics.compliance import compliance_matrix
+
+SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.3)
+JOINT = 6.6e6
+
+
+def test_it_is_the_spring_of_the_machine():
+    ends = [{"name": "cylinder", "body": "ground", "origin": {"xyz": [0.5 * np.cos(0.3), -0.5 * np.sin(0.3), 0.0]}},
+            {"name": "piston", "body": "arm", "origin": {"xyz": [-0.2, 0.0, 0.0]}}]  # fmt: skip
+    machine = {"name": "m", "body": [{"name": "arm", "joint": [{"name": "q", "stiffness": JOINT}]}], "frame": ends,
+               "spring": [{"name": "c", "frame_a": "cylinder", "frame_b": "piston", "type": "length",
+                           "stiffness": 4.0e5, "free_length": 0.45}]}  # fmt: skip
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(machine))
+    for q in (-0.7, 0.2, 1.5):
+        whole = 1.0 / compliance_matrix(model, jnp.array([q]))[0, 0]
+        assert whole - JOINT == pytest.approx(float(added_stiffness(SPRING, q)), rel=1e-9)
+
+
+def test_stiffness_and_preload_come_back():
+    angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
+    start = Compensator(2.0e5, 0.5, 0.5, 0.2, 0.3)
+    fit = fit_compensator(angle, compliance, 1e-3 * compliance, start, 5.0e6)
+    assert fit.joint_stiffness == pytest.approx(JOINT, rel=1e-8)
+    assert fit.spring.stiffness == pytest.approx(SPRING.stiffness, rel=1e-6)
+    assert fit.spring.free_length == pytest.approx(SPRING.free_length, rel=1e-6)
+    assert np.allclose(fit.compliance, compliance, rtol=1e-9)
+
+
+def test_attachment_from_many_angles():
+    angle = np.linspace(-2.0, 1.0, 12)
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
+    start = Compensator(3.5e5, 0.47, 0.5, 0.21, 0.25)
+    fit = fit_compensator(angle, compliance, 1e-3 * compliance, start, 6.0e6,
+                          free=("stiffness", "free_length", "arm_radius", "angle"))  # fmt: skip
+    assert fit.spring.arm_radius == pytest.approx(0.2, rel=1e-5)
+    assert fit.spring.angle == pytest.approx(0.3, rel=1e-5)
+
+
+def test_deviations_are_those_of_repeated_fits():
+    angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
+    std, rng = 1e-4 * compliance, np.random.default_rng(0)
+    fits = [fit_compensator(angle, compliance + std * rng.normal(size=5), std, SPRING, JOINT) for _ in range(60)]
+    spread = np.std([f.joint_stiffness for f in fits])
+    # the deviation of 60 draws is itself known to 1 / sqrt(120)
+    assert spread == pytest.approx(fits[0].std["joint_stiffness"], rel=0.3)
+
+
+def test_too_few_angles():
+    with pytest.raises(ValueError, match="2 different angles for 3 numbers"):
+        fit_compensator([0.1, 0.2, 0.2], [1e-7] * 3, [1e-9] * 3, SPRING, JOINT)
+    with pytest.raises(ValueError, match="free number 'length' is none of a compensator"):
+        fit_compensator([0.1], [1e-7], [1e-9], SPRING, JOINT, free=("length",))
