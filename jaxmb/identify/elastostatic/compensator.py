@@ -126,7 +126,7 @@ def fit_compensator(
     found = least_squares(
         lambda x: (predicted(x) - measured) / sigma,
         first,
-        jac=jacobian,
+        jac=jacobian,  # pyright: ignore[reportArgumentType]  (the stubs know names alone)
         x_scale="jac",
         xtol=1e-14,
         ftol=1e-14,
