@@ -10,6 +10,8 @@ Verdict = Literal["yes", "weak", "no"]
 RANK_TOLERANCE = 1e-10
 """Singular value, of the largest, below which a direction of a linear model does not act on the data: rounding leaves
 1e-16 of what is dependent, and what is weaker than 1e-10 no instrument could tell."""
+SMALLEST_COLUMN = 1e-14
+"""Length of a column of a linear model, of the longest, below which it is the rounding of zeros."""
 
 
 class Knowledge(NamedTuple):
@@ -40,7 +42,7 @@ class ScaledSvd(NamedTuple):
     @property
     def unknown(self) -> np.ndarray:
         """Which parameters have a part in a direction that does not act on the data [d]."""
-        return (np.abs(self.right[self.rank :]) > 1e-6).any(axis=0)
+        return np.any(np.abs(self.right[self.rank :]) > 1e-6, axis=0)
 
 
 def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None) -> ScaledSvd:
@@ -49,11 +51,13 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None)
     Args:
         matrix: of any sizes; with fewer rows than columns, rows of zeros are added, so that all d directions come back.
         tolerance: singular value, of the largest, below which a direction does not act; of the size of rounding where
-            not given.
+            not given. Where it is given, columns that are the rounding of zeros count as zeros.
     """
     matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
     size = np.linalg.norm(matrix, axis=0)
-    scale = np.where(size > 0.0, size, 1.0)
+    smallest = 0.0 if tolerance is None else SMALLEST_COLUMN * size.max(initial=0.0)
+    scale = np.where(size > smallest, size, 1.0)
+    matrix = np.where(size > smallest, matrix, 0.0)
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
     least = (max(matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values.max(initial=0.0)
     return ScaledSvd(scale, left, values, right, int(np.sum(values > least)))
