@@ -1,5 +1,6 @@
 """`jaxmb modal` from a file to poles, and what it says of wrong input."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from jaxmb.cli import main
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, pick
 
 POLES = np.array([[11.0, 0.012], [11.2, 0.009], [23.0, 0.006]])
 """Frequency and damping of the modes that were measured."""
@@ -53,7 +54,66 @@ def test_poles_files_and_figures(measured, tmp_path, capsys):
     np.testing.assert_array_equal(read_frf(tmp_path / "out" / "measured.npz").frf, measured.frf)
     for name in ("stabilization", "cmif", "synthesized", "automac"):
         assert (tmp_path / "out" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "11.2" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "11.2" in printed
+    assert "damping % of critical   ± std" in printed
+    assert "4 outputs, 2 inputs" in printed
+    assert not (tmp_path / "out" / "figures" / "coherence.png").exists()
+
+
+def test_one_output_and_its_coherence(measured, tmp_path, capsys):
+    noisy = dataclasses.replace(measured, coherence=np.full(measured.frf.shape[:2], 0.9), averages=5)
+    write_frf(tmp_path / "set.npz", pick(noisy, ["3 z"], ["1 z"]))
+    analysed(tmp_path, "--band-hz", "15", "30", "--order", "20")
+    assert "1 output, 1 input, unit" in capsys.readouterr().out
+    assert (tmp_path / "out" / "figures" / "coherence.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_description_of_hits(tmp_path, capsys):
+    force = np.zeros(8000)
+    for at, peak in ((500, 100.0), (2500, 80.0), (4500, 60.0)):
+        force[at : at + 9] = peak * np.sin(np.pi * np.arange(1, 10) / 10)
+    pole = 2 * np.pi * 20.0 * (-0.02 + 1j) / 500.0
+    answer = np.convolve(force, np.imag(np.exp(pole * np.arange(4000))))[:8000]
+    np.savez(tmp_path / "hits.npz", data=np.column_stack([force, answer, 2.0 * answer]))
+    (tmp_path / "hits.TOML").write_text(
+        'sample_rate_hz = 500.0\nrecord = [{ file = "hits.npz" }]\nforces = { columns = [1] }\n'
+        'responses = { columns = [2, 3], unit = "g" }\nmethod = { kind = "hits", block = 1500, end_level = 0.01 }\n'
+    )
+    command = ["modal", str(tmp_path / "hits.TOML"), "--band-hz", "5", "50", "--order", "10"]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "hits: 3 of 3 used, peak force 60 to 100 N, df 0.333333 Hz" in printed
+    assert "unit g/N" in printed
+
+
+def test_figures_say_what_they_show(measured):
+    from jaxmb.measurement.modal.analysis import modal_analysis
+    from jaxmb.report.modal_plots import coherence_figure, stabilization_figure, synthesized_figure
+    from jaxmb.report.modal_report import synthesized
+
+    measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))
+    analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30)
+    compared = synthesized(analysis, measured)
+    (_, rule) = synthesized_figure("rig", compared).texts
+    assert rule.get_text() == "of 4 outputs, by median FRAC, those explained best, in the middle and worst"
+    (axes,) = coherence_figure("rig", analysis, compared).axes
+    assert axes.get_ylabel() == "multiple coherence"
+    line = axes.get_lines()[0]
+    np.testing.assert_allclose(line.get_ydata(), np.median(measured.coherence[20:521], axis=1))
+    np.testing.assert_allclose(line.get_xdata(), compared.measured.frequency_hz)
+    chart = stabilization_figure("rig", analysis, compared.measured).axes[0]
+    lines = [line for line in chart.get_lines() if line.get_alpha() is not None]
+    # lines of the poles stay behind their symbols
+    assert len(lines) == 3
+    assert all(line.get_alpha() < 0.5 for line in lines)
+
+
+def test_a_unit_that_the_file_contradicts(measured, tmp_path, capsys):
+    write_frf(tmp_path / "set.npz", dataclasses.replace(measured, unit="g/N"))
+    command = ["modal", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out"), "--unit"]
+    assert main([*command, "mm/s^2/N"]) == 2
+    assert "states g/N: expected that or none" in capsys.readouterr().err
 
 
 def test_options_change_what_they_say(measured, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import ModalAnalysis
@@ -21,12 +22,14 @@ from jaxmb.response.frf import DERIVATIVES
 from jaxmb.response.modal import mac
 
 MARKS = {
-    "new": ("new", ".", "0.75"),
+    "new": ("new", "x", "0.45"),
     "frequency": ("frequency stable", "v", INITIAL),
     "damping": ("frequency and damping stable", "D", TRUE),
     "shape": ("shape stable as well", "o", FITTED),
 }
 """Label, marker and colour of a pole by what of it came back."""
+BELOW_LEGEND = 0.34
+"""From the title of the figure of FRFs down to below its legend, inches."""
 SHOWN = 3
 """Outputs and inputs whose FRFs are drawn: those that the model explains best, in the middle, and worst."""
 
@@ -53,6 +56,8 @@ def write_modal_figures(
             ("cmif", cmif_figure(name, analysis, compared.measured)),
             ("synthesized", synthesized_figure(name, compared)),
         ]
+        if compared.coherence is not None and np.isfinite(compared.coherence).any():
+            figures.append(("coherence", coherence_figure(name, analysis, compared)))
         if analysis.frequency_hz.size:
             figures.append(("automac", automac_figure(name, analysis)))
         return [write_figure(figure, folder / f"{kind}.png") for kind, figure in figures]
@@ -73,16 +78,18 @@ def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -
     labels = np.array(chart.label)
     for label, (_, marker, color) in MARKS.items():
         these = labels == label
-        size = 4.0 if label == "new" else 7.0
-        axes.scatter(chart.frequency_hz[these], chart.order[these], s=size, marker=marker, color=color, linewidths=0.0)
+        size, line = (8.0, 0.6) if label == "new" else (9.0, 0.0)
+        axes.scatter(chart.frequency_hz[these], chart.order[these], s=size, marker=marker, color=color, linewidths=line)
     for frequency_hz in analysis.frequency_hz:
-        axes.axvline(frequency_hz, color=ALERT, lw=0.7, alpha=0.8, zorder=0)
+        axes.axvline(frequency_hz, color=ALERT, lw=0.6, alpha=0.4, zorder=0)
+    _mark_poles(axes, analysis)
     axes.set_xlim(*analysis.model.band_hz)
     axes.set_xlabel("frequency (Hz)")
     axes.set_ylabel("order")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [Line2D([], [], ls="", marker=m, ms=4, color=c, label=text) for text, m, c in MARKS.values()]
     handles += [
-        Line2D([], [], color=ALERT, lw=0.9, label="chosen pole"),
+        Line2D([], [], color=ALERT, lw=0.6, alpha=0.6, marker="v", ms=4, label="chosen pole"),
         Line2D([], [], color="0.80", lw=1.2, label="mode indicator"),
     ]
     figure.legend(
@@ -115,6 +122,33 @@ def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
     return figure
 
 
+def coherence_figure(name: str, analysis: ModalAnalysis, compared: Comparison) -> Figure:
+    """Coherence line by line: the middle of all responses, and between what eight in ten of them lie."""
+    coherence = np.asarray(compared.coherence)
+    what = "multiple coherence" if coherence.ndim == 2 and len(compared.measured.inputs) > 1 else "coherence"
+    values = coherence.reshape(coherence.shape[0], -1)
+    known = np.isfinite(values).any(axis=1)
+    low, middle, high = np.nanquantile(values[known], (0.1, 0.5, 0.9), axis=1)
+    frequency_hz = compared.measured.frequency_hz[known]
+    figure = Figure(figsize=(8.2, 3.0), layout="constrained")
+    axes = figure.add_subplot()
+    if values.shape[1] > 1:
+        axes.fill_between(frequency_hz, low, high, color=INITIAL, alpha=0.35, lw=0.0, label="eight in ten responses")
+    axes.plot(frequency_hz, middle, color=FITTED, lw=0.9, label="median" if values.shape[1] > 1 else what)
+    _mark_poles(axes, analysis)
+    axes.set_xlim(*analysis.model.band_hz)
+    axes.set_ylim(0.0, 1.03)
+    axes.set_xlabel("frequency (Hz)")
+    axes.set_ylabel(what)
+    handles, _ = axes.get_legend_handles_labels()
+    handles.append(Line2D([], [], ls="", marker="v", ms=4, color=ALERT, label="chosen pole"))
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=len(handles), title=f"{name}: {what} of the measured FRFs",
+        title_fontsize=9,
+    )  # fmt: skip
+    return figure
+
+
 def synthesized_figure(name: str, compared: Comparison) -> Figure:
     """Measured and synthesized FRFs of the outputs that are explained best, in the middle, and worst."""
     ranked = np.argsort(-np.nanmedian(compared.frac, axis=1))
@@ -127,11 +161,21 @@ def synthesized_figure(name: str, compared: Comparison) -> Figure:
         Curve("measured", compared.measured.frf[block], MEASURED, 2.2, "-"),
         Curve("synthesized", compared.synthesized.frf[block], FITTED, 0.9, "-"),
     ]
-    return frf_figure(
+    figure = frf_figure(
         name, compared.measured.frequency_hz, curves, tuple((o,) for o in outputs), tuple((i,) for i in inputs),
         DERIVATIVES[compared.measured.kind], unit=_unit(compared.measured),
         notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks],
     )  # fmt: skip
+    rules = []
+    if len(outputs) < ranked.size:
+        rules.append(f"of {ranked.size} outputs, by median FRAC, those explained best, in the middle and worst")
+    if len(inputs) < len(compared.measured.inputs):
+        rules.append(f"the first {len(inputs)} of {len(compared.measured.inputs)} inputs")
+    if rules:
+        title = figure.texts[0]
+        x, y = title.get_position()
+        figure.text(x, y - BELOW_LEGEND / figure.get_figheight(), "; ".join(rules), va="top", fontsize=7, color="0.35")
+    return figure
 
 
 def automac_figure(name: str, analysis: ModalAnalysis) -> Figure:

@@ -27,6 +27,8 @@ class Comparison:
     synthesized: FrfSet
     frac: np.ndarray
     """Frequency response assurance criterion [output, input]."""
+    coherence: np.ndarray | None
+    """Of the measured ones, [f, output] where it is the multiple one, or [f, output, input]; None where not known."""
 
 
 def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
@@ -45,14 +47,17 @@ def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
     compared = dataclasses.replace(
         measured, frf=measured.frf[:, rows][:, :, columns], outputs=model.outputs, inputs=model.inputs, coherence=None
     )
-    return Comparison(compared, again, frac(compared.frf, again.frf))
+    coherence = measured.coherence
+    if coherence is not None:
+        coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
+    return Comparison(compared, again, frac(compared.frf, again.frf), coherence)
 
 
 def modal_table(name: str, analysis: ModalAnalysis) -> Table:
     """Poles: frequency and damping with their standard deviations, and how real each shape is."""
     model = analysis.model
     table = new_table(f"Modes of {name}", "mode")
-    for heading in ("frequency Hz", "std Hz", "damped Hz", "damping %", "std %", "MPC", "MPD °"):
+    for heading in ("frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °"):
         table.add_column(heading, justify="right")
     for r in range(model.frequency_hz.size):
         shape = model.shape[:, r]

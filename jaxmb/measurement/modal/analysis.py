@@ -159,6 +159,8 @@ def modal_analysis(
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
             refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+            if not is_mode(refined, band, rule).any() and stable_poles(chart_of(search, scaled.conj(), orders)).size:
+                remarks.append("damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them")
         else:
             start = by_hand(chart, chosen, band, rule)
             # what was not chosen is fitted along: without it a chosen pole would run to its place

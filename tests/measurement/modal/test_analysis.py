@@ -215,6 +215,16 @@ def test_a_mode_just_outside_the_band_bends_no_mode_inside():
     assert np.abs(bare - synthesize(model, LINES).frf).max() > 0.1 * np.abs(bare).max()
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_the_other_sign_of_time_is_remarked(decay):
+    frf_set = measured(decay_1_s=decay)
+    analysis = modal_analysis(dataclasses.replace(frf_set, frf=frf_set.frf.conj()))
+    assert analysis.poles == ()
+    words = "damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them"
+    assert words in analysis.remarks
+    assert words not in modal_analysis(frf_set).remarks
+
+
 def test_noise_alone_and_a_constant_have_no_modes():
     rng = np.random.default_rng(3)
     noise = rng.normal(size=(301, 6, 2)) + 1j * rng.normal(size=(301, 6, 2))
@@ -222,6 +232,7 @@ def test_noise_alone_and_a_constant_have_no_modes():
         analysis = modal_analysis(FrfSet(LINES, h, "accelerance"))
         assert analysis.poles == ()
         assert "no pole in the band is stable" in analysis.remarks
+        assert not any("damping comes out negative" in remark for remark in analysis.remarks)
 
 
 @pytest.mark.parametrize("band_hz", [None, (0.0, 60.0), (15.0, 60.0), (22.0, 60.0)])
