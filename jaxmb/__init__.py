@@ -11,6 +11,8 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
+from importlib.metadata import version as _version
+
 from jaxmb.identify.identify import identify
 from jaxmb.identify.parameters import parameters, set_parameters
 from jaxmb.identify.result import Result
@@ -42,6 +44,8 @@ from jaxmb.mechanics.tangent import Tangent, linearize, linearize_moving
 from jaxmb.response.frf import convert_frf, frf, frf_finite_force
 from jaxmb.response.modal import Modes, energy_shares, mac, modes, undamped_modes
 from jaxmb.response.static import cartesian_stiffness, deflection
+
+__version__ = _version("jaxmb")
 
 __all__ = [
     "FrfSet",

@@ -300,3 +300,8 @@ def test_as_a_program():
     assert wrong.returncode == 2
     assert wrong.stderr.count("\n") == 1
     assert wrong.stdout == ""
+
+
+def test_the_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxmb {jaxmb.__version__}\n"

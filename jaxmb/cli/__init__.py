@@ -1,5 +1,7 @@
 """The command `jaxmb`. What a command needs is imported inside of it, so that the others start fast."""
 
+from typing import Annotated
+
 import typer
 
 from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, say
@@ -30,21 +32,39 @@ def main(arguments: list[str] | None = None) -> int:
     return code if isinstance(code, int) else DONE
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"jaxmb {version('jaxmb')}")
+        raise typer.Exit
+
+
 @app.callback(invoke_without_command=True)
-def _start(context: typer.Context) -> None:
+def _start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
 
 
 @app.command()
 def studies() -> None:
-    """List the studies and the measurements that come with jaxmb."""
+    """List the studies, the measurements and the machines that come with jaxmb."""
     from rich.table import Table
     from rich.text import Text
 
     from jaxmb.machine.file import find_description, library_names, read_toml
 
-    for room, what, command in (("studies", "study", "identify"), ("measurements", "measurement", "modal")):
+    measurements = {name: read_toml(find_description(name, "measurements", "measurement", (".toml",)))
+                    for name in library_names("measurements")}  # fmt: skip
+    public = [name for name, about in measurements.items() if "public" in about]
+    for room, what, command in (
+        ("studies", "study", "identify"),
+        ("measurements", "measurement", "modal"),
+        ("machines", "machine", "predict"),
+    ):
         table = Table(
             title=f"{room}, for `jaxmb {command}`", title_justify="left", box=None, pad_edge=False, show_header=False
         )
@@ -52,7 +72,9 @@ def studies() -> None:
         table.add_column()
         for name in library_names(room):
             about = read_toml(find_description(name, room, what, (".toml",)))
-            table.add_row(Text(name), Text(str(about.get("description", ""))))
+            files = [test.get("file") for test in about.get("test", ())]
+            needs = " (needs JAXMB_DATA)" if "public" in about or any(file in public for file in files) else ""
+            table.add_row(Text(name), Text(f"{about.get('description', '')}{needs}"))
         console_of().print(table)
 
 

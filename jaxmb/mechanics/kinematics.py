@@ -1,13 +1,18 @@
 """Where the frames of a machine are, and how they move with its coordinates."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import known_name
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
+
+FULL_TURN = 2.0 * math.pi
 
 
 def coordinates(model: Model) -> tuple[str, ...]:
@@ -33,13 +38,17 @@ def posture(model: Model, values: dict[str, float]) -> Float[Array, "n"]:
         values: coordinate name -> value, rad or m.
 
     Raises:
-        ValueError: a name is not a coordinate of the machine.
+        ValueError: a name is not a coordinate of the machine, or an angle is more than a turn.
     """
     q = model.reference
     for name, value in values.items():
         if name not in model.coordinates:
             raise ValueError(known_name("posture: coordinate", name, model.coordinates))
-        q = q.at[model.coordinates.index(name)].set(value)
+        index = model.coordinates.index(name)
+        if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
+            number = f"{float(value):g}"
+            raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
+        q = q.at[index].set(value)
     return q
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 from jaxmb.machine.build import build_model
+from jaxmb.machine.file import load_machine
 from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import (
@@ -242,3 +243,9 @@ def test_unknown_names_are_refused():
         frame_pose(MODEL, np.zeros(3), "hok")
     with pytest.raises(ValueError, match="coordinate 'trun' does not exist, did you mean 'turn'"):
         posture(MODEL, {"trun": 1.0})
+
+
+def test_a_posture_in_degrees_is_refused():
+    model = build_model(load_machine("kuka-kr90"))
+    with pytest.raises(ValueError, match='z2 is 80 rad, more than a turn; write "80 deg" for degrees'):
+        posture(model, {"z2": 80.0})
