@@ -12,6 +12,8 @@ RANK_TOLERANCE = 1e-10
 1e-16 of what is dependent, and what is weaker than 1e-10 no instrument could tell."""
 SMALLEST_COLUMN = 1e-14
 """Length of a column of a linear model, of the longest, below which it is the rounding of zeros."""
+COUPLED = 1e-6
+"""Part of a scaled parameter in a direction of length 1, from which on it has one."""
 
 
 class Knowledge(NamedTuple):
@@ -42,7 +44,7 @@ class ScaledSvd(NamedTuple):
     @property
     def unknown(self) -> np.ndarray:
         """Which parameters have a part in a direction that does not act on the data [d]."""
-        return np.any(np.abs(self.right[self.rank :]) > 1e-6, axis=0)
+        return np.linalg.norm(self.right[self.rank :], axis=0) > COUPLED
 
 
 def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None) -> ScaledSvd:
