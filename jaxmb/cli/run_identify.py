@@ -38,6 +38,7 @@ def identify(
     from jaxmb.identify.presets import PRESETS
     from jaxmb.identify.study import load_study
     from jaxmb.machine.file import write_machine, write_whole
+    from jaxmb.report.paper_tables import paper_tables
     from jaxmb.report.tables import result_tables
 
     with wrong_input():
@@ -65,6 +66,7 @@ def identify(
         state.unlink(missing_ok=True)
         write_machine(result.machine, folder / "machine.toml")
         console.print(result_tables(result, console.width))
+        console.print(paper_tables(result))
         from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
 
         figures = write_figures(result, folder / "figures")

@@ -29,8 +29,14 @@ class Measured:
 
     fitted: FrfSet
     """The responses that are fitted: of the points of the test, in SI, within the band."""
+    everything: FrfSet
+    """All that was measured, the points for the shapes included, as it was measured."""
+    treatment: str
+    """What was made of it before the fit, "synthesized and mirrored"; empty where nothing was."""
+    frequency_unit: str
+    """What figures call the unit of frequency."""
     modal: ModalAnalysis | None
-    """Modal analysis of all that was measured, the points for the shapes included."""
+    """Modal analysis of `everything`."""
     truth: Simulated | None
     """The machine behind it where it was simulated."""
     remarks: tuple[str, ...]
@@ -79,7 +85,22 @@ def measured_responses(
         responses = symmetrized(responses, keep=part.symmetrize)
     if part.band_hz is not None:
         responses = in_band(responses, part.band_hz)
-    return Measured(responses, analysis, truth, remarks if analysis is None else remarks + analysis.remarks)
+    return Measured(
+        fitted=responses,
+        everything=everything,
+        treatment=_treatment(part),
+        frequency_unit=part.frequency_unit,
+        modal=analysis,
+        truth=truth,
+        remarks=remarks if analysis is None else remarks + analysis.remarks,
+    )
+
+
+def _treatment(part: FrfTestPart) -> str:
+    done = ["synthesized"] if part.fit == "synthesized" else []
+    if part.symmetrize is not None:
+        done.append("mean of pairs" if part.symmetrize == "mean" else "mirrored")
+    return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
 
 
 def points_text(points: Iterable[Point]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -19,6 +20,10 @@ FARTHEST = 1.25
 """Ratio of two frequencies above which a fitted mode does not stand for a measured one, however alike their shapes."""
 UNPAIRABLE = 1e6
 """Cost of a pair that must not be, beside costs of about 1."""
+
+
+_rows = eqx.filter_jit(response_rows)
+"""Compiled as a whole: operation by operation, dozens of sensors cost many seconds."""
 
 
 class ModalAgreement(NamedTuple):
@@ -73,7 +78,7 @@ def modal_agreement(test: FrfTest, measured: ModalModel, seen: Scene, model: Mod
     for name in measured.outputs:
         node, direction, sign = split_dof(name)
         points.append((node, direction if sign > 0 else f"-{direction}"))
-    at_sensors = response_rows(model, test.q, points) @ found.shape
+    at_sensors = _rows(model, test.q, tuple(points)) @ found.shape
     fitted = Modes(
         found.frequency_hz,
         found.damped_frequency_hz,

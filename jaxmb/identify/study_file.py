@@ -168,6 +168,8 @@ class FrfTestPart(TestPart):
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
 
+    frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
+    """What figures call the unit of frequency, which the fit takes for hertz."""
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):

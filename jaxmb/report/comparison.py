@@ -9,6 +9,8 @@ from jaxmb.identify.experiments import FrfTest, ModesTest, predict_modes, scene
 from jaxmb.identify.identify import band_end_hz, initial_model
 from jaxmb.identify.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.result import Result
+from jaxmb.identify.study import Study
+from jaxmb.machine.build import Model
 from jaxmb.response.modal import Modes, energy_shares, mac, modes
 
 
@@ -25,6 +27,11 @@ class ModePairs:
     partner: tuple[int | None, ...]
     """Reference mode of each fitted one, by the largest sum of MACs; None where the reference has no more."""
 
+    @property
+    def unmeasured(self) -> tuple[int, ...]:
+        """Fitted modes that stand alone beside measured ones."""
+        return tuple(f for f, m in enumerate(self.partner) if m is None) if self.reference_name == "measured" else ()
+
 
 def mode_pairs(result: Result, number: int) -> ModePairs:
     """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
@@ -38,11 +45,10 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
         number: which of the study's tests, from 0.
     """
     study = result.study
-    test, true, data = study.tests[number], study.true_modes[number], study.measured[number]
-    if isinstance(test, FrfTest) and data is not None and data.modal is not None:
-        agreement = modal_agreement(test, data.modal.model, scene(test, result.model), result.model)
-        if agreement is not None:
-            return _with_measured(agreement, band_end_hz(test))
+    measured = measured_pairs(study, number, result.model)
+    if measured is not None:
+        return measured
+    test, true = study.tests[number], study.true_modes[number]
     if true is not None and study.truth:
         name, reference = "true", true
     else:
@@ -55,6 +61,21 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
     for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
         partner[row] = int(column)
     return ModePairs(name, reference, fitted, likeness, tuple(partner))
+
+
+def measured_pairs(study: Study, number: int, model: Model) -> ModePairs | None:
+    """Modes of any machine beside those that modal analysis found in the FRFs of a test; None where there are none.
+
+    Args:
+        study: what was measured.
+        number: which of its tests, from 0.
+        model: the machine.
+    """
+    test, data = study.tests[number], study.measured[number]
+    if not isinstance(test, FrfTest) or data is None or data.modal is None:
+        return None
+    agreement = modal_agreement(test, data.modal.model, scene(test, model), model)
+    return None if agreement is None else _with_measured(agreement, band_end_hz(test))
 
 
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:

@@ -12,9 +12,11 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxmb.identify.experiments import FrfTest, scene
 from jaxmb.identify.identify import initial_model
+from jaxmb.identify.measured import Measured
 from jaxmb.identify.result import Result
+from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
-from jaxmb.response.frf import DERIVATIVES
+from jaxmb.response.frf import DERIVATIVES, dof_names
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
@@ -34,19 +36,46 @@ class Curve(NamedTuple):
     dashes: str
 
 
-def frf_test_figure(result: Result, test: FrfTest) -> Figure:
-    """Measured, initial and fitted FRFs of a test; lines that count more than the least are shaded."""
+def frf_test_figure(result: Result, number: int) -> Figure:
+    """FRFs that a test was fitted to, initial and fitted ones; lines that count more than the least are shaded.
+
+    Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
+    stands below, where it is known.
+
+    Args:
+        result: the identification.
+        number: which of the study's tests, from 0.
+    """
+    test, data = result.study.tests[number], result.study.measured[number]
+    if not isinstance(test, FrfTest):
+        raise ValueError(f"test {test.name} holds no FRFs")
     used = np.asarray(test.weight) > 0.0
     before, after = (np.asarray(test.predict(scene(test, model))) for model in (initial_model(result), result.model))
-    curves = [
-        Curve("measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-"),
-        Curve("initial", before, INITIAL, 1.1, ":"),
-        Curve("fitted", after, FITTED, 1.0, "--"),
-    ]
+    fitted_to = np.where(used, np.asarray(test.measured), np.nan)
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
+    label, raw = "measured", None
+    if data is not None:
+        raw = _as_measured(data, test, frequency_hz)
+        label = data.treatment or label
+    curves = [Curve(label, fitted_to, MEASURED, 3.2, "-")]
+    if data is not None and data.treatment and raw is not None:
+        window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
+        curves.append(Curve(f"as measured{window}", raw.frf, "0.35", 0.7, "-"))
+    curves += [Curve("initial", before, INITIAL, 1.1, ":"), Curve("fitted", after, FITTED, 1.0, "--")]
     return frf_figure(
-        test.name, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight)
-    )
+        test.name, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
+        coherence=None if raw is None else raw.coherence,
+        frequency_unit="Hz" if data is None else data.frequency_unit,
+    )  # fmt: skip
+
+
+def _as_measured(data: Measured, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
+    """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
+    everything = data.everything
+    if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
+        return None
+    of_test = lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
+    return pick(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 
 def frf_figure(
@@ -59,6 +88,8 @@ def frf_figure(
     weight: np.ndarray | None = None,
     unit: str | None = None,
     notes: Sequence[Sequence[str]] | None = None,
+    coherence: np.ndarray | None = None,
+    frequency_unit: str = "Hz",
 ) -> Figure:
     """Magnitude over phase for each output (rows) and input (columns).
 
@@ -72,12 +103,21 @@ def frf_figure(
         weight: of every line [f, o, i]; what is above the least but 0 is shaded.
         unit: of all FRFs; that of the kind and the directions in SI where not given.
         notes: what stands beside the name of each panel [output][input].
+        coherence: of every line [f, o, i], or [f, o] of all inputs together; drawn below the phase.
+        frequency_unit: what the axis says.
     """
+    if coherence is not None and coherence.ndim == 2:
+        coherence = np.repeat(coherence[:, :, None], len(inputs), axis=2)
+    if coherence is not None and not np.isfinite(coherence).any():
+        coherence = None
     rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
     cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
+    if coherence is not None:
+        cell = cell[0], cell[1] + 0.45
     # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
     across = 2 if columns == 1 else 4  # entries of the legend beside each other
-    left, right, bottom, top = 0.75, 0.15, 0.45, 0.75 if across == 4 else 0.9
+    entries = len(curves) + (weight is not None and bool(_raised(weight).any()))
+    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * max(-(-entries // across), 2 if across == 2 else 1)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
     figure = Figure(figsize=(width, height))
@@ -90,25 +130,30 @@ def frf_figure(
     for o in range(rows):
         limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
         for i in range(columns):
-            inner = outer[o, i].subgridspec(2, 1, height_ratios=(2.1, 1.0), hspace=0.07)
+            ratios = (2.1, 1.0) if coherence is None else (2.1, 1.0, 0.5)
+            inner = outer[o, i].subgridspec(len(ratios), 1, height_ratios=ratios, hspace=0.07)
             magnitude, phase = figure.add_subplot(inner[0]), figure.add_subplot(inner[1])
+            panels = [magnitude, phase]
+            if coherence is not None:
+                panels.append(figure.add_subplot(inner[2]))
+                _coherence(panels[2], frequency_hz, coherence[:, o, i])
             _magnitude(magnitude, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves], limits)
             _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
             heading = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})")
             magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3)
             if weight is not None:
                 _shade(magnitude, phase, frequency_hz, weight[:, o, i])
-            for axes in (magnitude, phase):
+            for axes in panels:
                 axes.set_xlim(*_span(frequency_hz))
-                axes.tick_params(labelleft=i == 0)
-            magnitude.tick_params(labelbottom=False)
-            phase.tick_params(labelbottom=o == rows - 1)
+                axes.tick_params(labelleft=i == 0, labelbottom=o == rows - 1 and axes is panels[-1])
             if o == rows - 1:
-                phase.set_xlabel("frequency (Hz)")
+                panels[-1].set_xlabel(f"frequency ({frequency_unit})")
             if i == 0:
+                if coherence is not None:
+                    panels[2].set_ylabel("coh.")
                 magnitude.set_ylabel(f"magnitude ({units[o][i]})" if same_unit else "magnitude")
                 phase.set_ylabel("phase (°)")
-                figure.align_ylabels([magnitude, phase])
+                figure.align_ylabels(panels)
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
@@ -150,6 +195,12 @@ def _phase(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve]) -> None:
         axes.plot(x, angle, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz))
     axes.set_ylim(-200, 200)
     axes.set_yticks([-180, 0, 180])
+
+
+def _coherence(axes: Axes, frequency_hz: np.ndarray, coherence: np.ndarray) -> None:
+    axes.plot(frequency_hz, coherence, color="0.35", lw=0.8, marker=_marker(frequency_hz))
+    axes.set_ylim(-0.05, 1.05)
+    axes.set_yticks([0, 1])
 
 
 def _marker(frequency_hz: np.ndarray) -> str:

@@ -1,11 +1,16 @@
 """MAC between two sets of modes as a picture with its numbers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 MOST_MODES = 20
 """Modes that still can be read in one figure."""
+
+Panel = tuple[str, np.ndarray, np.ndarray, Sequence[int]]
+"""What the rows are, their MAC [row, column], their frequencies, and which of them were not measured."""
 
 
 def mac_figure(
@@ -16,27 +21,46 @@ def mac_figure(
     Args:
         title: what stands above.
         likeness: MAC [row, column]; the first `MOST_MODES` of each are shown.
-        rows: what the rows are, and their frequencies, Hz.
+        rows: what the rows are, and their frequencies.
         columns: likewise.
     """
-    whole = likeness.shape
-    likeness = likeness[:MOST_MODES, :MOST_MODES]
-    count, across = likeness.shape
+    return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
+
+
+def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray]) -> Figure:
+    """MAC between several sets of modes and one that all are compared with, as Fig. 11 of Huynh et al. 2020.
+
+    Args:
+        title: what stands above.
+        panels: one picture each; the first `MOST_MODES` rows and columns are shown.
+        columns: what all are compared with, and its frequencies.
+    """
+    count = min(max(panel[1].shape[0] for panel in panels), MOST_MODES)
+    across = min(columns[1].size, MOST_MODES)
     size = 0.55 if max(count, across) <= 10 else 0.42
-    figure = Figure(figsize=(max(1.6 + size * across, 3.0), 1.2 + size * count), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(likeness, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-    _numbers(axes, likeness, 7 if size > 0.5 else 6)
-    axes.set_xticks(range(across), _frequencies(columns[1][:across]))
-    axes.set_yticks(range(count), _frequencies(rows[1][:count]))
-    if across > 6:
-        axes.tick_params(axis="x", rotation=90)
-    axes.set_xlabel(columns[0])
-    axes.set_ylabel(rows[0])
-    axes.grid(False)
-    note = "" if whole == likeness.shape else f", first {count} of {whole[0]} and {across} of {whole[1]} modes"
-    axes.set_title(f"{title}{note}")
-    figure.colorbar(image, ax=axes, shrink=0.8).set_label("MAC")
+    single = 1.6 + size * across
+    figure = Figure(figsize=(max(single * len(panels), 3.0), 1.2 + size * count), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (name, likeness, frequency_hz, alone) in zip(grid, panels, strict=True):
+        shown = likeness[:MOST_MODES, :MOST_MODES]
+        image = axes.imshow(shown, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        _numbers(axes, shown, 7 if size > 0.5 else 6)
+        axes.set_xticks(range(across), _frequencies(columns[1][:across]))
+        labels = _frequencies(frequency_hz[: shown.shape[0]])
+        axes.set_yticks(range(shown.shape[0]), [f"{f} *" if m in alone else f for m, f in enumerate(labels)])
+        if across > 6:
+            axes.tick_params(axis="x", rotation=90)
+        axes.set_xlabel(columns[0])
+        axes.set_ylabel(f"{name}, * not measured" if alone else name)
+        axes.grid(False)
+    whole = panels[0][1].shape
+    cut = len(panels) == 1 and whole != (count, across)
+    note = f", first {count} of {whole[0]} and {across} of {whole[1]} modes" if cut else ""
+    if len(panels) == 1:
+        grid[0].set_title(f"{title}{note}")
+    else:
+        figure.suptitle(title, fontsize=9)
+    figure.colorbar(image, ax=grid, shrink=0.8).set_label("MAC")
     return figure
 
 

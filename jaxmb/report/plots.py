@@ -15,7 +15,9 @@ from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import frf_test_figure
-from jaxmb.report.mac_plot import MOST_MODES, mac_figure
+from jaxmb.report.mac_plot import MOST_MODES, mac_panels
+from jaxmb.report.modal_plots import stabilization_figure, synthesized_figure
+from jaxmb.report.modal_report import synthesized
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
 from jaxmb.report.tables import free_values
 
@@ -31,7 +33,8 @@ def write_figures(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
         folder: where the files go; it is made where it does not exist.
 
     Returns:
-        The files: cost, parameters, and for each test its FRFs and MAC, or its modes and their energy.
+        The files: cost, parameters, and for each test its FRFs and MAC, or its modes and their energy; of a test with a
+        modal analysis its stabilization chart, and measured and synthesized FRFs.
 
     Raises:
         OSError: the folder or a file cannot be written; no file is left half-written.
@@ -53,21 +56,27 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
             yield f"modes-{name}", measured_modes_figure(test, fitted)
             yield f"energy-{name}", energy_figure(result, test, fitted)
         else:
-            yield f"frf-{name}", frf_test_figure(result, test)
+            yield f"frf-{name}", frf_test_figure(result, number)
+            data = result.study.measured[number]
+            if data is not None and data.modal is not None:
+                yield f"stabilization-{name}", stabilization_figure(test.name, data.modal, data.everything)
+                yield f"synthesized-{name}", synthesized_figure(test.name, synthesized(data.modal, data.everything))
         pairs = mode_pairs(result, number)
-        if pairs.likeness.size:
+        # One sensor tells nothing of a shape, and of one component all are alike.
+        if pairs.likeness.size and min(len(test.outputs) or 2, pairs.fitted.shape.shape[0]) > 1:
+            data = result.study.measured[number]
+            unit = "Hz" if data is None else data.frequency_unit
+            panel = (
+                f"identified: modes ({unit})",
+                pairs.likeness,
+                np.asarray(pairs.fitted.damped_frequency_hz),
+                pairs.unmeasured,
+            )
             measured = pairs.reference_name == "measured"
+            across = f"measured: modes ({unit})" if measured else f"{pairs.reference_name} parameters: modes ({unit})"
             yield (
                 f"mac-{name}",
-                mac_figure(
-                    f"{test.name}: MAC",
-                    pairs.likeness,
-                    ("identified: modes (Hz)", np.asarray(pairs.fitted.damped_frequency_hz)),
-                    (
-                        "measured: modes (Hz)" if measured else f"{pairs.reference_name} parameters: modes (Hz)",
-                        np.asarray(pairs.reference.damped_frequency_hz),
-                    ),
-                ),
+                mac_panels(f"{test.name}: MAC", [panel], (across, np.asarray(pairs.reference.damped_frequency_hz))),
             )
 
 

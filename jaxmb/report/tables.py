@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmb.identify.experiments import ModesTest, Test
-from jaxmb.identify.result import Result
+from jaxmb.identify.result import Parameter, Result
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.response.modal import Modes
 
@@ -54,7 +54,7 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
     for label, name in free_values(result):
         p = result.parameters[name]
         relative = [number(100.0 * p.std_log, 2)] if complete else []
-        error = [_percent(p.value / truth[name] - 1.0) if truth.get(name) else "-"] if truth else []
+        error = [_error(p, truth[name]) if truth.get(name) else "-"] if truth else []
         initial = [number(p.initial)] if complete else []
         table.add_row(
             Text(label),
@@ -222,8 +222,13 @@ def _hz(frequency_hz: float) -> str:
     return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
 
 
-def _percent(relative: float) -> str:
-    return f"{100.0 * relative:+.2g}" if abs(relative) > 1e-11 else "<1e-9"
+def _error(p: Parameter, true: float) -> str:
+    """Error of a parameter, %; where the truth is a bound and the fit ends there, that no data were needed for it."""
+    relative = p.value / true - 1.0
+    if abs(relative) > 1e-11:
+        return f"{100.0 * relative:+.2g}"
+    # exp(log(bound)) may differ from the bound in the last digits
+    return "on bound" if any(math.isclose(p.value, bound) for bound in (p.lower, p.upper)) else "<1e-9"
 
 
 def _signed(value: float) -> str:

@@ -5,7 +5,6 @@ import struct
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
 import jaxmb
@@ -20,13 +19,6 @@ from jaxmb.report.tables import number, result_tables
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
 BOUNDS = {"lower": 2e5, "upper": 2e7, "initial": 1.9e6}
-
-
-def text_of(renderable) -> str:
-    console = Console(width=120)
-    with console.capture() as captured:
-        console.print(renderable)
-    return captured.get()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +49,7 @@ def result(tmp_path_factory):
     return jaxmb.identify(make_study(file, "two", tmp_path_factory.mktemp("study")))
 
 
-def test_tables(result):
+def test_tables(result, text_of):
     shown = text_of(result_tables(result))
     for name, parameter in result.parameters.items():
         row = next(line for line in shown.splitlines() if line.strip().startswith(name))
@@ -82,7 +74,7 @@ def test_numbers(value, digits, text):
     assert number(value, digits) == text
 
 
-def test_names_are_not_taken_for_styles(result):
+def test_names_are_not_taken_for_styles(result, text_of):
     odd = dataclasses.replace(result, remarks=("the point [red] is [/] not a style",))
     assert "the point [red] is [/] not a style" in text_of(result_tables(odd))
 
@@ -161,20 +153,10 @@ def test_grids_of_any_size(outputs, inputs, lines):
     figure.draw_without_rendering()
 
 
-def test_labels_do_not_overlap(result):
+def test_labels_do_not_overlap(result, overlapping):
     """Titles, labels and legends of every figure, as they are drawn."""
     for name, figure in result_figures(result):
         assert overlapping(figure) == [], name
-
-
-def overlapping(figure: Figure) -> list[tuple[str, str]]:
-    figure.draw_without_rendering()
-    texts = [t for a in figure.axes for t in (a.title, a.xaxis.label, a.yaxis.label)]
-    texts += [*figure.texts, *(t for legend in figure.legends for t in legend.get_texts())]
-    boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text() and t.get_visible()]
-    whole = figure.bbox
-    outside = [(t, "outside") for t, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > whole.width or b.y1 > whole.height]
-    return outside + [(a, b) for i, (a, p) in enumerate(boxes) for b, q in boxes[:i] if p.overlaps(q)]
 
 
 def test_phase_is_cut_where_it_wraps():

@@ -1,0 +1,113 @@
+"""Tables 5 and 6 of Huynh et al. 2020 in the paper's layout: one column for each machine that is compared."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+
+from jaxmb.identify.parameters import parameters
+from jaxmb.identify.result import Result
+from jaxmb.report.comparison import ModePairs, mode_pairs
+from jaxmb.report.tables import new_table
+
+
+def paper_tables(result: Result) -> Group:
+    """Table 5 of a study's free parameters, and Table 6 for each test whose modes were measured or are known.
+
+    Beside the identified parameters stand the true ones where a machine was simulated, otherwise those of the machine
+    that was loaded, and the initial ones.
+    """
+    study = result.study
+    loaded = parameters(study.model)
+    first = {name: study.truth.get(name, loaded[name]) for name in result.parameters}
+    columns = {
+        "true" if study.truth else "nominal": first,
+        "initial": {name: p.initial for name, p in result.parameters.items()},
+        "identified": {name: p.value for name, p in result.parameters.items()},
+    }
+    parts = [parameters_table(columns)]
+    for number, test in enumerate(study.tests):
+        pairs = mode_pairs(result, number)
+        if pairs.reference_name != "initial":
+            parts.append(modes_table(test.name, {"identified": pairs}))
+    return Group(*parts)
+
+
+def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
+    """Table 5: a row for each parameter of the last column, a column for each machine; SI units.
+
+    Args:
+        columns: heading -> parameters by name.
+    """
+    table = new_table("Parameters in SI units (layout of Huynh et al. 2020, Table 5)", "")
+    for heading in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in list(columns.values())[-1]:
+        table.add_row(name, *(f"{values[name]:.3g}" for values in columns.values()))
+    return table
+
+
+def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
+    """Table 6: frequencies, their mean error, damping ratios, theirs, and MACs; a column for each machine.
+
+    A "/" stands where there is nothing to compare. What a machine has in the band that was not measured stands below.
+
+    Args:
+        name: of the test.
+        columns: heading -> the machine's modes beside the same reference.
+    """
+    reference = next(iter(columns.values())).reference
+    what = next(iter(columns.values())).reference_name
+    table = new_table(f"Modes, {name} (layout of Huynh et al. 2020, Table 6)", "")
+    for heading in (what, *columns):
+        table.add_column(heading, justify="right", no_wrap=True)
+    beside = [in_order(pairs) for pairs in columns.values()]
+    shown = np.asarray(reference.damped_frequency_hz), 100.0 * np.asarray(reference.damping_ratio)
+    for label, unit, values, of_fitted in (
+        ("f", "Hz", shown[0], [b.frequency_hz for b in beside]),
+        ("damping ", "%", shown[1], [b.damping_percent for b in beside]),
+    ):
+        for m, value in enumerate(values):
+            table.add_row(f"{label}{m + 1} [{unit}]", f"{value:.2f}", *(_cell(fitted[m], 2) for fitted in of_fitted))
+        table.add_row(f"mean error [{unit}]", "/", *(_cell(mean_error(values, fitted), 3) for fitted in of_fitted))
+    if reference.shape.shape[0] > 1:
+        for m in range(shown[0].size):
+            table.add_row(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in beside))
+    for k in range(max(len(b.alone) for b in beside)):
+        table.add_row(f"not {what} [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside))
+    return table
+
+
+class InOrder(NamedTuple):
+    """A machine's modes in the order of the reference [mode], NaN where it has none that belongs to it."""
+
+    frequency_hz: np.ndarray
+    damping_percent: np.ndarray
+    mac: np.ndarray
+    alone: list[str]
+    """Frequencies, Hz, of those that belong to none of the reference."""
+
+
+def in_order(pairs: ModePairs) -> InOrder:
+    """A machine's modes in the order of the reference."""
+    fitted, count = pairs.fitted, pairs.reference.frequency_hz.size
+    frequency_hz, damping_percent, mac = (np.full(count, np.nan) for _ in range(3))
+    for f, m in enumerate(pairs.partner):
+        if m is not None:
+            frequency_hz[m] = fitted.damped_frequency_hz[f]
+            damping_percent[m] = 100.0 * fitted.damping_ratio[f]
+            mac[m] = pairs.likeness[f, m]
+    alone = [f"{float(fitted.damped_frequency_hz[f]):.2f}" for f, m in enumerate(pairs.partner) if m is None]
+    return InOrder(frequency_hz, damping_percent, mac, alone)
+
+
+def mean_error(reference: np.ndarray, fitted: np.ndarray) -> float:
+    """Mean absolute difference of what both have; NaN where they share nothing."""
+    both = np.isfinite(fitted)
+    return float(np.mean(np.abs(fitted - reference)[both])) if both.any() else float("nan")
+
+
+def _cell(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if np.isfinite(value) else "/"

@@ -1,0 +1,132 @@
+"""Tables and figures of a fit to measured FRFs: what was made of them, what was measured, modes that stand alone."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.study import make_study
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.report.comparison import ModePairs
+from jaxmb.report.mac_plot import mac_panels
+from jaxmb.report.paper_tables import mean_error, modes_table, paper_tables, parameters_table
+from jaxmb.report.plots import result_figures
+from jaxmb.report.style import drawing
+from jaxmb.report.tables import parameter_table, result_tables
+from jaxmb.response.modal import Modes
+
+POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
+
+
+def fitted(folder, test, free):
+    data = {
+        "machine": "manipulator-3r",
+        "test": [{"kind": "frf", "name": "hammer", "posture": POSTURE, **test}],
+        "free": free,
+        "rounds": 1,
+        "refine": {"coarse_lines": 0, "starts": 1},
+    }
+    return jaxmb.identify(make_study(StudyFile.model_validate(data), "m", folder))
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    test = {
+        "simulate": {"hits": {"hits": 2, "decay_1_s": 3.0, "noise": 0.002}},
+        "modal": {"band_hz": (4.0, 30.0), "max_order": 20},
+        "fit": "synthesized",
+        "symmetrize": "upper",
+        "noise_log_std": "estimate",
+    }
+    free = {"stiffness.z[12]": {"lower": 2e5, "upper": 2e7, "initial": 1.9e6}}
+    return fitted(tmp_path_factory.mktemp("hits"), test, free)
+
+
+def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlapping):
+    with drawing():
+        figures = dict(result_figures(result))
+        overlaps = {name: overlapping(figure) for name, figure in figures.items()}
+    assert overlaps == {name: [] for name in figures}
+    assert set(figures) == {
+        "cost", "parameters", "frf-hammer", "stabilization-hammer", "synthesized-hammer", "mac-hammer",
+    }  # fmt: skip
+    frf = figures["frf-hammer"]
+    labels = [text.get_text() for text in frf.legends[0].get_texts()]
+    assert labels == ["synthesized and mirrored", "as measured, exponential window", "initial", "fitted"]
+    assert len(frf.axes) == 3 * 9  # magnitude, phase and coherence
+
+
+def test_tables_in_the_papers_layout(result, text_of):
+    shown = text_of(paper_tables(result))
+    for name, p in result.parameters.items():
+        (row,) = (line.split() for line in shown.splitlines() if line.split()[:1] == [name])
+        assert [float(cell) for cell in row[1:]] == pytest.approx(
+            [result.study.truth[name], p.initial, p.value], rel=5e-3
+        )
+    for m, line in enumerate(result.metrics["measured_modes"], 1):
+        (row,) = (text.split() for text in shown.splitlines() if text.strip().startswith(f"f{m} [Hz]"))
+        assert row[2:] == [f"{line['measured_frequency_hz']:.2f}", f"{line['frequency_hz']:.2f}"]
+
+
+def test_modes_that_stand_alone_have_rows(result, text_of):
+    alone = [
+        {"posture": "hammer", "of": "fitted", "frequency_hz": 12.345, "damping_percent": 0.5},
+        {"posture": "hammer", "of": "measured", "frequency_hz": 29.5, "damping_percent": 0.7},
+    ]
+    odd = dataclasses.replace(result, metrics=result.metrics | {"unmatched_modes": alone})
+    rows = [line.split() for line in text_of(result_tables(odd)).splitlines()]
+    # by frequency: 10.2, 11.2, 12.345, 22.6, 29.5 Hz
+    assert ["3", "-", "12.345", "-", "-", "0.500", "-"] in rows
+    assert ["5", "29.500", "-", "-", "0.700", "-", "-"] in rows
+
+
+def few(frequency_hz):
+    count = len(frequency_hz)
+    f = jnp.asarray(frequency_hz)
+    return Modes(f, f, jnp.full(count, 0.01), 2j * np.pi * f, jnp.ones((3, count), dtype=complex), jnp.zeros(0))
+
+
+def test_table_6_of_a_machine_with_other_modes(text_of):
+    """One measured mode without a fitted one, and one fitted that was not measured."""
+    pairs = ModePairs("measured", few([10.0, 20.0]), few([10.5, 15.0]), np.eye(2), (0, None))
+    assert pairs.unmeasured == (1,)
+    rows = [line.split() for line in text_of(modes_table("t", {"identified": pairs})).splitlines()]
+    assert ["f1", "[Hz]", "10.00", "10.50"] in rows
+    assert ["f2", "[Hz]", "20.00", "/"] in rows
+    assert ["mean", "error", "[Hz]", "/", "0.500"] in rows
+    assert ["not", "measured", "[Hz]", "/", "15.00"] in rows
+    assert np.isnan(mean_error(np.ones(2), np.full(2, np.nan)))
+
+
+def test_mac_of_several_fits_beside_each_other(overlapping):
+    columns = ("measured: modes (Hz)", np.array([10.0, 20.0]))
+    panels = [
+        ("one (Hz)", np.eye(2), np.array([10.0, 20.0]), ()),
+        ("two (Hz)", np.eye(3)[:, :2], np.array([10.0, 20.0, 25.0]), (2,)),
+    ]
+    figure = mac_panels("MAC", panels, columns)
+    assert figure.axes[1].get_yticklabels()[2].get_text() == "25.0 *"
+    assert "not measured" in figure.axes[1].get_ylabel()
+    assert overlapping(figure) == []
+
+
+def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of):
+    """The true stiffness is the upper bound, where the fit ends."""
+    test = {
+        "simulate": {"lines": {"first_hz": 5.0, "last_hz": 30.0, "step_hz": 0.5}},
+        "outputs": [("tool", "y")],
+        "frequency_unit": "cycles per sample",
+    }
+    truth = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine("manipulator-3r")))["stiffness.z1"]
+    result = fitted(tmp_path, test, {"stiffness.z1": {"lower": 0.5 * truth, "upper": truth, "initial": 0.9 * truth}})
+    figures = dict(result_figures(result))
+    assert "mac-hammer" not in figures
+    assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
+    assert "on bound" in text_of(parameter_table(result))
+
+
+def test_table_5_has_a_column_a_machine(text_of):
+    rows = [line.split() for line in text_of(parameters_table({"true": {"a": 1.0}, "fit": {"a": 2e6}})).splitlines()]
+    assert ["a", "1", "2e+06"] in rows
