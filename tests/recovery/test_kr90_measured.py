@@ -28,6 +28,13 @@ def test_synthesized_responses_are_followed_within_the_papers_own_errors(seed):
     assert frequency <= 0.125
     assert damping <= 0.175
     assert mac >= 0.9
+    # no parameter that is called known is far off: softening takes up to a tenth of a stiffness away, and noise more
+    truth = result.study.truth
+    known = {n: p for n, p in result.parameters.items() if p.identifiable == "yes"}
+    assert all(abs(np.log(p.value / truth[n])) < 0.1 + 2.0 * p.std_log for n, p in known.items())
+    # every mode of the machine in the band is a row, with or without a measured partner
+    alone = [line for line in result.metrics["unmatched_modes"] if line["of"] == "fitted"]
+    assert len(result.modes) == modes + len(alone)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
