@@ -61,7 +61,7 @@ def _spelt(unit: str) -> str:
         raise ValueError("two slashes follow each other")
     if re.search(r"\bG\b", unit):
         raise ValueError("'G' is a unit of magnetism, did you mean 'g'?")
-    unit = re.sub(r"(?<=[A-Za-z])(-?\d)", r"^\1", unit)
+    unit = re.sub(r"(?<=[A-Za-z])(?<![\d.][eE])(-?\d)", r"^\1", unit)
     if re.search(r"[\d)]\s*(\^|\*\*)", unit):  # 9^9^9 would be computed
         raise ValueError("a number has a power")
     return unit

@@ -227,6 +227,13 @@ def test_units(tmp_path, above, below, system, unit):
         to_si(made)
 
 
+def test_spellings_of_one_unit_are_one_without_a_force_too(tmp_path):
+    no_force = {"below": (13, "NONE", "NONE")}
+    first = function(H[:, 0, 0], above=(12, "NONE", "m/s^2"), **no_force)
+    second = function(H[:, 0, 0], above=(12, "NONE", "[m/s2]"), response=(13, 1), **no_force)
+    assert read(tmp_path, first, second).unit == "unknown"
+
+
 def test_rotations_have_the_units_of_translations_in_si(tmp_path):
     made = read(
         tmp_path,
@@ -328,6 +335,10 @@ LIES = [
         r"function 2 \(line 19, dataset 58\): the frequency response function 12 -x from 3 y stands in function 1",
     ),
     ((GOOD, good(above=(12, "NONE", "g"), **OTHER)), r"function 2 .*: accelerance in g/N, but function 1"),
+    (
+        (good(below=(13, "NONE", "NONE")), good(above=(12, "NONE", "g"), below=(13, "NONE", "NONE"), **OTHER)),
+        r"function 2 .*: ordinate has unit 'g', but function 1 .*: 'm/s\^2'",
+    ),
     ((GOOD, good(above=(11, "NONE", "m/s"), **OTHER)), r"function 2 .*: mobility in m/s/N, but function 1"),
     ((GOOD, function(H[:4, 0, 0], **OTHER)), r"function 2 .*: has 4 points, but function 1 .* has 5"),
     ((GOOD, good(x=FREQUENCY + 0.1, **OTHER)), r"function 2 .*: point 1 is at 0.6 Hz, but that of function 1"),
