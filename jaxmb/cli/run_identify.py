@@ -66,7 +66,8 @@ def identify(
         state.unlink(missing_ok=True)
         write_machine(result.machine, folder / "machine.toml")
         console.print(result_tables(result, console.width))
-        console.print(paper_tables(result))
+        if problem.tests:
+            console.print(paper_tables(result))
         from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
 
         figures = write_figures(result, folder / "figures")

@@ -59,6 +59,11 @@ def identify(
     Raises:
         InputError: the saved state does not belong to this study and seed.
     """
+    if study.deflections:
+        from jaxmb.identify.elastostatic.outcome import identify_deflections  # which imports what is beside this
+
+        with threadpool_limits(1, user_api="blas"):
+            return identify_deflections(study, seed)
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
     with threadpool_limits(1, user_api="blas"):
         began = time.monotonic()

@@ -9,6 +9,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart
+from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.measured import Measured
@@ -59,6 +61,8 @@ class Study:
     least_rounds: int
     agreement: int
     tolerance: float
+    deflections: tuple[DeflectionSet, ...] = ()
+    """Deflection tests, fitted in one linear step; a study has these or the others."""
 
     @property
     def model(self) -> Model:
@@ -144,7 +148,10 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     tests: list[Test] = []
     masked: list[str] = []
     measured: list[Measured | None] = []
+    deflections: list[DeflectionSet] = []
     _unique_names(source, file)
+    with _place(source):
+        _one_kind(file)
     for number, part in enumerate(file.test, 1):
         label = part.name or f"number {number}"
         with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
@@ -156,6 +163,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
             elif isinstance(part, ModesTestPart):
                 tests.append(modes_test(part, label, file, model))
                 measured.append(None)
+            elif isinstance(part, DeflectionTestPart):
+                deflections.append(deflection_set(part, label, folder, whole, model, noise_seed))
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
@@ -167,6 +176,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
     truth = _common_truth([None if data is None else data.truth for data in measured], model)
+    if deflections and all(s.truth is not None and s.truth == deflections[0].truth for s in deflections):
+        truth = deflections[0].truth or {}
     return Study(
         name=name,
         description=file.description,
@@ -184,6 +195,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         least_rounds=file.least_rounds,
         agreement=file.agreement,
         tolerance=_tolerance(file, tests),
+        deflections=tuple(deflections),
     )
 
 
@@ -192,6 +204,14 @@ def _unique_names(source: str, file: StudyFile) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
+
+
+def _one_kind(file: StudyFile) -> None:
+    count = sum(isinstance(part, DeflectionTestPart) for part in file.test)
+    if 0 < count < len(file.test):
+        raise NotImplementedError("deflection tests and tests of another kind in one study cannot be fitted together")
+    if count and file.prior:
+        raise NotImplementedError("a prior cannot be used with deflection tests")
 
 
 def _tolerance(file: StudyFile, tests: list[Test]) -> float:
@@ -272,7 +292,7 @@ def _prior(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray
 
 def _common_truth(simulated: list[Simulated | None], model: Model) -> dict[str, float]:
     """True parameters, where all tests were simulated on one machine with the coordinates of the fitted one."""
-    first = simulated[0]
+    first = simulated[0] if simulated else None
     if first is None or first.coordinates != model.coordinates:
         return {}
     same = all(s is not None and s.parameters == first.parameters for s in simulated)

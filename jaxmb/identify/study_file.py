@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart
 from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
@@ -167,9 +168,9 @@ class FrfTestPart(TestPart):
     their axis, hits that are askew."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
-
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
     """What figures call the unit of frequency, which the fit takes for hertz."""
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):
@@ -209,7 +210,7 @@ class ModesTestPart(TestPart):
 class PlannedTestPart(TestPart):
     """A kind of test that the format names and this version cannot run."""
 
-    kind: Literal["deflection", "torque"]
+    kind: Literal["torque"]
 
     @model_validator(mode="before")
     @classmethod
@@ -276,7 +277,7 @@ class StudyFile(Part):
     agreement: Count = 3
     """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
     test: tuple[
-        Annotated[FrfTestPart | ModesTestPart | PlannedTestPart, Field(discriminator="kind")], ...
+        Annotated[FrfTestPart | ModesTestPart | DeflectionTestPart | PlannedTestPart, Field(discriminator="kind")], ...
     ] = Field(min_length=1, max_length=MOST_TESTS)  # fmt: skip
     free: dict[str, FreePart] = Field(min_length=1)
     hold: dict[str, Number] = {}

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
+from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.frf_plot import frf_test_figure
 from jaxmb.report.mac_plot import MOST_MODES, mac_panels
 from jaxmb.report.modal_plots import stabilization_figure, synthesized_figure
@@ -47,6 +48,10 @@ def write_figures(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
 
 def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
     """Name and figure of everything there is to see of a result."""
+    if result.study.deflections:
+        yield "parameters", parameter_figure(result)
+        yield from deflection_figures(result)
+        return
     yield "cost", cost_figure(result)
     yield "parameters", parameter_figure(result)
     names = _file_names(result.study.tests)

@@ -39,6 +39,10 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
             parts.append(true_modes_table(result, test))
         else:
             parts.append(modes_table(result, number))
+    if result.study.deflections:
+        from jaxmb.report.deflection_tables import deflection_tables  # made of what stands below
+
+        parts += deflection_tables(result)
     return Group(*parts, summary(result))
 
 

@@ -1,0 +1,202 @@
+"""Identification of a study of deflection tests, from the linear fit to what a user wants to know of it."""
+
+import time
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from pydantic import ValidationError
+
+from jaxmb.identify.elastostatic.gaps import KINDS, compared, gaps
+from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
+from jaxmb.identify.elastostatic.solve import (
+    DeflectionFit,
+    Equations,
+    Unknowns,
+    check_plan,
+    equations,
+    fit_deflections,
+    unknowns,
+)
+from jaxmb.identify.parameters import unit as unit_of
+from jaxmb.identify.result import Parameter, Result
+from jaxmb.identify.study import Study
+from jaxmb.machine.build import Model, machine_of
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.validation import sentence
+
+PLAUSIBLE = 2.0
+"""Cost over what the noise alone gives, above which the model does not follow the data."""
+OUTLIER = 0.5
+"""Robust weight below which a displacement is called an outlier."""
+
+
+def identify_deflections(study: Study, seed: int = 0) -> Result:
+    """Identify stiffnesses and compliances from the deflection tests of a study, in one linear step.
+
+    Args:
+        study: from `load_study`, its tests of kind "deflection".
+        seed: of the random orders of tests in `metrics.convergence`, and of the Monte-Carlo draws.
+
+    Raises:
+        ValueError: the tests cannot tell what is to be found.
+        NotImplementedError: see `unknowns`.
+    """
+    began = time.monotonic()
+    fitted_sets = [group for group in study.deflections if group.role == "fit"]
+    if not fitted_sets:
+        raise ValueError(f"study '{study.name}': all deflection tests have the role 'check', expected some to fit")
+    found = unknowns(study.model, study.free)
+    rows = equations(study.model, found, fitted_sets)
+    check_plan(study.model, found, [test for group in fitted_sets for test in group.tests], rows)
+    robust = any(group.robust for group in fitted_sets)
+    fit = fit_deflections(found, rows, study.initial, robust)
+    values = found.values(fit.compliance)
+    model = study.free.apply(study.model, jnp.asarray(values))
+    solved = time.monotonic()
+    settled = convergence(found, rows, study.initial, seed, robust)
+    draws = max((g.instruments.draws for g in fitted_sets if g.instruments is not None), default=0)
+    drawn = monte_carlo(model, found, fitted_sets, study.initial, draws, seed) if draws > 1 else None
+    machine = machine_of(study.machine, model)
+    return Result(
+        study=study,
+        status="converged",
+        seed=seed,
+        cost=fit.cost,
+        initial_cost=_cost(rows, found.compliance(study.initial), fit),
+        parameters=_parameters(study, fit, values),
+        modes=(),
+        metrics=_metrics(study, model, found, fit, values, settled, drawn),
+        remarks=_remarks(study, machine, found, fit, rows, values),
+        correlation=_correlation(fit.known.covariance),
+        singular_values=fit.known.singular_values,
+        model=model,
+        machine=machine,
+        evaluations={"search": 0, "refine": 1, "non_finite": 0},
+        seconds={
+            "total": time.monotonic() - began,
+            "compile": 0.0,
+            "search": time.monotonic() - solved,
+            "refine": solved - began,
+        },
+        history=[(1, fit.cost)],
+    )
+
+
+def _cost(rows: Equations, compliance: np.ndarray, fit: DeflectionFit) -> float:
+    residual = (rows.displacement - rows.matrix @ compliance) / rows.std
+    return float(np.sum(rows.weight * fit.robust_weight * residual**2))
+
+
+def _parameters(study: Study, fit: DeflectionFit, values: np.ndarray) -> dict[str, Parameter]:
+    free, found = study.free, {}
+    for i, names in enumerate(free.tied):
+        value, std_u = float(values[i]), float(fit.known.std[i])
+        if free.logarithmic[i]:
+            std, std_log = std_u * value, std_u
+        else:
+            std = std_u * free.width[i]
+            std_log = std / abs(value) if value != 0.0 else np.inf
+        for name in names:
+            found[name] = Parameter(
+                value, std, std_log, unit_of(study.model, name), free.lower_value[i], free.upper_value[i],
+                float(study.initial[i]), fit.known.verdict[i],
+            )  # fmt: skip
+    return found
+
+
+def _remarks(
+    study: Study, machine: Machine, found: Unknowns, fit: DeflectionFit, rows: Equations, values: np.ndarray
+) -> tuple[str, ...]:
+    remarks = []
+    known = np.isfinite(fit.known.std)
+    degrees = max(fit.robust_weight.sum() - known.sum(), 1.0)
+    # The weights are relative: only what they make of the errors of the stated deviations says how large a cost may be.
+    excess = fit.cost / (np.average(rows.weight, weights=fit.robust_weight) * degrees)
+    if excess > PLAUSIBLE:
+        remarks.append(
+            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
+            " or the noise is larger than stated"
+        )
+    try:
+        Machine.model_validate(machine.model_dump())
+    except ValidationError as error:
+        remarks.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
+    left_out = int(np.sum(fit.robust_weight < OUTLIER))
+    if left_out:
+        remarks.append(f"{left_out} of {rows.displacement.size} displacements are outliers and count little or nothing")
+    for i, name in enumerate(study.free.names):
+        lower, upper = study.free.lower_value[i], study.free.upper_value[i]
+        if fit.unloaded[i]:
+            remarks.append(f"{name} is not known: no test loads it, it keeps its initial value")
+        elif not known[i]:
+            remarks.append(f"{name} is not known: other parameters act on these tests as it does")
+        elif fit.on_bound[i]:
+            remarks.append(f"{name} ends on its {'upper' if found.stiffness[i] else 'lower'} bound")
+        elif not lower <= values[i] <= upper:
+            remarks.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
+    return tuple(remarks)
+
+
+def _metrics(
+    study: Study, model: Model, found: Unknowns, fit: DeflectionFit, values: np.ndarray, settled: Convergence,
+    drawn: MonteCarlo | None,
+) -> dict[str, Any]:  # fmt: skip
+    metrics: dict[str, Any] = {}
+    named = study.free.named(values)
+    untold = {n for names, lost in zip(study.free.tied, fit.unloaded, strict=True) if lost for n in names}
+    errors = {n: named[n] / true - 1.0 for n, true in study.truth.items() if true != 0.0 and n not in untold}
+    if errors:
+        metrics["parameter_error"] = errors
+        metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
+    rows = [row for group in study.deflections for row in compared(group, model, found, fit)]
+    metrics["sets"] = [
+        {"set": group.name, "role": group.role, "tests": len(group.tests)}
+        | {what: gaps([row for row in rows if row["set"] == group.name], unit) for what, unit in KINDS.items()}
+        for group in study.deflections
+    ]
+    for key, unit in (("explained_percent", "mm"), ("explained_rotation_percent", "deg")):
+        roles = {group.role for group in study.deflections}
+        metrics[key] = {r: gaps([row for row in rows if row["role"] == r], unit)["explained_percent"] for r in roles}
+    metrics["deflections"] = rows
+    metrics["table2"] = _table2(study, fit, values, drawn)
+    metrics["convergence"] = _convergence(study, settled)
+    return metrics
+
+
+def _table2(study: Study, fit: DeflectionFit, values: np.ndarray, drawn: MonteCarlo | None) -> list[dict[str, Any]]:
+    rows = []
+    for i, (name, value) in enumerate(zip(study.free.names, values, strict=True)):
+        known = bool(np.isfinite(fit.known.std[i]))
+        scale = value if study.free.logarithmic[i] else study.free.width[i]
+        linear = float(fit.known.std[i] * scale)
+        error = float(drawn.std[i]) if drawn is not None else np.nan
+        rows.append({
+            "parameter": name,
+            "value": float(value) if known else None,
+            "error": error,
+            "percent": 100.0 * error / abs(value) if value != 0.0 else np.nan,
+            "linear_error": linear,
+            "linear_percent": 100.0 * linear / abs(value) if value != 0.0 else np.nan,
+            "draws": 0 if drawn is None else len(drawn.values),
+        })  # fmt: skip
+    return rows
+
+
+def _convergence(study: Study, settled: Convergence) -> dict[str, Any]:
+    """Median and central 90 % of each value, by number of tests, over the orders that determine it."""
+    told: dict[str, Any] = {"tests": settled.counts, "orders": len(settled.values)}
+    for i, name in enumerate(study.free.names):
+        by_count = settled.values[:, :, i].T
+        # All orders must tell a value, or the spread would be that of the lucky ones.
+        whole = np.isfinite(by_count).all(axis=1)
+        bands = np.full((3, len(settled.counts)), np.nan)
+        bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
+        told[name] = {"lower": bands[0], "median": bands[1], "upper": bands[2]}
+    return told
+
+
+def _correlation(covariance: np.ndarray) -> np.ndarray:
+    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(size > 0.0, size, 1.0)
+    return covariance / np.outer(scale, scale)

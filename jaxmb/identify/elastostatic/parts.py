@@ -1,0 +1,118 @@
+"""What a study file may say of deflection tests: plain validated data, in the terms of the user."""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Positive, Vector
+
+MOST_DRAWS = 100_000
+MOST_SIMULATED = 5000
+
+
+class Instruments(Part):
+    """Errors of the instruments, standard deviations of normal laws."""
+
+    tracker_mm: Positive
+    """Of each component of a measured position; a displacement is the difference of two."""
+    reflectors_m: Positive = 0.2
+    """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
+    balance_kg: NonNegative = 0.0
+    """Of the size of the load."""
+    encoder_deg: NonNegative = 0.0
+    """Of each coordinate; a prismatic one has none."""
+    draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
+    """Monte-Carlo draws that tell what these errors do to the identified values."""
+
+    @property
+    def translation_std(self) -> float:
+        """Of each component of a displacement, m."""
+        return math.sqrt(2.0) * 1e-3 * self.tracker_mm
+
+    @property
+    def rotation_std(self) -> float:
+        """rad."""
+        return self.translation_std / self.reflectors_m
+
+    @property
+    def force_std(self) -> float:
+        """N."""
+        return 9.80665 * self.balance_kg
+
+    @property
+    def coordinate_std(self) -> float:
+        """rad."""
+        return math.radians(self.encoder_deg)
+
+
+class SimulateDeflections(Part):
+    """Pseudo-measured deflections: postures drawn evenly in zones, forces of given directions, zones and directions in
+    turn."""
+
+    tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
+    zones: dict[str, dict[Name, tuple[Angle, Angle]]] = Field(min_length=1)
+    """By name, the range of each coordinate; the others are as in the test's posture."""
+    force_n: tuple[NonNegative, Positive]
+    """Sizes of the forces, drawn evenly in between."""
+    directions: tuple[Vector, ...] = Field(((0.0, 0.0, -1.0),), min_length=1)
+    """Of the force on the machine, ground axes."""
+    offset_m: Vector = (0.0, 0.0, 0.0)
+    """Where the force acts, in the axes of the loaded frame: beside its origin it makes a moment."""
+    measured: Literal["pose", "position"] = "pose"
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Of postures and forces."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Of the instruments' errors."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.force_n[1] < self.force_n[0]:
+            raise ValueError(f"force_n {self.force_n[0]:g} to {self.force_n[1]:g} N is reversed")
+        for direction in self.directions:
+            if not any(direction):
+                raise ValueError("directions holds [0, 0, 0], expected where the force points to")
+        for name, ranges in self.zones.items():
+            if not ranges:
+                raise ValueError(f"zone '{name}' is empty, expected a range of at least one coordinate")
+            for coordinate, (first, last) in ranges.items():
+                if last < first:
+                    raise ValueError(f"zone '{name}': {coordinate} from {first:g} to {last:g} rad is reversed")
+        return self
+
+
+class DeflectionTestPart(Part):
+    """A set of deflection tests, from a table or simulated."""
+
+    kind: Literal["deflection"]
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    posture: dict[Name, Angle] = {}
+    file: str | None = None
+    simulate: SimulateDeflections | None = None
+    frame: str = "tool"
+    """Where loads act, and what is measured, unless the table says otherwise."""
+    points: tuple[str, ...] | None = Field(None, min_length=1)
+    """Frames whose motion is measured in simulated tests; the loaded one where not given."""
+    role: Literal["fit", "check"] = "fit"
+    """Whether the fit sees these tests, or only predicts them."""
+    std_mm: Positive = 0.03
+    """Of translations that come without a standard deviation."""
+    std_deg: Positive = 0.01
+    """Of rotations that come without one."""
+    rotation_weight: Positive = 1.0
+    """How much the squared error of a rotation counts beside that of a translation, each over its variance."""
+    robust: Annotated[bool, Field(strict=True)] = False
+    """Whether outliers are given less weight; one set that says so is enough."""
+    instruments: Instruments | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.simulate is None):
+            raise ValueError("expected either file or simulate")
+        if self.points is not None and self.file is not None:
+            raise ValueError("points is for simulated tests, a table has a column for them")
+        return self

@@ -1,0 +1,88 @@
+"""From one entry of a study to the deflection tests that it stands for."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_tests
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart, Instruments
+from jaxmb.identify.elastostatic.simulated import simulated_tests
+from jaxmb.identify.elastostatic.table import DEGREE, read_deflections
+from jaxmb.identify.parameters import parameters, set_parameters
+from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.file import load_machine
+from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.kinematics import posture
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionSet:
+    """Deflection tests that belong together: one table, or one plan."""
+
+    name: str
+    tests: tuple[DeflectionTest, ...]
+    role: Literal["fit", "check"] = "fit"
+    """"check": they are predicted and compared, and the fit does not see them."""
+    rotation_weight: float = 1.0
+    robust: bool = False
+    instruments: Instruments | None = None
+    truth: dict[str, float] | None = None
+    """Parameters of the machine that was measured, where it was simulated and has the coordinates of the fitted one."""
+
+
+def deflection_set(
+    part: DeflectionTestPart, label: str, folder: Path, whole: Machine, model: Model, noise_seed: int | None
+) -> DeflectionSet:
+    """The tests that an entry of a study stands for.
+
+    Args:
+        part: the entry.
+        label: what messages call it.
+        folder: what paths are relative to.
+        whole: the study's machine, nothing locked.
+        model: the machine that is fitted.
+        noise_seed: seed of simulated errors instead of the study's own.
+
+    Raises:
+        ValueError: the tests cannot be made, read or be the machine's.
+    """
+    std = _std(part)
+    truth = None
+    if part.simulate is None:
+        start = np.asarray(posture(model, part.posture))
+        tests = read_deflections(model, folder / str(part.file), part.frame, start, std)
+    else:
+        how = part.simulate
+        measured = whole if how.machine is None else load_machine(_beside(folder, how.machine))
+        true = set_parameters(build_model(measured), how.parameters)
+        seed = how.noise_seed if noise_seed is None else noise_seed
+        tests = [_seen_by(model, true, test) for test in simulated_tests(how, part, std, true, seed)]
+        check_tests(model, tests)
+        truth = parameters(true) if true.coordinates == model.coordinates else None
+    return DeflectionSet(
+        label, tuple(tests), part.role, part.rotation_weight, part.robust, part.instruments, truth
+    )  # fmt: skip
+
+
+def _std(part: DeflectionTestPart) -> np.ndarray:
+    if part.instruments is not None:
+        return np.repeat([part.instruments.translation_std, part.instruments.rotation_std], 3)
+    return np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
+
+
+def _beside(folder: Path, name: str) -> str | Path:
+    path = folder / name
+    return path if path.suffix in (".toml", ".urdf") else name
+
+
+def _seen_by(model: Model, true: Model, test: DeflectionTest) -> DeflectionTest:
+    """The test with the coordinates of the fitted machine, where the measured one has others too."""
+    if true.coordinates == model.coordinates:
+        return test
+    known = dict(zip(true.coordinates, test.q, strict=True))
+    missing = [name for name in model.coordinates if name not in known]
+    if missing:
+        raise ValueError(f"the simulated machine has no coordinate '{missing[0]}', expected all of the fitted one's")
+    return dataclasses.replace(test, q=np.array([known[name] for name in model.coordinates]))

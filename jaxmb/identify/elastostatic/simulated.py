@@ -1,0 +1,110 @@
+"""Pseudo-measured deflections of a machine whose stiffness is known, with the errors of the instruments."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_tests, predicted
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart, Instruments, SimulateDeflections
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import known_name
+from jaxmb.mechanics.kinematics import frame_pose, posture
+
+POSITION = np.array([True] * 3 + [False] * 3)
+"""Which displacements of a point a tracker measures without several reflectors."""
+
+
+def planned_tests(
+    how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model
+) -> list[DeflectionTest]:
+    """Tests with postures and loads, and displacements of zero where they are to be measured.
+
+    Args:
+        how: what the study says of postures and loads.
+        part: and of the rest.
+        std: standard deviations [6] of the displacements of a point.
+        model: the machine.
+
+    Raises:
+        ValueError: a frame or a coordinate is not the machine's.
+    """
+    points = (part.frame,) if part.points is None else part.points
+    for name in (part.frame, *points):
+        if name not in model.frames:
+            raise ValueError(known_name("frame", name, model.frames))
+    start = np.asarray(posture(model, part.posture))
+    draw = np.random.default_rng(how.plan_seed)
+    zones = list(how.zones.items())
+    for zone, ranges in zones:
+        for name in ranges:
+            if name not in model.coordinates:
+                raise ValueError(known_name(f"zone '{zone}': coordinate", name, model.coordinates))
+    postures, forces, names = [], [], []
+    for number in range(how.tests):
+        zone, ranges = zones[number % len(zones)]
+        q = start.copy()
+        for name, (first, last) in ranges.items():
+            q[model.coordinates.index(name)] = draw.uniform(first, last)
+        direction = np.array(how.directions[number % len(how.directions)])
+        forces.append(draw.uniform(*how.force_n) * direction / np.linalg.norm(direction))
+        postures.append(q)
+        names.append(f"{zone} {number // len(zones) + 1}")
+    turned = np.asarray(jax.vmap(lambda q: frame_pose(model, q, part.frame))(jnp.asarray(np.stack(postures))))
+    arms = turned[:, :3, :3] @ np.array(how.offset_m)
+    wrenches = np.concatenate([np.stack(forces), np.cross(arms, np.stack(forces))], axis=1)
+    seen = np.where(POSITION | (how.measured == "pose"), 0.0, np.nan)
+    displacement = np.tile(seen, (len(points), 1))
+    spread = np.tile(std, (len(points), 1))
+    order = sorted(range(how.tests), key=lambda i: i % len(zones))  # by zone, as one would measure and draw them
+    return [DeflectionTest(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
+
+
+def measured_with(
+    model: Model, tests: Sequence[DeflectionTest], errors: Instruments | None, draw: np.random.Generator
+) -> list[DeflectionTest]:
+    """The tests as instruments would see them on a machine: displacements to first order in the load, with errors.
+
+    Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the
+    balance (the size of the load, not its direction). What was not measured in a test stays so.
+
+    Args:
+        model: the machine that is measured.
+        tests: postures, loads and points.
+        errors: of the instruments; none where not given.
+        draw: source of the errors.
+    """
+    true = list(tests)
+    if errors is not None:
+        turns = np.array(model.revolute) * errors.coordinate_std
+        true = []
+        for test in tests:
+            size = float(np.linalg.norm(test.wrench[:3]))
+            # A pure moment is not weighed with a balance.
+            factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
+            q = test.q + turns * draw.normal(size=test.q.size)
+            true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
+    moved = predicted(model, true)
+    seen = []
+    for test, displacement in zip(tests, moved, strict=True):
+        if errors is not None:
+            scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
+            displacement = displacement + scale * draw.normal(size=displacement.shape)
+        seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
+    return seen
+
+
+def simulated_tests(
+    how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model, noise_seed: int
+) -> list[DeflectionTest]:
+    """Tests of a study as they would be measured on a machine.
+
+    Raises:
+        ValueError: the machine cannot be tested so; a test whose displacement cannot be is named.
+    """
+    planned = planned_tests(how, part, std, model)
+    seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed))
+    check_tests(model, seen)
+    return seen

@@ -1,0 +1,160 @@
+"""Figures of an identification from deflection tests, after Figures 5 to 7 of Dumas et al. 2011."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxmb.identify.result import Result
+from jaxmb.report.style import FITTED, TRUE
+
+INTERVAL = 1.96
+"""Standard deviations to either side that hold 95 % of a normal distribution."""
+MANY = 80
+"""Points in a panel above which they are drawn small and without names."""
+MEASURED_POINT = "0.35"
+
+
+def deflection_figures(result: Result) -> Iterator[tuple[str, Figure]]:
+    """Name and figure: values against the number of tests; displacements and rotations of all tests."""
+    yield "convergence", convergence_figure(result)
+    for name, unit in (("displacements", "mm"), ("rotations", "deg")):
+        if any(np.isfinite(row[f"measured_{unit}"]).any() for row in result.metrics["deflections"]):
+            yield name, displacement_figure(result) if unit == "mm" else rotation_figure(result)
+
+
+def convergence_figure(result: Result) -> Figure:
+    """Each value from so many tests in random orders: median and central 90 % of the orders (Fig. 5)."""
+    told = result.metrics["convergence"]
+    names = [name for name in result.study.free.names if np.isfinite(told[name]["median"]).any()]
+    across = min(max(len(names), 1), 3)
+    down = max(-(-len(names) // across), 1)
+    figure = Figure(figsize=(0.6 + 2.4 * across, 0.9 + 1.8 * down), layout="constrained")
+    grid = np.atleast_1d(figure.subplots(down, across, sharex=True, squeeze=False)).ravel()
+    for axes, name in zip(grid, names, strict=False):
+        _convergence_panel(axes, result, told, name)
+    for axes in grid[len(names) :]:
+        axes.set_visible(False)
+    lost = [name for name in result.study.free.names if name not in names]
+    note = f"; not determined: {', '.join(lost)}" if lost else ""
+    figure.suptitle(
+        f"{result.study.name}: {told['orders']} random orders of the tests{note}", fontsize=9, x=0.01, ha="left"
+    )
+    for axes in grid[max(len(names) - across, 0) : len(names)]:
+        axes.set_xlabel("number of tests")
+        axes.tick_params(labelbottom=True)
+    if names:
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+def _convergence_panel(axes: Axes, result: Result, told: dict[str, Any], name: str) -> None:
+    parameter = result.parameters[name]
+    unit = 10.0 ** (3 * int(np.floor(np.log10(abs(parameter.value)) / 3.0))) if parameter.value else 1.0
+    counts, band = told["tests"], {what: np.asarray(values) / unit for what, values in told[name].items()}
+    axes.fill_between(counts, band["lower"], band["upper"], color=FITTED, alpha=0.25, lw=0, label="90 % of the orders")
+    axes.plot(counts, band["median"], "o-", ms=2.5, lw=1.0, color=FITTED, label="median")
+    shown = [x for x in (*band["lower"], *band["upper"]) if np.isfinite(x)]
+    if name in result.study.truth:
+        axes.axhline(result.study.truth[name] / unit, color=TRUE, lw=1.0, ls="--", label="true")
+        shown.append(result.study.truth[name] / unit)
+    # A few tests may miss by decades; what the figure is for is the way to the end.
+    end = parameter.value / unit
+    low, high = max(min(shown), end - abs(end)), min(max(shown), end + abs(end))
+    margin = 0.08 * (high - low) or 0.05 * abs(end) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+    axes.set_xlim(0, counts[-1] + 1)
+    axes.set_title(f"{name} ({unit:.0e} {parameter.unit})".replace("e+0", "e").replace("(1e0 ", "("), loc="left")
+
+
+def displacement_figure(result: Result) -> Figure:
+    """Length of the translation of each point in each test, measured and predicted, with 95 % intervals (Fig. 6)."""
+    sets = _sets(result, "mm")
+    figure = Figure(figsize=(8.0, 0.6 + 2.2 * len(sets)), layout="constrained")
+    grid = figure.subplots(len(sets), 1, squeeze=False)[:, 0]
+    for axes, (title, rows) in zip(grid, sets, strict=True):
+        measured, predicted = (
+            np.array([_length(row, what, "mm") for row in rows]) for what in ("measured", "predicted")
+        )
+        _panel(axes, rows, measured, predicted)
+        axes.set_ylim(bottom=0.0)
+        axes.set_ylabel("displacement (mm)")
+        axes.set_title(title, loc="left")
+    _legend(figure, grid[0])
+    return figure
+
+
+def rotation_figure(result: Result) -> Figure:
+    """Rotation of each point about x, y and z of the ground in each test, measured and predicted (Fig. 7)."""
+    sets = _sets(result, "deg")
+    figure = Figure(figsize=(8.0, 0.6 + 4.2 * len(sets)), layout="constrained")
+    grid = figure.subplots(3 * len(sets), 1, squeeze=False)[:, 0]
+    for number, (title, rows) in enumerate(sets):
+        for axis, axes in enumerate(grid[3 * number : 3 * number + 3]):
+            measured, predicted = (
+                np.array([[row[f"{what}_deg"][axis], row[f"{what}_std_deg"][axis]] for row in rows])
+                for what in ("measured", "predicted")
+            )
+            _panel(axes, rows, measured, predicted, names=axis == 2)
+            axes.axhline(0.0, color="0.5", lw=0.6)
+            axes.set_ylabel(f"about {'xyz'[axis]} (deg)")
+            if axis == 0:
+                axes.set_title(title, loc="left")
+    _legend(figure, grid[0])
+    return figure
+
+
+def _sets(result: Result, unit: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Title and rows of each set in which something of the kind was measured."""
+    found = []
+    kind = {"mm": "translation", "deg": "rotation"}[unit]
+    for line in result.metrics["sets"]:
+        share = line[kind]["explained_percent"]
+        if share is not None:
+            used = "used in the fit" if line["role"] == "fit" else "not used in the fit"
+            rows = [row for row in result.metrics["deflections"] if row["set"] == line["set"]]
+            found.append((f"{line['set']}: {line['tests']} tests {used}, {share:.1f} % explained", rows))
+    return found
+
+
+def _length(row: dict[str, Any], what: str, unit: str) -> tuple[float, float]:
+    """Length of what was measured of a displacement, and its deviation along it."""
+    vector, std = row[f"{what}_{unit}"], row[f"{what}_std_{unit}"]
+    seen = np.isfinite(row[f"measured_{unit}"])
+    if not seen.any():
+        return np.nan, np.nan
+    length = float(np.linalg.norm(vector[seen]))
+    return length, float(np.linalg.norm(vector[seen] * std[seen]) / length) if length > 0.0 else float(std[seen].max())
+
+
+def _panel(
+    axes: Axes, rows: list[dict[str, Any]], measured: np.ndarray, predicted: np.ndarray, names: bool = True
+) -> None:
+    x = np.arange(len(rows))
+    few = len(rows) <= MANY
+    axes.errorbar(
+        x - 0.12, measured[:, 0], INTERVAL * measured[:, 1], fmt="x", ms=4.5 if few else 2.0, mew=1.1, lw=0.9,
+        color=MEASURED_POINT, label="measured, 95 %",
+    )  # fmt: skip
+    axes.errorbar(
+        x + 0.12, predicted[:, 0], INTERVAL * predicted[:, 1], fmt="o", ms=4.0 if few else 2.0, mfc="none", lw=0.9,
+        color=FITTED, label="predicted, 95 %",
+    )  # fmt: skip
+    axes.set_xlim(-0.7, len(rows) - 0.3)
+    axes.grid(False, axis="x")
+    if few and names:
+        points = {row["point"] for row in rows}
+        labels = [row["test"] if len(points) == 1 else f"{row['test']} {row['point']}" for row in rows]
+        axes.set_xticks(x, labels, rotation=90, fontsize=6.5)
+    else:
+        axes.set_xticks([])
+        if names:
+            axes.set_xlabel("tests, in their order")
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2)
