@@ -153,7 +153,7 @@ def _with(
     participation = np.concatenate([refined.participation, participation])
     first = refine_poles(search.lines, eigenvalue, participation, refined.noise)
     weak = is_mode(first, search.band_hz, search.rule) & (first.strength < LEAST_STRENGTH)
-    weak &= first.strength > DOUBTFUL_STRENGTH
+    weak &= (first.strength > DOUBTFUL_STRENGTH) & ~_seconds(search, first)
     weak[:before] = False
     tried = _without_seconds(search, all_strong(search, first), refined)
     # a pole that stood for a mode in its neighbour's place may have gone: as many poles must leave clearly less
@@ -181,19 +181,23 @@ def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tu
 def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
     """Without each pole that describes the mode of another one once more, if that was alone before."""
     while tried.eigenvalue.size > before.eigenvalue.size:
-        size = np.abs(tried.eigenvalue)
-        near = np.abs(size[:, None] - size) < search.rule.frequency * size
-        alike = near & (_alike(tried.shape) > SAME)
-        # the weaker one of each such pair is the second
-        second = np.any(alike & (tried.strength[:, None] < tried.strength), axis=1)
+        second = _seconds(search, tried)
         if not second.any():
             break
         worst = np.argmin(np.where(second, tried.strength, np.inf))
-        keep = np.arange(size.size) != worst
+        keep = np.arange(second.size) != worst
         tried = all_strong(
             search, refine_poles(search.lines, tried.eigenvalue[keep], tried.participation[keep], tried.noise)
         )
     return tried
+
+
+def _seconds(search: Search, refined: RefinedPoles) -> np.ndarray:
+    """Which poles are the weaker one of two at one place with one shape."""
+    size = np.abs(refined.eigenvalue)
+    near = np.abs(size[:, None] - size) < search.rule.frequency * size
+    alike = near & (_alike(refined.shape) > SAME)
+    return np.any(alike & (refined.strength[:, None] < refined.strength), axis=1)
 
 
 def _alike(vectors: np.ndarray) -> np.ndarray:
