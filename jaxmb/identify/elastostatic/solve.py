@@ -3,9 +3,11 @@
 import dataclasses
 from collections.abc import Sequence
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmb.identify.elastostatic.deflections import (
     DeflectionTest,
@@ -71,6 +73,12 @@ class Equations:
     """By which the squared error of a row counts, over its variance."""
     test: np.ndarray
     """Index of each row's test."""
+
+    @property
+    def unloaded(self) -> Bool[np.ndarray, "d"]:
+        """Which parameters no test stresses."""
+        effect = np.linalg.norm(self.matrix / self.std[:, None], axis=0)
+        return effect <= NO_EFFECT * effect.max(initial=0.0)
 
     def of_tests(self, chosen: np.ndarray) -> "Equations":
         """The rows of some tests, by their indices."""
@@ -174,8 +182,7 @@ def fit_deflections(
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
-    effect = np.linalg.norm(rows.matrix / rows.std[:, None], axis=0)
-    unloaded = effect <= NO_EFFECT * effect.max(initial=0.0)
+    unloaded = rows.unloaded
     matrix = np.where(unloaded, 0.0, rows.matrix)
     least = np.where(unloaded, 0.0, found.least)
     fitted = linear_fit(
@@ -213,8 +220,7 @@ def check_plan(model: Model, found: Unknowns, tests: Sequence[DeflectionTest], r
         raise ValueError(
             f"{told}: {count} measured displacements give fewer equations than the {wanted} free parameters need"
         )
-    for test in tests:
-        ratio = _conditioning(model, test)
+    for test, ratio in zip(tests, _conditioning(model, tests), strict=True):
         if ratio < SINGULAR:
             raise ValueError(
                 f"deflection test '{test.name}': its posture is singular (least over largest singular value of the"
@@ -223,7 +229,7 @@ def check_plan(model: Model, found: Unknowns, tests: Sequence[DeflectionTest], r
     wrenches = np.stack([test.wrench / np.linalg.norm(test.wrench) for test in tests])
     across = wrenches - np.outer(wrenches @ wrenches[0], wrenches[0])
     if len(tests) > 1 and np.linalg.norm(across, axis=1).max() < PARALLEL:
-        known = knowledge(rows.matrix / rows.std[:, None], np.ones(count))
+        known = knowledge(np.where(rows.unloaded, 0.0, rows.matrix) / rows.std[:, None], np.ones(count))
         lost = [name for name, std in zip(found.free.names, known.std, strict=True) if not np.isfinite(std)]
         if lost:
             raise ValueError(
@@ -232,12 +238,21 @@ def check_plan(model: Model, found: Unknowns, tests: Sequence[DeflectionTest], r
             )
 
 
-def _conditioning(model: Model, test: DeflectionTest) -> float:
-    """Least over largest singular value of the joints' Jacobian at the load, lengths over the longest lever."""
-    columns = np.asarray(elastic_jacobian(model, jnp.asarray(test.q), test.frame))[:, : len(model.coordinates)]
-    columns = columns[:, np.any(columns != 0.0, axis=0)]
-    if not columns.size:
-        return 1.0
-    length = np.linalg.norm(columns[:3], axis=0).max() or 1.0
-    size = np.linalg.svd(columns * np.repeat([1.0 / length, 1.0], 3)[:, None], compute_uv=False)
-    return float(size[-1] / size[0])
+def _conditioning(model: Model, tests: Sequence[DeflectionTest]) -> np.ndarray:
+    """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever [t]."""
+    ratio = np.ones(len(tests))
+    for frame in {test.frame for test in tests}:
+        of_frame = [i for i, test in enumerate(tests) if test.frame == frame]
+        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([tests[i].q for i in of_frame])), frame))
+        columns = columns[:, :, np.any(columns != 0.0, axis=(0, 1))]  # joints that carry the frame
+        if columns.size:
+            length = np.linalg.norm(columns[:, :3], axis=1).max() or 1.0
+            columns[:, :3] /= length
+            size = np.linalg.svd(columns, compute_uv=False)
+            ratio[of_frame] = size[:, -1] / size[:, 0]
+    return ratio
+
+
+@eqx.filter_jit
+def _joint_columns(model: Model, q: Float[Array, "t n"], frame: str) -> Float[Array, "t 6 n"]:
+    return jax.vmap(lambda at: elastic_jacobian(model, at, frame)[:, : len(model.coordinates)])(q)

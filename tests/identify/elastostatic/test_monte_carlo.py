@@ -1,0 +1,73 @@
+"""How far values scatter: by Monte-Carlo draws as to first order, and less the more tests there are."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxmb.identify.elastostatic.monte_carlo import convergence, monte_carlo
+from jaxmb.identify.elastostatic.solve import equations, fit_deflections, unknowns
+from jaxmb.identify.study import load_study
+
+STUDY = load_study("kr240-joint-stiffness")
+FOUND = unknowns(STUDY.model, STUDY.free)
+FITTED = [group for group in STUDY.deflections if group.role == "fit"]
+ROWS = equations(STUDY.model, FOUND, FITTED)
+FIT = fit_deflections(FOUND, ROWS, STUDY.initial)
+
+
+def with_instruments(**errors):
+    (group,) = FITTED
+    if not errors:
+        return [dataclasses.replace(group, instruments=None)]
+    assert group.instruments is not None
+    return [dataclasses.replace(group, instruments=group.instruments.model_copy(update=errors))]
+
+
+@pytest.mark.parametrize("sets", [with_instruments(balance_kg=0.0, encoder_deg=0.0), with_instruments()])
+def test_errors_of_the_tracker_alone_are_those_of_the_covariance(sets):
+    drawn = monte_carlo(STUDY.model, FOUND, sets, STUDY.initial, 600, 2)
+    truth = np.array([STUDY.truth[name] for name in STUDY.free.names])
+    assert drawn.std[0] == np.inf
+    exact = [
+        dataclasses.replace(ROWS, displacement=ROWS.matrix @ FOUND.compliance(truth)),
+    ]
+    known = fit_deflections(FOUND, exact[0], STUDY.initial).known.std
+    # 600 draws tell a standard deviation to 2.9 %, and values that err by 5 % add their second order: four times both.
+    np.testing.assert_allclose(drawn.std[1:] / truth[1:], known[1:], rtol=0.13)
+
+
+def test_each_instrument_adds_its_own():
+    def scatter(**errors):
+        return monte_carlo(STUDY.model, FOUND, with_instruments(**errors), STUDY.initial, 200, 3).std[1:]
+
+    quiet = scatter(tracker_mm=1e-6, balance_kg=0.0, encoder_deg=0.0)
+    weighed = scatter(tracker_mm=1e-6, balance_kg=5.0, encoder_deg=0.0)
+    turned = scatter(tracker_mm=1e-6, balance_kg=0.0, encoder_deg=1.0)
+    assert np.all(weighed > 100.0 * quiet)
+    assert np.all(turned > 100.0 * quiet)
+
+
+def test_a_seed_gives_its_draws_again():
+    first, again, other = (monte_carlo(STUDY.model, FOUND, FITTED, STUDY.initial, 5, s).values for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_all_tests_give_the_same_in_any_order():
+    settled = convergence(FOUND, ROWS, STUDY.initial, 4)
+    assert settled.counts.tolist() == list(range(1, 24))
+    assert np.isnan(settled.values[:, :, 0]).all()
+    np.testing.assert_allclose(settled.values[:, -1, 1:], np.tile(FOUND.values(FIT.compliance)[1:], (50, 1)), rtol=1e-9)
+    # Nine tests instead of three: errors are divided by about the root of three.
+    few, more = (np.nanstd(np.log(settled.values[:, k, 1:]), axis=0) for k in (2, 8))
+    assert np.all(more < few)
+
+
+def test_many_tests_are_looked_at_in_fewer_orders():
+    (group,) = FITTED
+    rows = equations(STUDY.model, FOUND, [dataclasses.replace(group, tests=group.tests * 20)])
+    settled = convergence(FOUND, rows, STUDY.initial, 4)
+    assert settled.counts.size == 24
+    assert settled.counts[-1] == 460
+    assert 4 <= len(settled.values) < 10

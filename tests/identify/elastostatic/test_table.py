@@ -1,0 +1,114 @@
+"""Deflection tests in tables: what is read is what was written, and each mistake is named with its place."""
+
+import math
+
+import numpy as np
+import pytest
+
+from jaxmb.identify.elastostatic.table import deflection_tests, deflections_csv, read_deflections
+from jaxmb.machine.build import build_model
+from jaxmb.machine.file import InputError, load_machine
+
+MODEL = build_model(load_machine("kuka-kr240"))
+HEAD = "test,q2 deg,q3 deg,load frame,fx N,fz kN,my,point,dx mm,dz mm,rx deg,sx mm"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(*lines: str):
+        path = tmp_path / "tests.csv"
+        path.write_text("\n".join(lines) + "\n")
+        return read_deflections(MODEL, path)
+
+    return of
+
+
+def test_units_are_those_of_the_headings(read):
+    (test,) = read(HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,-1.25,0.01,0.02")
+    assert test.q[1:3] == pytest.approx([math.pi / 4, -math.pi / 2], rel=1e-15)
+    assert test.q[0] == MODEL.reference[0]
+    assert test.wrench.tolist() == [10.0, 0.0, -1500.0, 0.0, 3.0, 0.0]
+    assert (test.frame, test.points) == ("tool", ("q6",))
+    assert test.displacement[0, [0, 2, 3]] == pytest.approx([5e-4, -1.25e-3, math.radians(0.01)], rel=1e-15)
+    assert np.isnan(test.displacement[0, [1, 4, 5]]).all()
+    # A displacement without a column of deviations has that of a tracker.
+    assert test.std[0] == pytest.approx([2e-5, 3e-5, 3e-5, *[math.radians(0.01)] * 3], rel=1e-15)
+
+
+def test_lines_of_one_test_are_its_points(read):
+    tests = read(
+        HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,-1.25,,", "b,45,-90,,1,2,3,,0.5,,,", "a,,,,,,,tool,0.4,,0.1,0.02"
+    )
+    assert [t.name for t in tests] == ["a", "b"]
+    assert tests[0].points == ("q6", "tool")
+    assert tests[0].measured.sum(axis=1).tolist() == [2, 2]
+    assert tests[1].points == ("tool",)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    draw = np.random.default_rng(0)
+    displacement = 1e-3 * draw.normal(size=(5, 2, 6))
+    displacement[2, 1, 3:] = np.nan
+    std = 1e-5 * draw.uniform(1.0, 2.0, size=(5, 2, 6))
+    tests = deflection_tests(
+        MODEL, draw.normal(size=(5, 6)), 1e3 * draw.normal(size=(5, 6)), displacement, points=("q6", "tool"), std=std
+    )
+    path = tmp_path / "tests.csv"
+    path.write_text(deflections_csv(MODEL, tests))
+    for before, after in zip(tests, read_deflections(MODEL, path), strict=True):
+        assert (before.name, before.frame, before.points) == (after.name, after.frame, after.points)
+        for what in ("q", "wrench", "displacement", "std"):
+            # Every number is divided by its unit and multiplied by it again: two roundings.
+            np.testing.assert_allclose(getattr(after, what), getattr(before, what), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], "is empty, expected a line of headings"),
+        ([HEAD], "headings only"),
+        ([HEAD.replace("dx mm", "dx")], "column 'dx' has no unit, expected 'dx m' or another of m, mm, um"),
+        ([HEAD.replace("dx mm", "dx inch")], "column 'dx inch' has the unit 'inch'"),
+        ([HEAD.replace("q2 deg", "q2 mm")], "column 'q2 mm' has the unit 'mm', expected 'q2 rad'"),
+        ([HEAD.replace("q2 deg", "q9 deg")], "column 'q9 deg'"),
+        ([HEAD.replace("dz mm", "dx mm")], "column 'dx' stands there twice"),
+        (["test,fx N", "a,1"], "no column of dx dy dz rx ry rz"),
+        (["test,dx mm", "a,1"], "no column of fx fy fz mx my mz"),
+        (["fx N,dx mm", "1,1"], "no column of test"),
+        ([HEAD, "a,45,-90,tool,10"], "line 2 has 5 cells, expected 12"),
+        ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,-1.25,0.01,0.02,7"], "line 2 has 13 cells, expected 12"),
+        ([HEAD, ",45,-90,tool,10,-1.5,3,q6,0.5,-1.25,0.01,0.02"], "line 2 has no test"),
+        ([HEAD, "a,,-90,tool,10,-1.5,3,q6,0.5,,,"], "line 2, deflection test 'a': q2 is empty"),
+        ([HEAD, "a,45,-90,tool,ten,-1.5,3,q6,0.5,,,"], "line 2, deflection test 'a': fx is 'ten'"),
+        ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,nan,,,"], "line 2, deflection test 'a': dx is 'nan'"),
+        ([HEAD, "a,45,-90,hand,10,-1.5,3,q6,0.5,,,"], "deflection test 'a': frame 'hand'"),
+        ([HEAD, "a,45,-90,tool,0,0,0,q6,0.5,,,"], "deflection test 'a': wrench is zero"),
+        ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,,,,"], "deflection test 'a': no displacement was measured"),
+        ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,0"], "deflection test 'a': a standard deviation is not above 0"),
+        (
+            [HEAD.replace("dx mm", "dx m"), "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
+            "deflection test 'a': a displacement of 0.5 m or rad is too large for a deflection, is it in mm or deg?",
+        ),
+        (
+            [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,", "a,46,-90,tool,10,-1.5,3,tool,0.5,,,"],
+            "line 3, deflection test 'a': has another posture or load",
+        ),
+        (
+            [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,", "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
+            "line 2, deflection test 'a': a point stands there twice",
+        ),
+    ],
+)
+def test_mistakes_are_named(read, lines, told):
+    with pytest.raises(InputError) as error:
+        read(*lines)
+    assert told in str(error.value)
+    assert "tests.csv: " in str(error.value)
+
+
+def test_counts_that_differ_name_the_test():
+    q, wrench, moved = np.zeros((3, 6)), np.ones((3, 6)), np.full((3, 6), 1e-3)
+    with pytest.raises(ValueError, match=r"deflection test '3' has none of the displacements: .* 3 wrenches, 2 displ"):
+        deflection_tests(MODEL, q, wrench, moved[:2])
+    with pytest.raises(ValueError, match="deflection test 'b' has none of the wrenches"):
+        deflection_tests(MODEL, q, wrench[:1], moved, names=["a", "b", "c"])
