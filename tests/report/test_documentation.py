@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart, Instruments, SimulateDeflections
 from jaxmb.identify.study_file import (
     BandWeight,
     FreePart,
@@ -25,7 +26,7 @@ from jaxmb.identify.study_file import (
 TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [
     StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights,
-    BandWeight, Lines,
+    BandWeight, Lines, DeflectionTestPart, Instruments, SimulateDeflections,
 ]  # fmt: skip
 
 
