@@ -257,8 +257,8 @@ class VirtualSpring(Part):
     """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
 
     At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
-    Its compliance is given by one of three keys, or left to be identified: in the axes of `origin`, translations (m/N)
-    before rotations (rad/Nm).
+    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left to
+    be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
     """
 
     name: Name
@@ -275,15 +275,14 @@ class VirtualSpring(Part):
         """Compliance [6, 6]."""
         if self.compliance is not None:
             return np.array(self.compliance)
-        if self.beam is not None:
-            return beam_compliance(self.beam)
-        return np.diag(self.diagonal or (0.0,) * 6)
+        beam = np.zeros((6, 6)) if self.beam is None else beam_compliance(self.beam)
+        return beam + np.diag(self.diagonal or (0.0,) * 6)
 
     @model_validator(mode="after")
     def _physical(self) -> Self:
-        given = [key for key in ("compliance", "diagonal", "beam") if getattr(self, key) is not None]
-        if len(given) > 1:
-            raise ValueError(f"gives both {given[0]} and {given[1]}, expected one of them")
+        parts = [key for key in ("diagonal", "beam") if getattr(self, key) is not None]
+        if self.compliance is not None and parts:
+            raise ValueError(f"gives both compliance and {parts[0]}, expected one of them")
         matrix = self.matrix
         if np.abs(matrix - matrix.T).max() > 1e-9 * np.abs(matrix).max():
             raise ValueError("compliance is not symmetric")

@@ -1,0 +1,186 @@
+"""Stiffness models of increasing detail fitted to the same deflection tests, and what each leaves uncompensated.
+
+J1: joints alone. J2: joints alone, one of them with another compliance at each of its angles, as a gravity compensator
+makes it. C1: complete model of joints and links, reduced to what the tests can tell. C2: with the compensator too.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.elastostatic.complete import CompleteModel, complete_model, physical_preference
+from jaxmb.identify.elastostatic.deflections import (
+    DeflectionTest,
+    Term,
+    joint_terms,
+    measured_displacements,
+    observation_matrix,
+)
+from jaxmb.identify.linear import LinearFit, linear_fit
+from jaxmb.identify.reduction import Reduction, Step, reduction
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import known_name
+
+VARIANTS = ("J1", "J2", "C1", "C2")
+SAME_ANGLE = 1e-6
+"""rad: two tests are made at the same angle where they agree to this."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Compensated:
+    """A joint whose compliance depends on its angle, and the angles at which it was tested."""
+
+    joint: str
+    angles: tuple[float, ...]
+    """rad, ascending."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Variant:
+    """One stiffness model, fitted."""
+
+    name: str
+    terms: tuple[Term, ...]
+    """Of the parameters before the algebraic reduction."""
+    parameters: tuple[str, ...]
+    """Their names, a compensated one once."""
+    compensated: tuple[Compensated, str] | None
+    """The compensated joint, and the parameter that stands once for each of its angles."""
+    reduction: Reduction
+    fit: LinearFit
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the fitted parameters."""
+        return self.reduction.names
+
+
+def compensated_joint(model: Model, joint: str, tests: Sequence[DeflectionTest]) -> Compensated:
+    """A joint, and its different angles in some tests.
+
+    Raises:
+        ValueError: the machine has no such joint.
+    """
+    if joint not in model.coordinates:
+        raise ValueError(known_name("compensated joint", joint, model.coordinates))
+    angles: list[float] = []
+    for angle in sorted(float(test.q[model.coordinates.index(joint)]) for test in tests):
+        if not angles or angle - angles[-1] > SAME_ANGLE:
+            angles.append(angle)
+    return Compensated(joint, tuple(angles))
+
+
+def fit_variants(
+    model: Model,
+    tests: Sequence[DeflectionTest],
+    compensated: Compensated | None = None,
+    preference: Mapping[str, float] | None = None,
+    robust: bool = False,
+) -> tuple[CompleteModel, dict[str, Variant]]:
+    """All variants, fitted to the tests; those with a compensator where there is one.
+
+    Each is reduced to full rank: what no test loads is eliminated, and of parameters that act only together as many are
+    kept as they are independent, by preference.
+
+    Raises:
+        ValueError: the machine is no chain of elastic links, or there are fewer equations than parameters.
+    """
+    frames = dict.fromkeys(name for test in tests for name in (test.frame, *test.points))
+    complete = complete_model(model, tuple(frames))
+    wanted = physical_preference(complete) if preference is None else preference
+    joints = tuple(joint_terms(model, model.coordinates))
+    found = {}
+    for name, terms, names in (("J", joints, model.coordinates), ("C", complete.terms, complete.names)):
+        steps = complete.steps if name == "C" else ()
+        prefer = dict(wanted) if name == "C" else None
+        found[f"{name}1"] = _fitted(f"{name}1", model, tests, terms, names, None, steps, prefer, robust)
+        if compensated is not None:
+            angled = compensated.joint if name == "J" else complete.aggregated.get(compensated.joint, compensated.joint)
+            found[f"{name}2"] = _fitted(
+                f"{name}2", model, tests, terms, names, (compensated, angled), steps, prefer, robust
+            )
+    return complete, {name: found[name] for name in VARIANTS if name in found}
+
+
+def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m"]:
+    """Displacements that a variant gives for what was measured in some tests [rows].
+
+    Raises:
+        ValueError: a test is at an angle of the compensated joint at which its compliance was not identified.
+    """
+    matrix, columns = _matrix(variant.terms, model, tests, variant.parameters, variant.compensated)
+    return matrix[:, [columns.index(name) for name in variant.names]] @ variant.fit.values
+
+
+def compensated_percent(measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]) -> float:
+    """100 (1 - RMS of the norm of what is left / RMS of the norm of the deflection), over translations of all points."""
+    left, whole = residual_norms(measured, predicted)
+    return 100.0 * (1.0 - float(np.sqrt(np.mean(left**2) / np.mean(whole**2))))
+
+
+def residual_norms(
+    measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Norms [point] of what a prediction leaves of each point's translation, and of the translation itself, m."""
+    left, whole = translations(measured, predicted)
+    return np.linalg.norm(left, axis=1), np.linalg.norm(whole, axis=1)
+
+
+def translations(
+    measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a prediction leaves of the translations that were measured whole [point, 3], and the translations, m."""
+    left, whole, row = [], [], 0
+    for test in measured:
+        count = int(test.measured.sum())
+        errors = np.full(test.displacement.shape, np.nan)
+        errors[test.measured] = test.displacement[test.measured] - predicted[row : row + count]
+        row += count
+        left.append(errors[:, :3])
+        whole.append(test.displacement[:, :3])
+    moved = np.concatenate(whole)
+    seen = np.isfinite(moved).all(axis=1)
+    return np.concatenate(left)[seen], moved[seen]
+
+
+def _fitted(
+    name: str, model: Model, tests: Sequence[DeflectionTest], terms: Sequence[Term], names: Sequence[str],
+    compensated: tuple[Compensated, str] | None, steps: Sequence[Step], preference: dict[str, float] | None, robust: bool,
+) -> Variant:  # fmt: skip
+    matrix, columns = _matrix(terms, model, tests, names, compensated)
+    measured, std = measured_displacements(tests)
+    if preference is not None and compensated is not None:
+        level = preference.get(compensated[1], 0.0)
+        preference = {c: preference.get(c, level) for c in columns}
+    # a compensated joint is another model from the start, whose physical steps are those of the plain one
+    chain = reduction(matrix / std[:, None], columns, preference, before=steps if compensated is None else ())
+    kept = [columns.index(c) for c in chain.names]
+    fit = linear_fit(matrix[:, kept], measured, std, robust=robust, names=chain.names)
+    return Variant(name, tuple(terms), tuple(names), compensated, chain, fit)
+
+
+def _matrix(
+    terms: Sequence[Term], model: Model, tests: Sequence[DeflectionTest], names: Sequence[str],
+    compensated: tuple[Compensated, str] | None,
+) -> tuple[np.ndarray, tuple[str, ...]]:  # fmt: skip
+    """Observation matrix with the compensated joint's column once for each of its angles, and names of the columns."""
+    matrix = observation_matrix(model, tests, terms)
+    if compensated is None:
+        return matrix, tuple(names)
+    joint, angled = compensated
+    index = model.coordinates.index(joint.joint)
+    at = np.array([float(test.q[index]) for test in tests])
+    distance = np.abs(at[:, None] - np.array(joint.angles))
+    if np.any(distance.min(axis=1) > SAME_ANGLE):
+        test = tests[int(np.argmax(distance.min(axis=1)))]
+        raise ValueError(
+            f"deflection test '{test.name}': {joint.joint} is {np.degrees(test.q[index]):.6g} deg, where its compliance was"
+            f" not identified, expected one of {', '.join(f'{np.degrees(a):.6g}' for a in joint.angles)} deg"
+        )
+    rows = np.repeat(distance.argmin(axis=1), [int(test.measured.sum()) for test in tests])
+    place = list(names).index(angled)
+    split = matrix[:, place, None] * (rows[:, None] == np.arange(len(joint.angles)))
+    labels = tuple(f"{angled} at {np.degrees(a):.6g} deg" for a in joint.angles)
+    return np.hstack([matrix[:, :place], split, matrix[:, place + 1 :]]), (*names[:place], *labels, *names[place + 1 :])
