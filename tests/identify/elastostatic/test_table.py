@@ -1,6 +1,8 @@
 """Deflection tests in tables: what is read is what was written, and each mistake is named with its place."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,3 +114,13 @@ def test_counts_that_differ_name_the_test():
         deflection_tests(MODEL, q, wrench, moved[:2])
     with pytest.raises(ValueError, match="deflection test 'b' has none of the wrenches"):
         deflection_tests(MODEL, q, wrench[:1], moved, names=["a", "b", "c"])
+
+
+def test_the_documented_table_can_be_read(tmp_path):
+    text = (Path(__file__).parents[3] / "docs" / "elastostatics.md").read_text()
+    table = next(block for block in re.findall(r"```\n(.*?)```", text, re.DOTALL) if block.startswith("test,"))
+    path = tmp_path / "tests.csv"
+    path.write_text(table)
+    first, second = read_deflections(MODEL, path)
+    assert first.measured.sum() == 6
+    assert second.measured.sum() == 3
