@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.experiments import FrfTest, Scene
 from jaxmb.identify.study import Study
+from jaxmb.identify.study_tests import called
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.measurement.modal.model import ModalModel
@@ -155,5 +156,5 @@ def unmatched_remark(line: dict[str, Any]) -> str:
     """A sentence on one line of `unmatched_metrics`."""
     mode = f"{line['frequency_hz']:.4g} Hz ({line['damping_percent']:.2g} % damping)"
     if line["of"] == "fitted":
-        return f"test {line['posture']}: the identified machine has a mode at {mode} that was not measured"
-    return f"test {line['posture']}: no mode of the identified machine stands for the one measured at {mode}"
+        return f"{called(line['posture'])}: the identified machine has a mode at {mode} that was not measured"
+    return f"{called(line['posture'])}: no mode of the identified machine stands for the one measured at {mode}"

@@ -27,7 +27,7 @@ from jaxmb.identify.problem import Prior, Problem, make_problem
 from jaxmb.identify.search import check_algorithm
 from jaxmb.identify.simulated import Simulated, check_scene, machine_named
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, StudyFile
-from jaxmb.identify.study_tests import frf_test, modes_test
+from jaxmb.identify.study_tests import called, frf_test, modes_test, names_of_tests
 from jaxmb.machine.build import Model, build_model, without_coordinates
 from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
 from jaxmb.machine.schema import Machine, known_name
@@ -149,15 +149,15 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     masked: list[str] = []
     measured: list[Measured | None] = []
     deflections: list[DeflectionSet] = []
-    _unique_names(source, file)
+    names = names_of_tests(file.test)
+    _unique_names(source, names)
     with _place(source):
         _one_kind(file)
-    for number, part in enumerate(file.test, 1):
-        label = part.name or f"number {number}"
-        with _place(f"{source}: test {label!r}" if part.name else f"{source}: test {label}"):
+    for label, part in zip(names, file.test, strict=True):
+        with _place(f"{source}: {called(label)}"):
             if isinstance(part, FrfTestPart):
                 test, notes, data = frf_test(part, label, file, folder, whole, model, noise_seed)
-                masked += [f"test {label}: {note}" for note in notes]
+                masked += [f"{called(label)}: {note}" for note in notes]
                 tests.append(test)
                 measured.append(data)
             elif isinstance(part, ModesTestPart):
@@ -171,7 +171,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     with _place(source):
         initial, origin = initial_values(problem, bounds)
     for test in tests:
-        with _place(f"{source}: test {test.name}"):
+        with _place(f"{source}: {called(test.name)}"):
             check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
     with _place(f"{source}: [prior]"):
         prior = _prior(free, file.prior, initial)
@@ -199,8 +199,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     )
 
 
-def _unique_names(source: str, file: StudyFile) -> None:
-    names = [part.name for part in file.test if part.name is not None]
+def _unique_names(source: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")

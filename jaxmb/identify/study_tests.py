@@ -1,5 +1,7 @@
 """From one test in a study file to what the fit compares with."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -7,17 +9,34 @@ import numpy as np
 
 from jaxmb.identify.experiments import FrfTest, ModesTest
 from jaxmb.identify.measured import Measured, measured_responses, points_text
-from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile
+from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile, TestPart
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine, known_name
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
 from jaxmb.mechanics.kinematics import check_coordinates, posture
-from jaxmb.response.frf import DERIVATIVES, check_points, endpoints
+from jaxmb.response.frf import DERIVATIVES, check_points, dof_names, endpoints
 
 NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
+
+
+def names_of_tests(parts: Sequence[TestPart]) -> list[str]:
+    """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
+    numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
+    files = [getattr(part, "file", None) if part.name is None else None for part in parts]
+    stems = [None if file is None else Path(file).stem for file in files]
+    taken = [*stems, *(part.name for part in parts), *numbered]
+    return [
+        part.name or (stem if stem and taken.count(stem) == 1 else number)
+        for part, stem, number in zip(parts, stems, numbered, strict=True)
+    ]
+
+
+def called(name: str) -> str:
+    """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
+    return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"
 
 
 def frf_test(
@@ -104,25 +123,51 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
 
 
 def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
-    """Weights with what cannot enter a logarithm at 0, and a sentence on it."""
+    """Weights with what cannot enter a logarithm at 0, and one sentence on it where there is such."""
     usable = usable_lines(measured.frf)
-    lines, notes = measured.frequency_hz.size, []
-    for o in range(len(outputs)):
-        for i in range(len(inputs)):
-            lost = lines - int(usable[:, o, i].sum())
-            if lost == 0:
-                continue
+    lines = measured.frequency_hz.size
+    lost = lines - np.sum(usable, axis=0)
+    for o, i in np.argwhere(lost == lines):
+        if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
             what = f"the FRF from {points_text([inputs[i]])} to {points_text([outputs[o]])}"
-            values = measured.frf[:, o, i]
-            if lost == lines and (outputs[o] == inputs[i] or not np.isfinite(values).any()):
-                raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
-            notes.append(f"{lost} of {lines} lines of {what} are zero or not finite and are not used")
+            raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
     weight = np.where(usable, weight, 0.0)
-    if not usable.any():
-        raise ValueError("no FRF has a finite non-zero value")
     if not weight.any():
         raise ValueError("all weights are zero, expected at least one line that counts")
-    return weight, notes
+    return weight, _lost_lines(lost, lines, outputs, inputs)
+
+
+def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
+    """One sentence on the lines [output, input] that are not used; none where all are."""
+    told = []
+    if (lost == lines).any():
+        told.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
+    some = (lost > 0) & (lost < lines)
+    if some.any():
+        least, most = lost[some].min(), lost[some].max()
+        count = f"{most}" if least == most else f"{least} to {most}"
+        told.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
+    return [f"{'; '.join(told)}; zero or not finite, and left out"] if told else []
+
+
+def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
+    """FRFs [output, input] in words and their number: "tool z with tool x, tool y (4 FRFs)", both ways taken as one."""
+    count = int(marked.sum())
+    number = f"({count} FRF{'s' if count > 1 else ''})"
+    if count == marked.size:
+        return "all FRFs" if count > 1 else "the FRF"
+    to, by = list(dof_names(outputs)), list(dof_names(inputs))
+    left = {(to[o], by[i]) for o, i in np.argwhere(marked)}
+    both = all((b, a) in left for a, b in left)
+    groups = []
+    while left:
+        names = sorted({name for pair in left for name in pair} if both else {o for o, _ in left}, key=(to + by).index)
+        best = max(names, key=lambda name: sum(name in pair if both else name == pair[0] for pair in left))
+        taken = {pair for pair in left if (best in pair if both else best == pair[0])}
+        others = {b if a == best else a for a, b in taken} if both else {b for _, b in taken}
+        groups.append(f"{best} {'with' if both else 'from'} {', '.join(sorted(others, key=by.index))}")
+        left -= taken
+    return f"{'; '.join(groups)} {number}"
 
 
 def modes_test(part: ModesTestPart, label: str, file: StudyFile, model: Model) -> ModesTest:

@@ -93,7 +93,7 @@ def test_noise_is_estimated_from_what_the_fit_leaves(tmp_path):
     noisy = dataclasses.replace(exact(), frf=h)
     estimated = jaxmb.identify(study(tmp_path, noisy, noise_log_std="estimate"))
     # 2106 residuals tell a standard deviation to 1.5 %: four of these
-    assert estimated.metrics["noise_log_std"]["number 1"] == pytest.approx(0.03, rel=0.06)
+    assert estimated.metrics["noise_log_std"]["set"] == pytest.approx(0.03, rel=0.06)
     given = jaxmb.identify(study(tmp_path, noisy, noise_log_std=0.03))
     for name, parameter in given.parameters.items():
         assert estimated.parameters[name].std_log == pytest.approx(parameter.std_log, rel=0.06)

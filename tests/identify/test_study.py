@@ -184,6 +184,19 @@ def test_prior(study):
     np.testing.assert_allclose(made.problem.prior.mean, np.log([2e4, 2e4, 10.0, 10.0]))
 
 
+def test_tests_without_a_name(study, tmp_path):
+    """Called by their file where it has a name of its own, else by their number."""
+    for name in ("a.npz", "b.npz", "c.npz"):
+        save(tmp_path / name, responses())
+    files = [arm_test(simulate=None, file=name) for name in ("a.npz", "b.npz", "b.npz", "c.npz")]
+    made = study(*files, arm_test(), arm_test(name="c"))
+    assert [test.name for test in made.tests] == ["a", "test 2", "test 3", "test 4", "test 5", "c"]
+    with pytest.raises(InputError, match="the test name 'test 2' is used twice"):
+        study(arm_test(name="test 2"), arm_test())
+    with pytest.raises(InputError, match="test 'a': no line"):
+        study(arm_test(simulate=None, file="a.npz", band_hz=[40.0, 50.0]))
+
+
 MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2.0], "frequency_std_hz": 0.1,
          "damping_std_percent": 0.1}  # fmt: skip
 
@@ -197,10 +210,10 @@ MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2
         ([arm_test(simulate=None, file="h.npz", name="big")], {}, "test 'big': .*has 2 outputs and 1 inputs,"
          " expected 2 and 2 for tool x, tool z from tool x, tool z"),
         ([arm_test(band_hz=[40.0, 50.0], name="far")], {}, "test 'far': no line of the FRF lies in 40 to 50 Hz"),
-        ([arm_test(band_hz=[9.0, 5.0])], {}, "test number 1: band_hz is 9 to 5 Hz, expected the lower end first"),
-        ([arm_test(), arm_test(frame="tol", outputs=None)], {}, r"test number 2: .*'tol'.*did you mean 'tool'\?"),
+        ([arm_test(band_hz=[9.0, 5.0])], {}, "test 1: band_hz is 9 to 5 Hz, expected the lower end first"),
+        ([arm_test(), arm_test(frame="tol", outputs=None)], {}, r"test 2: .*'tol'.*did you mean 'tool'\?"),
         ([arm_test(outputs=[["tool", "w"]])], {}, r"point \('tool', 'w'\): expected \(frame, direction\)"),
-        ([arm_test(posture={"c": 1.0})], {}, "test number 1: .*'c'"),
+        ([arm_test(posture={"c": 1.0})], {}, "test 1: .*'c'"),
         ([arm_test(simulate={"lines": LINES, "parameters": {"stiffness.c": 1.0}})], {}, "'stiffness.c' does not exist"),
         ([arm_test(simulate={"lines": LINES, "machine": "nobody"})], {}, "machine 'nobody' does not exist"),
         ([arm_test(simulate={"lines": LINES | {"last_hz": 0.5}})], {}, "last_hz 0.5 is below first_hz 1"),

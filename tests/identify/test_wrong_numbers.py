@@ -70,7 +70,7 @@ def test_no_equilibrium(tmp_path):
     hanging = MACHINE.replace("stiffness = 1e5", "stiffness = 0.0").replace(
         '{ name = "a"', '{ name = "a", type = "prismatic"'
     )
-    with pytest.raises(jaxmb.InputError, match="number 1: no static equilibrium was found"):
+    with pytest.raises(jaxmb.InputError, match="test 1: no static equilibrium was found"):
         study(tmp_path, machine=hanging, linearize_at="equilibrium")
 
 
@@ -104,5 +104,5 @@ def test_names_in_the_file_are_those_of_the_test(tmp_path):
     jaxmb.write_frf(tmp_path / "h.npz", jaxmb.FrfSet(f, h, "accelerance", [("tool", "z")], [("tool", "z")]))
     assert jaxmb.read_frf(tmp_path / "h.npz").outputs == ("tool z",)
     test = {"kind": "frf", "file": "h.npz", "outputs": [["tool", "y"]]}
-    with pytest.raises(jaxmb.InputError, match="output 'tool y' is not in the set, expected one of tool z"):
+    with pytest.raises(jaxmb.InputError, match="'tool y' is not among the outputs of 'h.npz', which has tool z"):
         study(tmp_path, test=[test])
