@@ -26,7 +26,7 @@ from jaxmb.mechanics.kinematics import frame_index
 BEAM_TEMPLATE = (*((axis, axis) for axis in SPRING_AXES), ("y", "rz"), ("z", "ry"))
 """What is not zero in the compliance of a straight beam along x that is symmetric about its planes (eq. 13)."""
 ON_AXIS = 1e-9
-"""m, or sine of the angle, by which a joint may lie off an axis of the spring before it for their compliances to add."""
+"""m, or sine of the angle, by which a joint may lie off a spring's axis for their compliances to add."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
