@@ -7,6 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.elastostatic.parts import DeflectionTestPart
 from jaxmb.identify.experiments import FrfTest, ModesTest
 from jaxmb.identify.measured import Measured, measured_responses, points_text
 from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile, TestPart
@@ -22,7 +23,7 @@ NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
 
 
-def names_of_tests(parts: Sequence[TestPart]) -> list[str]:
+def names_of_tests(parts: Sequence[TestPart | DeflectionTestPart]) -> list[str]:
     """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
     files = [getattr(part, "file", None) if part.name is None else None for part in parts]
