@@ -101,8 +101,8 @@ def compliance_intervals(
 ) -> dict[str, tuple[float, float]]:
     """Smallest and largest value of each compliance over all possible machines that agree with the reduced values.
 
-    They agree where the chi-square of the reduced values has no more than the given probability. Takes about 0.2 s for
-    each parameter.
+    They agree where the chi-square of the reduced values has no more than the given probability. Takes up to a second
+    for each parameter of a six-joint robot.
 
     Args:
         complete: the complete model.
