@@ -1,5 +1,6 @@
 """Identification of a study's parameters, from the fit to what a user wants to know of it."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +8,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from pydantic import ValidationError
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.ambiguity import ambiguity
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
-from jaxmb.identify.fit import PLAUSIBLE, Fit, Report, final_state, run_fit
+from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, knowledge
+from jaxmb.identify.misfit import misfit_remarks
 from jaxmb.identify.modal_agreement import (
     ModalAgreement,
     agreement_metrics,
@@ -23,13 +24,12 @@ from jaxmb.identify.modal_agreement import (
     unmatched_remark,
 )
 from jaxmb.identify.parameters import unit
+from jaxmb.identify.remarks import on_bound, prior_size, remarks, undamped
 from jaxmb.identify.residual_noise import log_error, noise_factor, row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
 from jaxmb.identify.stage import objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, machine_of
-from jaxmb.machine.schema import Machine
-from jaxmb.machine.validation import sentence
 from jaxmb.response.modal import Modes, modes
 
 CONVERGED_SLOPE = 1e-6
@@ -68,10 +68,19 @@ def identify(
     with threadpool_limits(1, user_api="blas"):
         began = time.monotonic()
         fit = run_fit(study, seed, state_file, resume, report)
-        return _result(study, seed, fit, began)
+        fitted = COMPILATION.seconds
+        result = _result(study, seed, fit)
+        # What a resumed run did before it was interrupted is in the parts, and so in the total.
+        parts = {
+            "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
+            "search": fit.search_seconds,
+            "refine": fit.refine_seconds,
+        }
+        total = max(time.monotonic() - began, sum(parts.values()))
+        return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
+def _result(study: Study, seed: int, fit: Fit) -> Result:
     problem = study.problem
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
@@ -82,19 +91,18 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
     # exp(log(bound)) may differ from the bound in the last digit.
     values = np.clip(study.free.values(fit.best_u), study.free.lower_value, study.free.upper_value)
     initial = np.clip(study.free.values(fit.initial_u), study.free.lower_value, study.free.upper_value)
-    on_bound = _on_bound(study, np.asarray(u))
+    bound = on_bound(study, np.asarray(u))
     model = study.free.apply(study.model, jnp.asarray(values))
     scenes = [scene(test, model) for test in study.tests]
     agreements = modal_agreements(study, scenes, model)
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
     metrics = _metrics(study, values, scenes, agreements, residual, row_weights)
     noise = float(problem.noise_unit)
-    cost = noise**2 * float(np.sum(residual[: residual.size - _prior_size(study)] ** 2))
-    total = time.monotonic() - began
+    cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))
     machine = machine_of(study.machine, model)
     return Result(
         study=study,
-        status=_status(study, fit, residual, jacobian, on_bound, cost),
+        status=_status(study, fit, residual, jacobian, bound, cost),
         seed=seed,
         cost=cost,
         initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
@@ -102,7 +110,8 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
         metrics=metrics,
         remarks=(
-            *_remarks(study, machine, fit, known, on_bound, jacobian),
+            *misfit_remarks(study, scenes, metrics.get("log_error", {}), undamped(study, bound)),
+            *remarks(study, machine, fit, known, bound, jacobian),
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
         ),
@@ -111,24 +120,17 @@ def _result(study: Study, seed: int, fit: Fit, began: float) -> Result:
         model=model,
         machine=machine,
         evaluations=evaluations(fit),
-        seconds={
-            "total": total,
-            "compile": fit.compile_seconds,
-            "search": fit.search_seconds,
-            "refine": fit.refine_seconds,
-        },
+        seconds={},
         history=fit.history,
     )
 
 
-def _status(
-    study: Study, fit: Fit, residual: np.ndarray, jacobian: np.ndarray, on_bound: np.ndarray, cost: float
-) -> str:
+def _status(study: Study, fit: Fit, residual: np.ndarray, jacobian: np.ndarray, bound: np.ndarray, cost: float) -> str:
     if cost <= study.tolerance:
         return "converged"
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
-    outwards = np.where(on_bound < 0, gradient > 0.0, np.where(on_bound > 0, gradient < 0.0, False))
+    outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     worst = int(np.argmax(slope))
     if slope[worst] <= CONVERGED_SLOPE:
@@ -241,52 +243,6 @@ def _metrics(
     return metrics
 
 
-def _remarks(
-    study: Study,
-    machine: Machine,
-    fit: Fit,
-    known: Knowledge,
-    on_bound: np.ndarray,
-    jacobian: np.ndarray,
-) -> tuple[str, ...]:
-    remarks = list(study.masked)
-    initial = _on_bound(study, np.asarray(fit.initial_u))
-    data = jacobian[: jacobian.shape[0] - _prior_size(study)]
-    excess = fit.best / study.noise_objective  # 0 where the noise is not known beforehand
-    if excess > PLAUSIBLE:
-        remarks.append(
-            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
-            " or the noise is larger than stated"
-        )
-    try:
-        Machine.model_validate(machine.model_dump())
-    except ValidationError as error:
-        remarks.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
-    if study.problem.prior is not None:
-        for verdict, what in (
-            ("yes", "moved by the data"),
-            ("weak", "narrowed by the data"),
-            ("no", "left to the prior"),
-        ):
-            names = [n for n, v in zip(study.free.names, known.verdict, strict=True) if v == verdict]
-            remarks.append(f"{what}: {', '.join(names) or 'none'}")
-    for i, name in enumerate(study.free.names):
-        side = {-1: "lower", 1: "upper"}
-        if not data[:, i].any():
-            remarks.append(f"{name} does not act on the data")
-        if initial[i]:
-            remarks.append(f"{name} starts on its {side[int(initial[i])]} bound")
-        if on_bound[i]:
-            remarks.append(f"{name} ends on its {side[int(on_bound[i])]} bound")
-    return tuple(remarks)
-
-
-def _on_bound(study: Study, u: np.ndarray) -> np.ndarray:
-    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
-    near = 1e-9 * (upper - lower)
-    return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
-
-
 def _prior_std(study: Study) -> np.ndarray | None:
     return None if study.problem.prior is None else np.asarray(study.problem.prior.std)
 
@@ -298,10 +254,6 @@ def _prior_part(study: Study, u: np.ndarray) -> float:
         return 0.0
     errors = (u - np.asarray(prior.mean)) / np.asarray(prior.std) * float(study.problem.noise_unit)
     return float(errors @ errors)
-
-
-def _prior_size(study: Study) -> int:
-    return 0 if study.problem.prior is None else study.free.size
 
 
 def _correlation(known: Knowledge) -> np.ndarray:

@@ -1,0 +1,97 @@
+"""Measurements that are not what the study takes them for are told by what the fit leaves."""
+
+import dataclasses
+import re
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.experiments import scene
+from jaxmb.identify.misfit import misfit_remarks
+from jaxmb.identify.study import make_study
+from jaxmb.identify.study_file import StudyFile
+
+POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
+FREE = {
+    "stiffness.*": {"lower": 2e5, "upper": 2e7, "initial": 1.5e6},
+    "damping.*": {"lower": 1e2, "upper": 1e4, "initial": 8e2},
+}
+
+
+def study(tmp_path, how, noise="estimate", **keys):
+    """Study of FRFs with 3 % of noise, which `how` makes something else of."""
+    simulate = {"lines": {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}, "noise_log_std": 0.03}
+    test = {"kind": "frf", "name": "a", "posture": POSTURE, "noise_log_std": noise, "simulate": simulate} | keys
+    settings = {"machine": "manipulator-3r", "test": [test], "free": FREE, "rounds": 2, "least_rounds": 1}
+    made = make_study(StudyFile.model_validate(settings), "s", tmp_path)
+    [seen] = made.tests
+    seen = eqx.tree_at(lambda t: t.measured, seen, jnp.asarray(how(np.array(seen.measured))))
+    return dataclasses.replace(made, problem=dataclasses.replace(made.problem, tests=(seen,)))
+
+
+def at_truth(made, undamped=False):
+    """What is said of the true parameters, which fit the FRFs as they were before they were changed."""
+    [test] = made.tests
+    seen = scene(test, made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
+    error = np.log(np.asarray(test.measured) / np.asarray(test.predict(seen)))
+    return misfit_remarks(made, [seen], {"a": float(np.sqrt(np.mean(np.abs(error) ** 2)))}, undamped)
+
+
+def output_turned(h):
+    h[:, 1] *= -1.0
+    return h
+
+
+def input_turned(h):
+    h[:, :, 2] *= -1.0
+    return h
+
+
+ORDER = "check posture, unit, frame, sign and order of points"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (
+            lambda h: 9.80665 * h,
+            r"off by a factor of 9\.[78]\d* and \d degrees .* measured over fitted is 9\.[78]\d* throughout",
+        ),
+        (lambda h: 1e-3 * h, r"off by a factor of (99\d|1[.e0+3]+).* measured over fitted is 0\.00\d+ throughout"),
+        (np.conj, r"are the FRFs for exp\(-j omega t\)\?"),
+        (output_turned, "opposite at output tool y: is a sensor or hammer reversed"),
+        (input_turned, "opposite at input tool z: is a sensor or hammer reversed"),
+        (lambda h: h[:, [1, 2, 0]], ORDER),
+        (lambda h: -h, ORDER),
+    ],
+)
+def test_what_it_may_be(tmp_path, how, told):
+    [remark] = at_truth(study(tmp_path, how))
+    assert remark.startswith("test 'a': the fit is off by ")
+    assert re.search(told, remark)
+
+
+def test_a_fit_that_follows_is_not_remarked(tmp_path):
+    assert at_truth(study(tmp_path, lambda h: h)) == []
+    # With half of the size as noise, log H errs by that: more than the limit, and as stated.
+    rng = np.random.default_rng(0)
+    noisy = study(tmp_path, lambda h: h * np.exp(0.5 * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))), 0.5)
+    assert at_truth(noisy) == []
+
+
+def test_the_other_sign_of_time_where_no_force_acts_at_a_sensor(tmp_path):
+    """There is no driving point whose power tells: the fitted signs of real and imaginary part do."""
+    cross = {"outputs": [["tool", "z"]], "inputs": [["tool", "x"]]}
+    [remark] = at_truth(study(tmp_path, np.conj, **cross))
+    assert "exp(-j omega t)" in remark
+    assert at_truth(study(tmp_path, lambda h: h, **cross), undamped=True) == []
+
+
+def test_a_fit_to_the_wrong_unit_says_so(tmp_path):
+    """The fit converges, for all noise is what it leaves, but the user is told."""
+    result = jaxmb.identify(study(tmp_path, lambda h: 9.80665 * h))
+    assert result.remarks[0].endswith("throughout: is it the unit?")
+    assert sum(result.seconds[part] for part in ("compile", "search", "refine")) <= result.seconds["total"]
