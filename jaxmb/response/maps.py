@@ -1,0 +1,315 @@
+"""Maps of a robot: how good its postures are, over a grid of some coordinates, with the zones where they are good."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import known_name
+from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
+from jaxmb.mechanics.kinematics import frame_index, node_poses, posture
+from jaxmb.response.dexterity import characteristic_length, inverse_condition, moving_joints, normalized_jacobian
+from jaxmb.response.posture_indices import (
+    load_influence,
+    principal_stiffness,
+    stiffness_along,
+    translational_compliance,
+)
+from jaxmb.response.static import check_wrench
+from jaxmb.response.zones import Zone, find_zones
+
+CHUNK = 1024
+"""Postures that are computed together."""
+GOOD_SHARE = 0.25
+"""Share of the postures that are called good where no threshold is given."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a map can show."""
+
+    label: str
+    unit: str
+    higher_is_better: bool
+    needs: tuple[str, ...] = ()
+
+
+QUANTITIES = {
+    "dexterity": Quantity("inverse condition number $1/\\kappa_F(J_N)$", "", True),
+    "nu_p": Quantity("influence of $K_C$ on the translation $\\nu_p$", "", False, ("wrench",)),
+    "nu_r": Quantity("influence of $K_C$ on the rotation $\\nu_r$", "rad", False, ("wrench",)),
+    "deflection": Quantity("deflection under the load", "m", False, ("wrench",)),
+    "stiffness": Quantity("stiffness along the direction", "N/m", True, ("direction",)),
+    "least_stiffness": Quantity("stiffness in the softest direction", "N/m", True),
+    "greatest_stiffness": Quantity("stiffness in the stiffest direction", "N/m", True),
+}
+"""Translational stiffness and deflection are those of the frame's origin, first order in the load."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """One quantity over a grid of coordinates."""
+
+    machine: str
+    quantity: str
+    values: np.ndarray
+    """One for each point of the grid, in the unit of the quantity."""
+    over: tuple[str, ...]
+    """Coordinates along the axes of the grid."""
+    grid: tuple[np.ndarray, ...]
+    """Their values, ascending, rad or m."""
+    revolute: tuple[bool, ...]
+    """Whether each of them is an angle."""
+    held: Mapping[str, float]
+    """The other coordinates, rad or m."""
+    frame: str
+    """Where the quantity is taken."""
+    shown: str
+    """Frame whose place stands for the posture in the workspace."""
+    position: np.ndarray
+    """Place of that frame [grid, 3], m, ground axes."""
+    side: np.ndarray | None
+    """Sign of det J [grid], which changes across a singularity; None where J is not square."""
+    threshold: float
+    """The least good value, or the greatest where less is better."""
+    zones: tuple[Zone, ...]
+    """Connected regions of good postures, largest first."""
+    settings: Mapping[str, object]
+    """Characteristic length, wrench, direction, joints and components, as they were used."""
+
+    @property
+    def about(self) -> Quantity:
+        """Label, unit and sense of the quantity."""
+        return QUANTITIES[self.quantity]
+
+
+def posture_maps(
+    model: Model,
+    over: Mapping[str, Sequence[float] | np.ndarray],
+    quantities: Sequence[str] = ("dexterity",),
+    frame: str = "tool",
+    held: Mapping[str, float] | None = None,
+    length: float | None = None,
+    wrench: Sequence[float] | np.ndarray | None = None,
+    direction: Sequence[float] | np.ndarray | None = None,
+    joints: Sequence[str] | None = None,
+    directions: Sequence[str] = ("x", "y", "z", "rx", "ry", "rz"),
+    shown: str | None = None,
+    good: Mapping[str, float] | None = None,
+    least_points: int = 2,
+) -> dict[str, Map]:
+    """Maps of some quantities over the same grid of postures.
+
+    Args:
+        model: the machine.
+        over: values of each coordinate that varies, rad or m, ascending; the grid holds all their combinations.
+        quantities: of `QUANTITIES`.
+        frame: where the quantities are taken.
+        held: values of other coordinates, rad or m; the rest as in the reference posture.
+        length: characteristic length of the dexterity, m; found by `characteristic_length` where not given.
+        wrench: force [N] then moment [Nm] at the frame's origin, ground axes. Postures are those under the load.
+        direction: where "stiffness" is asked for, in ground axes; its size does not count.
+        joints: coordinates that count for the dexterity; all that move the frame where not given.
+        directions: components of the twist that count for the dexterity.
+        shown: frame whose place stands for a posture in the workspace; the same where not given.
+        good: threshold by quantity; where not given the value that the best quarter of the postures reaches.
+        least_points: zones of fewer grid points are left out.
+
+    Returns:
+        The map of each quantity.
+
+    Raises:
+        ValueError: a name is unknown, a grid is not ascending and finite, or what a quantity needs was not given.
+
+    Source: Dumas et al. 2011, eq. 7-11, Fig. 2-3.
+    """
+    shown = frame if shown is None else shown
+    frame_index(model, shown)
+    grid = _checked_grid(model, over)
+    held = dict(held or {})
+    start = np.asarray(posture(model, held))
+    for name in held:
+        if name in over:
+            raise ValueError(f"held: coordinate '{name}' is varied by the map too")
+    load, along = _checked_loads(quantities, wrench, direction)
+    for name in good or {}:
+        if name not in quantities:
+            raise ValueError(known_name("good: quantity", name, quantities))
+    counted, directions = moving_joints(model, frame, joints), tuple(directions)
+    shape = tuple(len(values) for values in grid)
+    postures = np.tile(start, (math.prod(shape), 1))
+    columns = [model.coordinates.index(name) for name in over]
+    postures[:, columns] = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(grid))
+    if length is not None and not (math.isfinite(length) and length > 0.0):
+        raise ValueError(f"length: {length:g} m, expected more than 0")
+    if length is None:
+        needed = "dexterity" in quantities
+        length = characteristic_length(model, jnp.asarray(postures), frame, counted, directions) if needed else 1.0
+
+    settings = {"length_m": length, "joints": counted, "directions": directions}
+    settings |= {} if wrench is None else {"wrench": tuple(load.tolist())}
+    settings |= {} if direction is None else {"direction": tuple(along.tolist())}
+    values = posture_quantities(
+        model, postures, (*quantities, "position", "side"), frame, shown, length, load, along, counted, directions
+    )
+    side = values["side"].reshape(shape) if len(counted) == len(directions) else None
+    free = {name: float(v) for name, v in zip(model.coordinates, start, strict=True) if name not in over}
+    maps = {}
+    for name in quantities:
+        field = values[name].reshape(shape)
+        sense = QUANTITIES[name].higher_is_better
+        threshold = (good or {}).get(name)
+        threshold = _best_share(field, sense) if threshold is None else float(threshold)
+        maps[name] = Map(
+            machine=model.name,
+            quantity=name,
+            values=field,
+            over=tuple(over),
+            grid=grid,
+            revolute=tuple(model.revolute[column] for column in columns),
+            held=free,
+            frame=frame,
+            shown=shown,
+            position=values["position"].reshape(*shape, 3),
+            side=side,
+            threshold=threshold,
+            zones=find_zones(field, grid, threshold, sense, least_points),
+            settings=settings,
+        )
+    return maps
+
+
+def posture_quantities(
+    model: Model,
+    postures: np.ndarray,
+    quantities: Sequence[str],
+    frame: str,
+    shown: str,
+    length: float,
+    wrench: np.ndarray,
+    direction: np.ndarray,
+    joints: Sequence[str],
+    directions: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Quantities at any postures [p, n], computed in chunks: arrays [p, ...] by name.
+
+    Beside `QUANTITIES` there are "position" [p, 3] of the shown frame, and "side" [p], the sign of det J, 0 where J is
+    not square.
+    """
+    count = len(postures)
+    size = min(CHUNK, count)
+    arrays = (jnp.asarray(length), jnp.asarray(wrench), jnp.asarray(direction))
+    names = (frame, shown, tuple(joints), tuple(directions))
+    # One program each: on few cores XLA can wait for itself where batches of different LAPACK calls run at once.
+    groups = [group for group, given in GROUPS.items() if set(given) & set(quantities)]
+    found: dict[str, list[np.ndarray]] = {name: [] for name in quantities}
+    for group in groups:
+        for first in range(0, count, size):
+            rows = postures[first : first + size]
+            padded = np.concatenate([rows, np.tile(rows[-1:], (size - len(rows), 1))])
+            for name, values in _batch(model, jnp.asarray(padded), *arrays, group, *names).items():
+                if name in found:
+                    found[name].append(np.asarray(values)[: len(rows)])
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+GROUPS = {
+    "kinematics": ("dexterity", "position"),
+    "side": ("side",),
+    "influence": ("nu_p", "nu_r"),
+    "deflection": ("deflection",),
+    "stiffness": ("stiffness", "least_stiffness", "greatest_stiffness"),
+}
+"""What is computed together."""
+
+
+@eqx.filter_jit
+def _batch(
+    model: Model,
+    postures: Float[Array, "p n"],
+    length: Float[Array, ""],
+    wrench: Float[Array, "6"],
+    direction: Float[Array, "3"],
+    group: str,
+    frame: str,
+    shown: str,
+    joints: tuple[str, ...],
+    directions: tuple[str, ...],
+) -> dict[str, Array]:
+    def kinematics(q: Array) -> tuple[Array, ...]:
+        index = frame_index(model, shown)
+        place = node_poses(model, q)[model.frame_node[index]] @ model.frame_offset[index]
+        return inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions)), place[:3, 3]
+
+    def side(q: Array) -> tuple[Array, ...]:
+        if len(joints) != len(directions):
+            return (jnp.zeros(()),)
+        return (jnp.linalg.slogdet(normalized_jacobian(model, q, frame, length, joints, directions))[0],)
+
+    def influence(q: Array) -> tuple[Array, ...]:
+        return load_influence(model, q, frame, wrench)
+
+    def deflection(q: Array) -> tuple[Array, ...]:
+        jacobian = elastic_jacobian(model, q, frame)
+        return (jnp.linalg.norm(jacobian[:3] @ (compliance_matrix(model, q) @ (jacobian.T @ wrench))),)
+
+    def stiffness(q: Array) -> tuple[Array, ...]:
+        compliance = translational_compliance(model, q, frame)
+        least, greatest = principal_stiffness(compliance)
+        return stiffness_along(compliance, direction), least, greatest
+
+    computes = (kinematics, side, influence, deflection, stiffness)
+    compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]
+    return dict(zip(GROUPS[group], jax.vmap(compute)(postures), strict=True))
+
+
+def _best_share(values: np.ndarray, higher_is_better: bool) -> float:
+    """The value that the best quarter reaches."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return math.nan
+    return float(np.quantile(known, 1.0 - GOOD_SHARE if higher_is_better else GOOD_SHARE, method="nearest"))
+
+
+def _checked_grid(model: Model, over: Mapping[str, Sequence[float] | np.ndarray]) -> tuple[np.ndarray, ...]:
+    if not over:
+        raise ValueError("over: found no coordinate, expected one or more")
+    grid = []
+    for name, values in over.items():
+        if name not in model.coordinates:
+            raise ValueError(known_name("over: coordinate", name, model.coordinates))
+        axis = np.asarray(values, dtype=float)
+        if axis.ndim != 1 or len(axis) < 2 or not np.all(np.isfinite(axis)) or not np.all(np.diff(axis) > 0.0):
+            raise ValueError(f"over: {name} has values {axis}, expected two or more, ascending and finite")
+        grid.append(axis)
+    return tuple(grid)
+
+
+def _checked_loads(
+    quantities: Sequence[str],
+    wrench: Sequence[float] | np.ndarray | None,
+    direction: Sequence[float] | np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    if not quantities:
+        raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
+    given = {"wrench": wrench, "direction": direction}
+    for name in quantities:
+        if name not in QUANTITIES:
+            raise ValueError(known_name("quantity", name, QUANTITIES))
+        for need in QUANTITIES[name].needs:
+            if given[need] is None:
+                raise ValueError(f"a map of '{name}' needs a {need}, found none")
+    load = np.zeros(6) if wrench is None else np.asarray(wrench, dtype=float)
+    check_wrench(jnp.asarray(load))
+    along = np.array([0.0, 0.0, 1.0]) if direction is None else np.asarray(direction, dtype=float)
+    if along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along):
+        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    if not np.all(np.isfinite(load)):
+        raise ValueError(f"wrench: {load}, expected finite numbers")
+    return load, along
