@@ -59,6 +59,13 @@ def identify(
     Raises:
         InputError: the saved state does not belong to this study and seed.
     """
+    result = _identify(study, seed, state_file, resume, report)
+    return dataclasses.replace(result, remarks=(study.note, *result.remarks)) if study.note else result
+
+
+def _identify(
+    study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
+) -> Result:
     if study.deflections:
         from jaxmb.identify.elastostatic.outcome import identify_deflections  # which imports what is beside this
 

@@ -12,13 +12,16 @@ from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet, in_band, pick, to_si, with_unit
 from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.measurement.reciprocity import symmetrized
+from jaxmb.measurement.reciprocity import reciprocal_pairs, symmetrized, unsymmetry
 from jaxmb.measurement.source import measured_frf
-from jaxmb.measurement.units import UNKNOWN, same_unit
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
 from jaxmb.response.frf import Point, dof_names
 
 SILENT = (".npz", ".mat", ".csv")
 """Files that are in SI where they do not say their unit, so that SI may not be their own word."""
+OPPOSITE = 0.85
+"""Unsymmetry from which two responses of a pair are opposite: 1 where one is minus the other, 0.71 where they have
+nothing to do with each other. 0.85 is a correlation of -0.44 between responses of the same size."""
 SAME_POSTURE = 1e-4
 """Two postures are the same where their coordinates agree to this, rad or m."""
 
@@ -81,10 +84,11 @@ def measured_responses(
         if part.band_hz is None:
             responses = in_band(responses, analysis.model.band_hz)
     responses = pick(responses, dof_names(outputs), dof_names(inputs))
-    if part.symmetrize is not None:
-        responses = symmetrized(responses, keep=part.symmetrize)
     if part.band_hz is not None:
         responses = in_band(responses, part.band_hz)
+    if part.symmetrize is not None:
+        remarks = (*remarks, *_opposite(responses))
+        responses = symmetrized(responses, keep=part.symmetrize)
     return Measured(
         fitted=responses,
         everything=everything,
@@ -101,6 +105,20 @@ def _treatment(part: FrfTestPart) -> str:
     if part.symmetrize is not None:
         done.append("mean of pairs" if part.symmetrize == "mean" else "mirrored")
     return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
+
+
+def _opposite(responses: FrfSet) -> list[str]:
+    """A sentence on the pairs of cross responses of which one is minus the other, where there are such."""
+    if not reciprocal_pairs(responses):
+        return []  # which `symmetrized` refuses
+    found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
+    if not found:
+        return []
+    listed = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
+    return [
+        f"{listed}: opposite to what was measured the other way round (unsymmetry, 1 where one is minus the other):"
+        ' is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
+    ]
 
 
 def points_text(points: Iterable[Point]) -> str:
@@ -122,6 +140,11 @@ def _from_file(
                 )
             remarks = (*remarks, f"'{read.source}' is taken to be in {part.unit} as the study says, not in {read.unit}")
         read = with_unit(read, part.unit)
+    if read.unit == UNKNOWN:
+        raise ValueError(
+            f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"
+            f" '{SI_UNITS[read.kind]}'"
+        )
     read = to_si(read)
     _check_posture(read, part.posture, model)
     return at_points(read, outputs, inputs, part.nodes, model), remarks

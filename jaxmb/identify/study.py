@@ -1,6 +1,7 @@
 """From a study file to the problem it poses."""
 
 import dataclasses
+import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,6 +62,8 @@ class Study:
     least_rounds: int
     agreement: int
     tolerance: float
+    note: str = ""
+    """What a reader of the results has to know."""
     deflections: tuple[DeflectionSet, ...] = ()
     """Deflection tests, fitted in one linear step; a study has these or the others."""
 
@@ -195,6 +198,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         least_rounds=file.least_rounds,
         agreement=file.agreement,
         tolerance=_tolerance(file, tests),
+        note=file.note,
         deflections=tuple(deflections),
     )
 
@@ -264,6 +268,10 @@ def _bounds(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[Bo
 def _selected(model: Model, pattern: str) -> list[str]:
     names = matching(list(places(model)), pattern)
     if not names:
+        family, _, rest = pattern.partition(".")
+        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in places(model)}, n=1)
+        if near and near[0] != family and matching(list(places(model)), f"{near[0]}.{rest}"):
+            raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
         raise ValueError(known_name("parameter or pattern", pattern, places(model)))
     return names
 

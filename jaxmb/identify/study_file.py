@@ -260,6 +260,8 @@ class StudyFile(Part):
     machine: str
     description: str = ""
     source: str = ""
+    note: str = ""
+    """What a reader of the results has to know; their first remark."""
     preset: Literal["default", "huynh2020"] = "default"
     lock: tuple[str, ...] = ()
     """Coordinates of the machine that are locked."""

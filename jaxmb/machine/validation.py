@@ -187,7 +187,8 @@ def _inner_model(annotation: Any) -> Any:
 def shown(value: Any) -> str:
     """A value as it may stand in a message: on one line, and short."""
     try:
-        text = json.dumps(value)
+        typed = json.dumps(value, ensure_ascii=False)
+        text = typed if typed.isprintable() else json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         text = str(type(value).__name__)
     return text if len(text) <= 80 else text[:77] + "..."

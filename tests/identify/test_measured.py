@@ -125,12 +125,27 @@ def test_symmetrized_responses_are_symmetric(tmp_path):
         np.testing.assert_allclose(measured[:, 0, 1], expected)
 
 
+def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):
+    turned = exact().frf * np.array([1.0, -1.0, 1.0])[:, None]
+    for keep in ("mean", "upper"):
+        told = study(tmp_path, dataclasses.replace(exact(), frf=turned), symmetrize=keep).masked[-1]
+        assert told.startswith(
+            "test 'set': tool x / tool y (1.00), tool y / tool z (1.00): opposite to what was measured"
+        )
+        assert 'Name it "-x"' in told
+    # Responses that have nothing to do with each other are unsymmetric too, but not opposite.
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=turned.shape) + 1j * rng.normal(size=turned.shape)
+    for h in (exact().frf, noise):
+        assert study(tmp_path, dataclasses.replace(exact(), frf=h), symmetrize="mean").masked == ()
+
+
 def test_units_are_converted_and_have_to_be_known(tmp_path):
     whole = exact()
     in_g = dataclasses.replace(whole, frf=whole.frf / 9.80665, unit="g/N")
     np.testing.assert_allclose(study(tmp_path, in_g).tests[0].measured, whole.frf, rtol=1e-12)
     unknown = dataclasses.replace(in_g, unit="unknown")
-    with pytest.raises(jaxmb.InputError, match=r"the unit of .* is not known"):
+    with pytest.raises(jaxmb.InputError, match=r"the unit of .* is not known, expected unit = \"...\" in the test"):
         study(tmp_path, unknown)
     np.testing.assert_allclose(study(tmp_path, unknown, unit="g/N").tests[0].measured, whole.frf, rtol=1e-12)
     with pytest.raises(jaxmb.InputError, match=r"s\^2"):

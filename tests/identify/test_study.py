@@ -177,6 +177,12 @@ def test_what_does_not_act_is_said(study):
     assert result.parameters["stiffness.a"].value == pytest.approx(5e4, rel=1e-9)
 
 
+def test_a_note_is_the_first_remark(study):
+    free = {"stiffness.a": FREE["stiffness.*"]}
+    assert identify(study(free=free, note="masses were guessed")).remarks[0] == "masses were guessed"
+    assert "not published" in load_study("daisy-arm").note
+
+
 def test_prior(study):
     made = study(prior={"stiffness.*": 0.5, "*": 1.0, "damping.b": 0.1})
     found = dict(zip(made.free.names, np.asarray(made.problem.prior.std), strict=True))
@@ -227,7 +233,11 @@ MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2
         ([MODES | {"content": [["a"], ["c"]]}], {}, "content of mode 2: coordinate 'c' does not exist"),
         ([MODES | {"frequency_hz": [1.0, 2.0, 3.0], "damping_percent": [1.0] * 3}], {},
          "3 modes were measured, but the machine has only 2 coordinates"),
-        ([], {"free": {"stifness.*": FREE["stiffness.*"]}}, r"\[free\]: parameter or pattern 'stifness.\*'"),
+        ([], {"free": {"stifness.*": FREE["stiffness.*"]}},
+         r"\[free\]: parameter or pattern 'stifness.\*' does not exist, did you mean 'stiffness.\*'\?"),
+        ([], {"free": {"stiffnes.c": FREE["stiffness.*"]}}, r"did you mean 'stiffness.b'\?"),
+        ([arm_test(posture={"a": "40°"})], {}, 'posture, a: found "40°", expected a number in radians or a text'),
+        ([arm_test(posture={"a": "4\u20280"})], {}, r'posture, a: found "4\\u20280"'),
         ([], {"free": {"stiffness.a": {"lower": 2.0, "upper": 1.0}}}, r"\[free\]: .*'stiffness.a': lower bound 2"),
         ([], {"free": {"stiffness.a": {"lower": 1.0, "upper": 2.0, "initial": 3.0}}}, r"initial value 3 is outside"),
         ([], {"free": {"damping.a": {"lower": 0.0, "upper": 2.0}}}, "lower bound 0 on a logarithmic scale"),
