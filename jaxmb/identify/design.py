@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 Criterion = Literal["D", "A", "test-pose"]
 START = 1e-9
-"""Part of the mean diagonal that makes M regular while there are fewer rows than parameters."""
+"""Part of what all candidates together tell, that makes M regular while there are fewer rows than parameters."""
 MOST_PASSES = 20
 
 
@@ -68,22 +68,20 @@ def choose_tests(
         raise ValueError(f"{count} tests are to be chosen out of {number} candidates")
     if not np.all(np.isfinite(candidates)):
         raise ValueError(f"candidate {int(np.argwhere(~np.isfinite(candidates))[0][0])} is not finite")
-    before = np.zeros((size, size)) if made is None else made.T @ made
-    # parameters in units in which they act alike, so that what is regular does not hang on their units
-    scale = np.sqrt(np.diagonal(before) + np.einsum("crd,crd->d", candidates, candidates))
-    if not scale.all():
-        raise ValueError(f"parameter {int(np.argmin(scale))} acts on no candidate, expected it left out")
-    scaled, before = candidates / scale, before / np.outer(scale, scale)
-    if criterion == "test-pose":
-        rows = np.asarray(purpose) / scale
-        weight = rows.T @ rows
-    else:
-        weight = np.diag(1.0 / scale**2)
-    total = before + np.einsum("crd,cre->de", scaled, scaled)
-    if np.linalg.matrix_rank(total, hermitian=True) < size:
+    everything = candidates.reshape(-1, size) if made is None else np.concatenate([candidates.reshape(-1, size), made])
+    length = np.linalg.norm(everything, axis=0)
+    if not length.all():
+        raise ValueError(f"parameter {int(np.argmin(length))} acts on no candidate, expected it left out")
+    if np.linalg.matrix_rank(everything / length) < size:
         raise ValueError(f"all {number} candidates together leave some of {size} parameters unknown")
+    # parameters by which all tests together would be the identity: what is regular hangs on no units and no couplings
+    turn = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
+    scaled = candidates @ turn
+    before = np.zeros((size, size)) if made is None else (made @ turn).T @ (made @ turn)
+    wanted = np.eye(size) if purpose is None else np.asarray(purpose)
+    weight = (wanted @ turn).T @ (wanted @ turn)
 
-    ridge = START * np.trace(total) / size * np.eye(size)
+    ridge = START / size * np.eye(size)
     chosen: list[int] = []
     matrix = before + ridge
     for _ in range(count):
@@ -110,8 +108,8 @@ def choose_tests(
         exchanges += moved
         if not moved:
             break
-    covariance = np.linalg.inv(matrix) / np.outer(scale, scale)
-    shift = -2.0 * float(np.sum(np.log(scale))) if criterion == "D" else 0.0
+    covariance = turn @ np.linalg.inv(matrix) @ turn.T
+    shift = 2.0 * float(np.linalg.slogdet(turn)[1]) if criterion == "D" else 0.0
     return Design(
         tuple(chosen), criterion, _value(matrix, weight, criterion) + shift, greedy + shift, covariance, exchanges
     )

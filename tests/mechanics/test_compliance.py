@@ -23,10 +23,10 @@ def rigid():
 
 @pytest.fixture(scope="module")
 def elastic():
-    """The KR240 with a full random compliance at the end of every link, and in one joint."""
+    """The KR240 with a full random compliance at the end of three links, and in one joint."""
     data, rng = jaxmb.load_machine("kuka-kr240").model_dump(), np.random.default_rng(0)
     springs = []
-    for number, body in enumerate(("ground", "q1", "q2", "q3", "q4", "q5", "q6")):
+    for number, body in enumerate(("ground", "q2", "q6")):
         factor = rng.normal(size=(6, 6))
         origin = {"xyz": rng.normal(size=3).tolist(), "rpy": rng.normal(size=3).tolist()}
         springs.append({"name": f"link{number}", "body": body, "origin": origin,
@@ -43,8 +43,8 @@ def pose_at(model, q, e):
 
 @pytest.mark.parametrize("size", [0.0, 0.1])
 def test_jacobian_is_the_derivative_of_the_pose(elastic, size):
-    e = jnp.asarray(size * np.random.default_rng(1).normal(size=6 + 8 * 6))
-    change = jax.jacfwd(lambda x: pose_at(elastic, Q, x))(e)
+    e = jnp.asarray(size * np.random.default_rng(1).normal(size=6 + 4 * 6))
+    change = jax.jit(jax.jacfwd(lambda x: pose_at(elastic, Q, x)))(e)
     expected = pose_change_to_twist(pose_at(elastic, Q, e), change)
     assert np.allclose(elastic_jacobian(elastic, Q, "tool", e), expected, atol=1e-13)
     if size == 0.0:

@@ -68,6 +68,12 @@ def candidate_postures(
     )
 
 
+def lowest_frame(model: Model, q: np.ndarray) -> float:
+    """Height [m] of the lowest origin of a frame that moves."""
+    heights, _ = _seen(model, jnp.asarray(q)[None], None)
+    return float(np.asarray(heights)[0, _movable(model)].min())
+
+
 @eqx.filter_jit
 def _seen(model: Model, q: jax.Array, load: tuple[str, np.ndarray] | None) -> tuple[jax.Array, jax.Array]:
     """Heights of all frames [c, f] and efforts of the load [c, n]."""

@@ -13,6 +13,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.schema import known_name
 from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian, elastic_names
 from jaxmb.mechanics.kinematics import frame_index
+from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
 """Entries (row, column) of the compliance of all elastic degrees of freedom that one parameter stands for."""
@@ -149,6 +150,23 @@ def _jacobians(
         return jnp.stack(moved), loaded.T @ load
 
     return jax.vmap(one)(q, wrench)
+
+
+def equilibria(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:
+    """Displacements [p, 6] of the points of each test where the deflected machine balances the load.
+
+    Raises:
+        ValueError: a machine cannot hold its load; the test is named.
+    """
+    found = []
+    for test in tests:
+        moved = np.asarray(
+            deflection(model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False)
+        )
+        if not np.all(np.isfinite(moved)):
+            raise ValueError(f"deflection test '{test.name}': no equilibrium under the load was found")
+        found.append(moved)
+    return found
 
 
 def predicted(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:

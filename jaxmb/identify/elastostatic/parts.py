@@ -46,6 +46,30 @@ class Instruments(Part):
         return math.radians(self.encoder_deg)
 
 
+class DesignPart(Part):
+    """Which of the drawn tests are made: those after which the stiffness model is known best."""
+
+    candidates: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
+    """How many tests are drawn to choose from."""
+    criterion: Literal["D", "A", "test-pose"] = "D"
+    test_postures: tuple[dict[Name, Angle], ...] | None = Field(None, min_length=1)
+    """Where the loaded tool is to be accurate after compensation, for "test-pose" alone; coordinates that are not named
+    are as in the test's posture."""
+
+    @model_validator(mode="after")
+    def _purpose(self) -> Self:
+        if (self.test_postures is None) == (self.criterion == "test-pose"):
+            raise ValueError("test_postures is for the criterion 'test-pose', and needed there")
+        return self
+
+
+class CompletePart(Part):
+    """A complete stiffness model of joints and links, reduced to what the tests can tell; its variants beside it."""
+
+    compensated: str | None = None
+    """Joint with a gravity compensator: its compliance is another one at each of the angles at which it was tested."""
+
+
 class SimulateDeflections(Part):
     """Pseudo-measured deflections: postures drawn evenly in zones, forces of given directions, zones and directions in
     turn."""
@@ -60,6 +84,12 @@ class SimulateDeflections(Part):
     offset_m: Vector = (0.0, 0.0, 0.0)
     """Where the force acts, in the axes of the loaded frame: beside its origin it makes a moment."""
     measured: Literal["pose", "position"] = "pose"
+    floor_m: Number | None = None
+    """Height that the origin of every frame stays above in the postures drawn; any where not given."""
+    design: DesignPart | None = None
+    """How tests are chosen out of more; the drawn ones are made where not given."""
+    nonlinear: Annotated[bool, Field(strict=True)] = False
+    """Whether the machine is in equilibrium under the load after it has moved, and not to first order."""
     machine: str | None = None
     """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
     parameters: dict[str, Number] = {}
@@ -73,6 +103,8 @@ class SimulateDeflections(Part):
     def _possible(self) -> Self:
         if self.force_n[1] < self.force_n[0]:
             raise ValueError(f"force_n {self.force_n[0]:g} to {self.force_n[1]:g} N is reversed")
+        if self.design is not None and self.design.candidates < self.tests:
+            raise ValueError(f"{self.tests} tests out of {self.design.candidates} candidates")
         for direction in self.directions:
             if not any(direction):
                 raise ValueError("directions holds [0, 0, 0], expected where the force points to")

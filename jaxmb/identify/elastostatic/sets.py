@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_tests
-from jaxmb.identify.elastostatic.parts import DeflectionTestPart, Instruments
-from jaxmb.identify.elastostatic.simulated import simulated_tests
+from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart, Instruments
+from jaxmb.identify.elastostatic.plan import designed
+from jaxmb.identify.elastostatic.simulated import planned_tests, simulated_tests
 from jaxmb.identify.elastostatic.table import DEGREE, read_deflections
 from jaxmb.identify.parameters import parameters, set_parameters
 from jaxmb.machine.build import Model, build_model
@@ -33,7 +34,13 @@ class DeflectionSet:
 
 
 def deflection_set(
-    part: DeflectionTestPart, label: str, folder: Path, whole: Machine, model: Model, noise_seed: int | None
+    part: DeflectionTestPart,
+    label: str,
+    folder: Path,
+    whole: Machine,
+    model: Model,
+    noise_seed: int | None,
+    complete: CompletePart | None = None,
 ) -> DeflectionSet:
     """The tests that an entry of a study stands for.
 
@@ -44,6 +51,7 @@ def deflection_set(
         whole: the study's machine, nothing locked.
         model: the machine that is fitted.
         noise_seed: seed of simulated errors instead of the study's own.
+        complete: what the study says of a complete stiffness model, where it is for one.
 
     Raises:
         ValueError: the tests cannot be made, read or be the machine's.
@@ -58,7 +66,10 @@ def deflection_set(
         measured = whole if how.machine is None else load_machine(_beside(folder, how.machine))
         true = set_parameters(build_model(measured), how.parameters)
         seed = how.noise_seed if noise_seed is None else noise_seed
-        tests = [_seen_by(model, true, test) for test in simulated_tests(how, part, std, true, seed)]
+        planned = planned_tests(how, part, std, true)
+        if how.design is not None:
+            planned = designed(how.design, part, how.tests, planned, model, complete)
+        tests = [_seen_by(model, true, test) for test in simulated_tests(how, part, planned, true, seed)]
         check_tests(model, tests)
         truth = parameters(true) if true.coordinates == model.coordinates else None
     return DeflectionSet(

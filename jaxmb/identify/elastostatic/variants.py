@@ -38,8 +38,8 @@ class Compensated:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Variant:
-    """One stiffness model, fitted."""
+class StiffnessModel:
+    """Compliances that some tests can tell apart, in which displacements are linear."""
 
     name: str
     terms: tuple[Term, ...]
@@ -49,12 +49,28 @@ class Variant:
     compensated: tuple[Compensated, str] | None
     """The compensated joint, and the parameter that stands once for each of its angles."""
     reduction: Reduction
-    fit: LinearFit
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the fitted parameters."""
+        """Of the parameters that are left."""
         return self.reduction.names
+
+    def observation(self, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m d"]:
+        """Observation matrix of the parameters that are left.
+
+        Raises:
+            ValueError: a test is at an angle of the compensated joint at which its compliance is not a parameter.
+        """
+        matrix, columns = _matrix(self.terms, model, tests, self.parameters, self.compensated)
+        return matrix[:, [columns.index(name) for name in self.names]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Variant:
+    """One stiffness model, fitted."""
+
+    model: StiffnessModel
+    fit: LinearFit
 
 
 def compensated_joint(model: Model, joint: str, tests: Sequence[DeflectionTest]) -> Compensated:
@@ -72,36 +88,50 @@ def compensated_joint(model: Model, joint: str, tests: Sequence[DeflectionTest])
     return Compensated(joint, tuple(angles))
 
 
-def fit_variants(
+def stiffness_models(
     model: Model,
     tests: Sequence[DeflectionTest],
     compensated: Compensated | None = None,
     preference: Mapping[str, float] | None = None,
-    robust: bool = False,
-) -> tuple[CompleteModel, dict[str, Variant]]:
-    """All variants, fitted to the tests; those with a compensator where there is one.
+) -> tuple[CompleteModel, dict[str, StiffnessModel]]:
+    """All variants, those with a compensator where there is one, each reduced to full rank: what no test loads is
+    eliminated, and of parameters that act only together as many are kept as they are independent, by preference.
 
-    Each is reduced to full rank: what no test loads is eliminated, and of parameters that act only together as many are
-    kept as they are independent, by preference.
+    Args:
+        model: the machine.
+        tests: what is measured of it.
+        compensated: a joint with a gravity compensator.
+        preference: see `reduction`; `physical_preference` where not given.
 
     Raises:
-        ValueError: the machine is no chain of elastic links, or there are fewer equations than parameters.
+        ValueError: the machine is no chain of elastic links.
     """
     frames = dict.fromkeys(name for test in tests for name in (test.frame, *test.points))
     complete = complete_model(model, tuple(frames))
-    wanted = physical_preference(complete) if preference is None else preference
+    wanted = dict(physical_preference(complete) if preference is None else preference)
     joints = tuple(joint_terms(model, model.coordinates))
     found = {}
-    for name, terms, names in (("J", joints, model.coordinates), ("C", complete.terms, complete.names)):
-        steps = complete.steps if name == "C" else ()
-        prefer = dict(wanted) if name == "C" else None
-        found[f"{name}1"] = _fitted(f"{name}1", model, tests, terms, names, None, steps, prefer, robust)
+    for name, terms, names, steps, prefer in (
+        ("J", joints, model.coordinates, (), None),
+        ("C", complete.terms, complete.names, complete.steps, wanted),
+    ):
+        found[f"{name}1"] = _reduced(f"{name}1", model, tests, terms, names, None, steps, prefer)
         if compensated is not None:
-            angled = compensated.joint if name == "J" else complete.aggregated.get(compensated.joint, compensated.joint)
-            found[f"{name}2"] = _fitted(
-                f"{name}2", model, tests, terms, names, (compensated, angled), steps, prefer, robust
-            )
+            term = complete.aggregated.get(compensated.joint, compensated.joint) if name == "C" else compensated.joint
+            # another model from the start, whose physical steps are those of the plain one
+            found[f"{name}2"] = _reduced(f"{name}2", model, tests, terms, names, (compensated, term), (), prefer)
     return complete, {name: found[name] for name in VARIANTS if name in found}
+
+
+def fitted(stiffness: StiffnessModel, model: Model, tests: Sequence[DeflectionTest], robust: bool = False) -> Variant:
+    """A stiffness model fitted to tests.
+
+    Raises:
+        ValueError: there are fewer equations than parameters.
+    """
+    measured, std = measured_displacements(tests)
+    matrix = stiffness.observation(model, tests)
+    return Variant(stiffness, linear_fit(matrix, measured, std, robust=robust, names=stiffness.names))
 
 
 def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m"]:
@@ -110,12 +140,11 @@ def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> 
     Raises:
         ValueError: a test is at an angle of the compensated joint at which its compliance was not identified.
     """
-    matrix, columns = _matrix(variant.terms, model, tests, variant.parameters, variant.compensated)
-    return matrix[:, [columns.index(name) for name in variant.names]] @ variant.fit.values
+    return variant.model.observation(model, tests) @ variant.fit.values
 
 
 def compensated_percent(measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]) -> float:
-    """100 (1 - RMS of the norm of what is left / RMS of the norm of the deflection), over translations of all points."""
+    """100 (1 - RMS of what is left / RMS of the deflection), norms of the translations of all points."""
     left, whole = residual_norms(measured, predicted)
     return 100.0 * (1.0 - float(np.sqrt(np.mean(left**2) / np.mean(whole**2))))
 
@@ -145,20 +174,23 @@ def translations(
     return np.concatenate(left)[seen], moved[seen]
 
 
-def _fitted(
-    name: str, model: Model, tests: Sequence[DeflectionTest], terms: Sequence[Term], names: Sequence[str],
-    compensated: tuple[Compensated, str] | None, steps: Sequence[Step], preference: dict[str, float] | None, robust: bool,
-) -> Variant:  # fmt: skip
+def _reduced(
+    name: str,
+    model: Model,
+    tests: Sequence[DeflectionTest],
+    terms: Sequence[Term],
+    names: Sequence[str],
+    compensated: tuple[Compensated, str] | None,
+    steps: Sequence[Step],
+    preference: dict[str, float] | None,
+) -> StiffnessModel:
     matrix, columns = _matrix(terms, model, tests, names, compensated)
-    measured, std = measured_displacements(tests)
+    _, std = measured_displacements(tests)
     if preference is not None and compensated is not None:
         level = preference.get(compensated[1], 0.0)
         preference = {c: preference.get(c, level) for c in columns}
-    # a compensated joint is another model from the start, whose physical steps are those of the plain one
-    chain = reduction(matrix / std[:, None], columns, preference, before=steps if compensated is None else ())
-    kept = [columns.index(c) for c in chain.names]
-    fit = linear_fit(matrix[:, kept], measured, std, robust=robust, names=chain.names)
-    return Variant(name, tuple(terms), tuple(names), compensated, chain, fit)
+    chain = reduction(matrix / std[:, None], columns, preference, before=steps)
+    return StiffnessModel(name, tuple(terms), tuple(names), compensated, chain)
 
 
 def _matrix(
@@ -176,8 +208,8 @@ def _matrix(
     if np.any(distance.min(axis=1) > SAME_ANGLE):
         test = tests[int(np.argmax(distance.min(axis=1)))]
         raise ValueError(
-            f"deflection test '{test.name}': {joint.joint} is {np.degrees(test.q[index]):.6g} deg, where its compliance was"
-            f" not identified, expected one of {', '.join(f'{np.degrees(a):.6g}' for a in joint.angles)} deg"
+            f"deflection test '{test.name}': {joint.joint} is {np.degrees(test.q[index]):.6g} deg, where its compliance"
+            f" was not identified, expected one of {', '.join(f'{np.degrees(a):.6g}' for a in joint.angles)} deg"
         )
     rows = np.repeat(distance.argmin(axis=1), [int(test.measured.sum()) for test in tests])
     place = list(names).index(angled)

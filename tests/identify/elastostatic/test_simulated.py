@@ -55,14 +55,15 @@ def test_positions_alone_can_be_measured():
 
 def test_without_instruments_the_machine_s_own_deflections_are_seen():
     how, whole = part()
-    tests = simulated_tests(how, whole, STD, MODEL, 0)
+    tests = simulated_tests(how, whole, planned_tests(how, whole, STD, MODEL), MODEL, 0)
     for test, moved in zip(tests, predicted(MODEL, tests), strict=True):
         np.testing.assert_array_equal(test.displacement, moved)
 
 
 def test_the_plan_does_not_depend_on_the_noise():
     how, whole = part(instruments={"tracker_mm": 0.03})
-    first, second = (simulated_tests(how, whole, STD, MODEL, seed) for seed in (0, 1))
+    planned = planned_tests(how, whole, STD, MODEL)
+    first, second = (simulated_tests(how, whole, planned, MODEL, seed) for seed in (0, 1))
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a.q, b.q)
         np.testing.assert_array_equal(a.wrench, b.wrench)

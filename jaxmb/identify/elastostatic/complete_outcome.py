@@ -1,0 +1,242 @@
+"""Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.elastostatic.compensator import Compensator, CompensatorFit, fit_compensator
+from jaxmb.identify.elastostatic.complete import CompleteModel
+from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
+from jaxmb.identify.elastostatic.variants import (
+    Compensated,
+    Variant,
+    compensated_joint,
+    compensated_percent,
+    fitted,
+    predict,
+    residual_norms,
+    stiffness_models,
+    translations,
+)
+from jaxmb.identify.identifiability import limits
+from jaxmb.identify.result import Parameter, Result
+from jaxmb.identify.study import Study
+from jaxmb.machine.build import Model, build_model, machine_of
+from jaxmb.mechanics.compliance import SPRING_AXES
+from jaxmb.mechanics.dynamics import spring_stretch
+
+PUBLISHED_REDUCTION = {
+    "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
+}  # fmt: skip
+"""Klimchik et al. 2014, Table 1."""
+
+
+def identify_complete(study: Study, seed: int = 0) -> Result:
+    """Fit all variants of a machine's stiffness model to the deflection tests of a study.
+
+    The parameters of the result are those of the most detailed variant. Its machine is one that can be: joints and
+    links with symmetric, positive semi-definite compliances that agree with what was identified.
+
+    Args:
+        study: from `load_study`, with a table [complete].
+        seed: goes into the result; nothing here is random.
+
+    Raises:
+        ValueError: there are fewer equations than parameters, no tests to fit, or the machine is no chain of links.
+    """
+    began = time.monotonic()
+    fit_tests = [test for group in study.deflections if group.role == "fit" for test in group.tests]
+    if not fit_tests:
+        raise ValueError(f"study '{study.name}': all deflection tests have the role 'check', expected some to fit")
+    joint = None if study.complete is None else study.complete.compensated
+    model = study.model
+    compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
+    complete, models = stiffness_models(model, fit_tests, compensated)
+    robust = any(group.robust for group in study.deflections)
+    variants = {name: fitted(stiffness, model, fit_tests, robust) for name, stiffness in models.items()}
+    best = variants["C1" if compensated is None else "C2"]
+    plain = variants["C1"]
+    whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
+    # what springs between frames do is part of the identified compliances
+    machine = study.machine.model_copy(update={"spring": ()})
+    finished = completed_model(build_model(machine), whole)
+    measured, std = measured_displacements(fit_tests)
+    cost = float(np.sum((best.fit.residual / std) ** 2))
+    return Result(
+        study=study,
+        status="converged",
+        seed=seed,
+        cost=cost,
+        initial_cost=float(np.sum((measured / std) ** 2)),
+        parameters=_parameters(best),
+        modes=(),
+        metrics=_metrics(study, model, complete, variants, compensated, whole),
+        remarks=_remarks(complete, whole),
+        correlation=_correlation(best.fit.covariance),
+        singular_values=best.fit.singular_values,
+        model=finished,
+        machine=machine_of(machine, finished),
+        evaluations={"search": 0, "refine": 1, "non_finite": 0},
+        seconds={"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": time.monotonic() - began},
+        history=[(1, cost)],
+    )
+
+
+def _nominal(model: Model) -> dict[str, float]:
+    """Compliances of the machine as described, by parameter of the complete model, springs between frames apart."""
+    found = {name: 1.0 / float(k) for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
+    for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
+        found |= {
+            f"{spring} {a},{b}": float(matrix[i, j])
+            for i, a in enumerate(SPRING_AXES)
+            for j, b in enumerate(SPRING_AXES)
+            if i <= j and matrix[i, j] != 0.0
+        }
+    return found
+
+
+def _parameters(variant: Variant) -> dict[str, Parameter]:
+    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value."""
+    yes, weak = limits(None)
+    found = {}
+    for name, value, std in zip(variant.model.names, variant.fit.values, variant.fit.std, strict=True):
+        relative = float(std / abs(value)) if value else np.inf
+        verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
+        found[f"compliance.{name}"] = Parameter(
+            float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict
+        )  # fmt: skip
+    return found
+
+
+def _unit(name: str) -> str:
+    _, _, entry = name.split(" at ")[0].partition(" ")
+    if not entry:
+        return "rad/(N m)"
+    return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
+
+
+def _metrics(
+    study: Study,
+    model: Model,
+    complete: CompleteModel,
+    variants: dict[str, Variant],
+    compensated: Compensated | None,
+    whole: Completion,
+) -> dict[str, Any]:
+    chain = variants["C1"].model.reduction
+    parts, counts = chain.partition, chain.counts
+    metrics: dict[str, Any] = {
+        "reduction": {
+            **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
+            "G1": len(parts.identifiable), "G2": len(parts.nonidentifiable), "G3": len(parts.semi_identifiable),
+            "final": len(chain.names),
+        },
+        "published_reduction": dict(PUBLISHED_REDUCTION),
+        "groups": [[complete.names[c] for c in group.columns] for group in chain.groups],
+        "group_ranks": [group.rank for group in chain.groups],
+        "parameters": {name: len(variant.model.names) for name, variant in variants.items()},
+        "completion": {"possible": whole.possible, "freedom": whole.freedom, "chi_square": whole.chi_square,
+                       "joints": whole.joints, "links": whole.links},
+    }  # fmt: skip
+    for role in ("fit", "check"):
+        tests = [test for group in study.deflections if group.role == role for test in group.tests]
+        if tests:
+            metrics[f"table2_{role}"] = _table2(model, tests, variants)
+            metrics[f"errors_mm_{role}"] = {
+                name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in variants.items()
+            }
+    told = metrics["table2_check" if "table2_check" in metrics else "table2_fit"]
+    metrics["compensated_percent"] = {row["model"]: row["compensated_percent"] for row in told[1:]}
+    if compensated is not None:
+        metrics["compensator"] = _compensator(model, compensated, variants["C2"])
+    return metrics
+
+
+def _table2(model: Model, tests: Sequence[DeflectionTest], variants: dict[str, Variant]) -> list[dict[str, Any]]:
+    """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
+    rows = []
+    for name, variant in (("none", None), *variants.items()):
+        measured, _ = measured_displacements(tests)
+        predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
+        left, _ = translations(tests, predicted)
+        norm, _ = residual_norms(tests, predicted)
+        columns = {axis: left[:, i] for i, axis in enumerate("xyz")} | {"position": norm}
+        rows.append({
+            "model": name, "parameters": 0 if variant is None else len(variant.model.names),
+            **{axis: {"max": 1e3 * float(np.abs(e).max()), "rms": 1e3 * float(np.sqrt(np.mean(e**2)))}
+               for axis, e in columns.items()},
+            "compensated_percent": compensated_percent(tests, predicted),
+        })  # fmt: skip
+    return rows
+
+
+def _compensator(model: Model, compensated: Compensated, variant: Variant) -> dict[str, Any]:
+    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so."""
+    term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
+    labels = [name for name in variant.model.names if name.startswith(f"{term} at ")]
+    places = [variant.model.names.index(name) for name in labels]
+    values, std = variant.fit.values[places], variant.fit.std[places]
+    told: dict[str, Any] = {
+        "joint": compensated.joint, "angle_deg": np.degrees(compensated.angles), "compliance": values, "std": std,
+    }  # fmt: skip
+    start = _spring_of(model, compensated.joint)
+    if start is None or len(labels) != len(compensated.angles) or len(labels) < 3 or not np.all(values > 0.0):
+        return told
+    fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
+    return told | {"spring": _spring_told(fit)}
+
+
+def _spring_told(fit: CompensatorFit) -> dict[str, Any]:
+    return {
+        "joint_stiffness": fit.joint_stiffness, "stiffness": fit.spring.stiffness,
+        "free_length": fit.spring.free_length, "std": fit.std, "fitted_compliance": fit.compliance,
+        "chi_square": fit.chi_square,
+    }  # fmt: skip
+
+
+def _spring_of(model: Model, joint: str) -> Compensator | None:
+    """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
+
+    s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
+    spring is attached.
+    """
+    index = model.coordinates.index(joint)
+    for s, kind in enumerate(model.spring_type):
+        if kind != "length":
+            continue
+        turns = 2.0 * np.pi / 3.0 * np.arange(3)
+        q = np.tile(np.asarray(model.reference), (3, 1))
+        q[:, index] = turns
+        square = np.array([float(spring_stretch(model, at, at)[s] + model.spring_free_length[s]) ** 2 for at in q])
+        cosine, sine = 2.0 / 3.0 * square @ np.cos(turns), 2.0 / 3.0 * square @ np.sin(turns)
+        a_square, b_double = float(np.mean(square)), float(np.hypot(cosine, sine))
+        large, small = np.sqrt(a_square + b_double), np.sqrt(max(a_square - b_double, 0.0))
+        return Compensator(
+            float(model.spring_stiffness[s]), float(model.spring_free_length[s]), 0.5 * (large + small),
+            0.5 * (large - small), float(np.arctan2(-sine, cosine)),
+        )  # fmt: skip
+    return None
+
+
+def _remarks(complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
+    remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
+    if whole.possible:
+        remarks.append(
+            f"machine.toml holds one of the machines that agree with these values: {whole.freedom} directions in the"
+            " compliances of joints and links are free of them"
+        )
+    else:
+        remarks.append(
+            f"no machine with positive semi-definite compliances agrees with these values (chi-square"
+            f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml holds the nearest"
+        )
+    return tuple(remarks)
+
+
+def _correlation(covariance: np.ndarray) -> np.ndarray:
+    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(size > 0.0, size, 1.0)
+    return covariance / np.outer(scale, scale)
