@@ -67,10 +67,11 @@ def _identify(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
     if study.deflections:
+        from jaxmb.identify.elastostatic.complete_outcome import identify_complete
         from jaxmb.identify.elastostatic.outcome import identify_deflections  # which imports what is beside this
 
         with threadpool_limits(1, user_api="blas"):
-            return identify_deflections(study, seed)
+            return identify_deflections(study, seed) if study.complete is None else identify_complete(study, seed)
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
     with threadpool_limits(1, user_api="blas"):
         began = time.monotonic()

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.elastostatic.parts import DeflectionTestPart
+from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
 from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
@@ -66,6 +66,8 @@ class Study:
     """What a reader of the results has to know."""
     deflections: tuple[DeflectionSet, ...] = ()
     """Deflection tests, fitted in one linear step; a study has these or the others."""
+    complete: CompletePart | None = None
+    """What is said of a complete stiffness model of joints and links, where it is that which is to be found."""
 
     @property
     def model(self) -> Model:
@@ -97,6 +99,10 @@ class Study:
             return float("inf")
         rows = np.asarray(self.problem.row_weights())
         return float(np.sum(rows)) * float(self.problem.noise_unit) ** 2
+
+
+EVERY_JOINT = {"stiffness.*": FreePart(lower=1.0, upper=1e15)}
+"""What a complete stiffness model is said to free, which finds compliances of its own."""
 
 
 def study_names() -> tuple[str, ...]:
@@ -146,7 +152,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         held = _held(model, file)
         model = set_parameters(model, held)
     with _place(f"{source}: [free]"):
-        bounds = _bounds(model, file.free, set(held))
+        bounds = _bounds(model, file.free or EVERY_JOINT, set(held))
         free = free_parameters(model, bounds)
     tests: list[Test] = []
     masked: list[str] = []
@@ -167,7 +173,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
                 tests.append(modes_test(part, label, file, model))
                 measured.append(None)
             elif isinstance(part, DeflectionTestPart):
-                deflections.append(deflection_set(part, label, folder, whole, model, noise_seed))
+                deflections.append(deflection_set(part, label, folder, whole, model, noise_seed, file.complete))
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
@@ -200,6 +206,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         tolerance=_tolerance(file, tests),
         note=file.note,
         deflections=tuple(deflections),
+        complete=file.complete,
     )
 
 
@@ -213,6 +220,8 @@ def _one_kind(file: StudyFile) -> None:
     count = sum(isinstance(part, DeflectionTestPart) for part in file.test)
     if 0 < count < len(file.test):
         raise NotImplementedError("deflection tests and tests of another kind in one study cannot be fitted together")
+    if file.complete is not None and not count:
+        raise ValueError("[complete] is for deflection tests, and there are none")
     if count and file.prior:
         raise NotImplementedError("a prior cannot be used with deflection tests")
 

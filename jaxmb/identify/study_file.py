@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
-from jaxmb.identify.elastostatic.parts import DeflectionTestPart
+from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
 from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
@@ -281,10 +281,20 @@ class StudyFile(Part):
     test: tuple[
         Annotated[FrfTestPart | ModesTestPart | DeflectionTestPart | PlannedTestPart, Field(discriminator="kind")], ...
     ] = Field(min_length=1, max_length=MOST_TESTS)  # fmt: skip
-    free: dict[str, FreePart] = Field(min_length=1)
+    free: dict[str, FreePart] = {}
+    complete: CompletePart | None = None
+    """Instead of `free`, for deflection tests: a complete stiffness model of joints and links."""
     hold: dict[str, Number] = {}
     """Parameters, by name or pattern, that keep a given value and are not free."""
     prior: dict[str, Positive] = {}
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
     search: SearchPart = SearchPart()
     refine: RefinePart = RefinePart()
+
+    @model_validator(mode="after")
+    def _something_to_find(self) -> Self:
+        if self.complete is None and not self.free:
+            raise ValueError("nothing is free, expected at least one parameter in [free]")
+        if self.complete is not None and (self.free or self.hold):
+            raise ValueError("[complete] says what is to be found, expected no [free] and no [hold] beside it")
+        return self
