@@ -182,7 +182,7 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> di
     told: dict[str, Any] = {
         "joint": compensated.joint, "angle_deg": np.degrees(compensated.angles), "compliance": values, "std": std,
     }  # fmt: skip
-    start = _spring_of(model, compensated.joint)
+    start = spring_of(model, compensated.joint)
     if start is None or len(labels) != len(compensated.angles) or len(labels) < 3 or not np.all(values > 0.0):
         return told
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
@@ -197,7 +197,7 @@ def _spring_told(fit: CompensatorFit) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _spring_of(model: Model, joint: str) -> Compensator | None:
+def spring_of(model: Model, joint: str) -> Compensator | None:
     """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
 
     s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
