@@ -37,7 +37,7 @@ class Curve(NamedTuple):
 
 
 def frf_test_figure(result: Result, number: int) -> Figure:
-    """FRFs that a test was fitted to, initial and fitted ones; lines that count more than the least are shaded.
+    """FRFs that a test was fitted to, initial and fitted ones; lines of higher or lower weight than most are shaded.
 
     Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
     stands below, where it is known.
@@ -100,7 +100,8 @@ def frf_figure(
         outputs: of the FRFs, (frame, direction) or one name; the first `MOST_POINTS` are shown.
         inputs: likewise.
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
-        weight: of every line [f, o, i]; what is above the least but 0 is shaded.
+        weight: of every line [f, o, i]; what counts more than the least is shaded, or, where that is most, what counts
+            less than most.
         unit: of all FRFs; that of the kind and the directions in SI where not given.
         notes: what stands beside the name of each panel [output][input].
         coherence: of every line [f, o, i], or [f, o] of all inputs together; drawn below the phase.
@@ -116,7 +117,8 @@ def frf_figure(
         cell = cell[0], cell[1] + 0.45
     # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
     across = 2 if columns == 1 else 4  # entries of the legend beside each other
-    entries = len(curves) + (weight is not None and bool(_raised(weight).any()))
+    shaded, shade_label = (None, "") if weight is None else _unlike(weight)
+    entries = len(curves) + bool(shade_label)
     left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * max(-(-entries // across), 2 if across == 2 else 1)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
@@ -141,8 +143,8 @@ def frf_figure(
             _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
             heading = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})")
             magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3)
-            if weight is not None:
-                _shade(magnitude, phase, frequency_hz, weight[:, o, i])
+            if shaded is not None:
+                _shade(magnitude, phase, frequency_hz, shaded[:, o, i])
             for axes in panels:
                 axes.set_xlim(*_span(frequency_hz))
                 axes.tick_params(labelleft=i == 0, labelbottom=o == rows - 1 and axes is panels[-1])
@@ -164,8 +166,8 @@ def frf_figure(
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves
     ]
-    if weight is not None and _raised(weight).any():
-        handles.append(Patch(color="0.93", label="lines of higher weight"))
+    if shade_label:
+        handles.append(Patch(color="0.93", label=shade_label))
     figure.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
         borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
@@ -214,19 +216,24 @@ def _unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.insert(x, jumps, x[jumps]), np.insert(angle, jumps, np.nan)
 
 
-def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, weight: np.ndarray) -> None:
-    raised = _raised(weight)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], raised, [False]]).astype(int)))
+def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, shaded: np.ndarray) -> None:
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], shaded, [False]]).astype(int)))
     middle = np.concatenate([frequency_hz[:1], 0.5 * (frequency_hz[1:] + frequency_hz[:-1]), frequency_hz[-1:]])
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         for axes in (magnitude, phase):
             axes.axvspan(float(middle[first]), float(middle[end]), color="0.93", lw=0, zorder=0)
 
 
-def _raised(weight: np.ndarray) -> np.ndarray:
-    """Lines whose weight is above the least that is not 0."""
+def _unlike(weight: np.ndarray) -> tuple[np.ndarray, str]:
+    """Lines [f, o, i] of another weight than most, weight 0 left out, and what they are called; "" where none is."""
     used = weight > 0.0
-    return used & (weight > 1.001 * weight[used].min()) if used.any() else used
+    if not used.any():
+        return used, ""
+    raised = used & (weight > 1.001 * weight[used].min())
+    if 2 * raised.sum() <= used.sum():
+        return raised, "lines of higher weight" if raised.any() else ""
+    # Shading what counts most would leave hardly a line without.
+    return used & (weight < 0.999 * np.median(weight[used])), "lines of lower weight"
 
 
 def _magnitude_limits(sets: list[np.ndarray]) -> tuple[float, float] | None:

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
+from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.frf_plot import frf_test_figure
 from jaxmb.report.mac_plot import MOST_MODES, mac_panels
@@ -48,6 +49,9 @@ def write_figures(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
 
 def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
     """Name and figure of everything there is to see of a result."""
+    if result.study.complete is not None:
+        yield from complete_figures(result)
+        return
     if result.study.deflections:
         yield "parameters", parameter_figure(result)
         yield from deflection_figures(result)
@@ -78,10 +82,11 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
                 pairs.unmeasured,
             )
             measured = pairs.reference_name == "measured"
+            title = f"{test.name}: MAC" if measured else f"{test.name}: MAC with the {pairs.reference_name} model"
             across = f"measured: modes ({unit})" if measured else f"{pairs.reference_name} parameters: modes ({unit})"
             yield (
                 f"mac-{name}",
-                mac_panels(f"{test.name}: MAC", [panel], (across, np.asarray(pairs.reference.damped_frequency_hz))),
+                mac_panels(title, [panel], (across, np.asarray(pairs.reference.damped_frequency_hz))),
             )
 
 
@@ -108,7 +113,7 @@ def cost_figure(result: Result) -> Figure:
     axes.set_xlabel("evaluations of the cost")
     axes.set_ylabel("cost" if result.study.problem.prior is None else "cost, prior included")
     axes.set_title(f"{result.study.name}: {'converged' if result.converged else 'not converged'}", loc="left")
-    axes.legend(loc="best")
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
@@ -206,7 +211,10 @@ def measured_modes_figure(test: ModesTest, fitted: FittedModes) -> Figure:
                 ha="center",
                 fontsize=7,
             )
-        below.bar(modes, 2 * std, bottom=-std, width=0.6, color="0.80", label="± 1 standard deviation")
+        below.bar(
+            modes, 2 * std, bottom=-std, width=0.6, color="white", edgecolor="0.45", lw=0.8, hatch="////",
+            label="± 1 standard deviation",
+        )  # fmt: skip
         below.plot(modes, found - measured, "o", ms=4.5, color=FITTED, label="fitted - measured")
         below.axhline(0.0, color="0.4", lw=0.6)
         below.set_ylabel(f"difference ({unit})")

@@ -25,7 +25,11 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
         result: the identification.
         width: columns of the terminal; below `WIDE` the less important ones of the table are left out.
     """
-    parts: list[RenderableType] = [parameter_table(result, width >= WIDE)]
+    if result.study.complete is not None:
+        from jaxmb.report.complete_tables import complete_tables  # made of what stands below
+
+        return Group(*complete_tables(result), summary(result))
+    parts: list[RenderableType] = [parameter_table(result, width >= WIDE), what_marks_mean(result)]
     for number, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
@@ -47,7 +51,7 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
 
 
 def parameter_table(result: Result, complete: bool = True) -> Table:
-    """Identified parameters: value, standard deviation, bounds, and whether the data fix them."""
+    """Identified parameters: value, with a star on a bound, standard deviation, bounds, and whether the data fix it."""
     truth = result.study.truth
     table = new_table("Parameters", "parameter", "unit")
     for heading in ("value", "std", *(("std %",) if complete else ()), *(("error %",) if truth else ())):
@@ -55,15 +59,17 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
     for heading in (*(("initial",) if complete else ()), "lower", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("identifiable", no_wrap=True)
+    on_bound = {name: _on_bound(result.parameters[name]) for _, name in free_values(result)}
+    mark = any(on_bound.values())
     for label, name in free_values(result):
         p = result.parameters[name]
-        relative = [number(100.0 * p.std_log, 2)] if complete else []
+        relative = [percent(100.0 * p.std_log)] if complete else []
         error = [_error(p, truth[name]) if truth.get(name) else "-"] if truth else []
         initial = [number(p.initial)] if complete else []
         table.add_row(
             Text(label),
             Text(p.unit),
-            number(p.value),
+            number(p.value) + ("" if not mark else " *" if on_bound[name] else "  "),
             number(p.std, 2),
             *relative,
             *error,
@@ -73,6 +79,19 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
             Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
         )
     return table
+
+
+def what_marks_mean(result: Result) -> Text:
+    """The line below the table of parameters: what "yes", "weak" and "no" are in this study, and a star."""
+    if result.study.problem.prior is not None:
+        line = (
+            "identifiable: yes where the data halve the prior's std or more, weak where they take 5 % off it, else no"
+        )
+    else:
+        linear = "" if all(result.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
+        line = f"identifiable: yes where std is below 10 %{linear}, weak below 100 %, else no"
+    starred = any(_on_bound(result.parameters[name]) for _, name in free_values(result))
+    return Text(f" {line}{'; * on a bound' if starred else ''}\n")
 
 
 def free_values(result: Result) -> list[tuple[str, str]]:
@@ -192,7 +211,7 @@ def summary(result: Result) -> Group:
     for name, error in result.metrics.get("log_error", {}).items():
         lines.append(f"mean error of log H, {name}: {number(error, 2)}")
     if "largest_parameter_error" in result.metrics:
-        lines.append(f"largest parameter error: {number(100.0 * result.metrics['largest_parameter_error'], 2)} %")
+        lines.append(f"largest parameter error: {percent(100.0 * result.metrics['largest_parameter_error'])} %")
     if "largest_frequency_error_hz" in result.metrics:
         lines.append(
             f"largest error of a mode: {number(result.metrics['largest_frequency_error_hz'], 2)} Hz,"
@@ -203,10 +222,10 @@ def summary(result: Result) -> Group:
     lines.append(
         f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
     )
-    lines.append(
-        f"time: {seconds['total']:.1f} s (search {seconds['search']:.1f}, refine {seconds['refine']:.1f},"
-        f" else {seconds['compile']:.1f})"
-    )
+    parts = {name: round(seconds[name], 1) for name in ("compile", "search", "refine")}
+    parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0)
+    told = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
+    lines.append(f"time: {sum(parts.values()):.1f} s ({told})")  # the sum of what is told, and the total to 0.2 s
     return Group(*(Text(line) for line in lines))
 
 
@@ -221,6 +240,15 @@ def number(value: float, digits: int = 4) -> str:
     return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
 
 
+def percent(value: float, signed: bool = False) -> str:
+    """A percentage with two significant digits, as an integer from ten on, and ">1000" beyond that."""
+    if abs(value) > 1000.0 and math.isfinite(value):
+        return ">1000" if value > 0.0 else "<-1000"
+    if 9.95 <= abs(value) <= 1000.0:
+        return f"{value:+.0f}" if signed else f"{value:.0f}"
+    return f"{value:+.2g}" if signed else number(value, 2)
+
+
 def _hz(frequency_hz: float) -> str:
     """A frequency to a thousandth of a hertz, or to four digits where it is below one."""
     return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
@@ -230,9 +258,13 @@ def _error(p: Parameter, true: float) -> str:
     """Error of a parameter, %; where the truth is a bound and the fit ends there, that no data were needed for it."""
     relative = p.value / true - 1.0
     if abs(relative) > 1e-11:
-        return f"{100.0 * relative:+.2g}"
+        return percent(100.0 * relative, signed=True)
+    return "on bound" if _on_bound(p) else "<1e-9"
+
+
+def _on_bound(p: Parameter) -> bool:
     # exp(log(bound)) may differ from the bound in the last digits
-    return "on bound" if any(math.isclose(p.value, bound) for bound in (p.lower, p.upper)) else "<1e-9"
+    return any(math.isclose(p.value, bound) for bound in (p.lower, p.upper))
 
 
 def _signed(value: float) -> str:

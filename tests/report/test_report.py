@@ -1,6 +1,7 @@
 """Tables hold the numbers of a result, and figures are drawn of whatever a study can be."""
 
 import dataclasses
+import re
 import struct
 
 import numpy as np
@@ -8,13 +9,14 @@ import pytest
 from rich.console import Console
 
 import jaxmb
+from jaxmb.identify.problem import Prior
 from jaxmb.identify.result import Parameter
 from jaxmb.identify.study import make_study
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.report.comparison import fitted_modes, mode_pairs
-from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, frf_figure
+from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, _unlike, frf_figure
 from jaxmb.report.plots import _interval, cost_figure, parameter_figure, result_figures, write_figures
-from jaxmb.report.tables import number, result_tables
+from jaxmb.report.tables import number, percent, result_tables, summary
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -72,6 +74,44 @@ def test_tables(result, text_of):
 )  # fmt: skip
 def test_numbers(value, digits, text):
     assert number(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "signed"),
+    [(150.0, "150", "+150"), (-100.0, "-100", "-100"), (1.2e4, ">1000", ">1000"), (-2e3, "<-1000", "<-1000"),
+     (5.9e7, ">1000", ">1000"), (9.96, "10", "+10"), (3.64, "3.6", "+3.6"), (-0.0123, "-0.012", "-0.012"),
+     (np.inf, "unknown", "+inf")],
+)  # fmt: skip
+def test_percentages(value, text, signed):
+    assert percent(value) == text
+    assert percent(value, signed=True) == signed
+
+
+def test_what_the_verdicts_mean_stands_below_the_table(result, text_of):
+    assert "identifiable: yes where std is below 10 %, weak below 100 %, else no" in text_of(result_tables(result))
+    prior = dataclasses.replace(result.study.problem, prior=Prior(np.zeros(2), np.ones(2)))
+    guided = dataclasses.replace(result, study=dataclasses.replace(result.study, problem=prior))
+    shown = text_of(result_tables(guided))
+    assert "yes where the data halve the prior's std or more, weak where they take 5 % off it, else no" in shown
+    assert "on a bound" not in shown
+
+
+def test_values_on_a_bound_are_marked(result, text_of):
+    name, other = result.parameters
+    p = result.parameters[name]
+    parameters = result.parameters | {name: p._replace(value=p.lower)}
+    shown = text_of(result_tables(dataclasses.replace(result, parameters=parameters)))
+    assert f"{number(p.lower)} *" in shown
+    assert f"{number(result.parameters[other].value)} *" not in shown
+    assert "; * on a bound" in shown
+
+
+def test_times_add_up(result, text_of):
+    seconds = {"total": 8.26, "compile": 5.14, "search": 0.649, "refine": 0.351}
+    told = "time: 8.3 s (compile 5.1, search 0.6, refine 0.4, else 2.2)"
+    assert told in text_of(summary(dataclasses.replace(result, seconds=seconds)))
+    parts = [float(x) for x in re.findall(r"\d+\.\d", told)]
+    assert parts[0] == pytest.approx(sum(parts[1:]))
 
 
 def test_names_are_not_taken_for_styles(result, text_of):
@@ -151,6 +191,27 @@ def test_grids_of_any_size(outputs, inputs, lines):
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
     figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("weight", "shaded", "label"),
+    [([1, 1, 80, 1], [0, 0, 1, 0], "lines of higher weight"), ([1, 0.02, 1, 0], [0, 1, 0, 0], "lines of lower weight"),
+     ([1, 1, 1, 0], [0, 0, 0, 0], ""), ([3, 3, 1, 2, 3], [0, 0, 1, 1, 0], "lines of lower weight"),
+     ([0, 0], [0, 0], "")],
+)  # fmt: skip
+def test_the_fewer_lines_are_shaded(weight, shaded, label):
+    found, called = _unlike(np.array(weight, dtype=float)[:, None, None])
+    np.testing.assert_array_equal(found[:, 0, 0], shaded)
+    assert called == label
+
+
+def test_what_figures_say(result):
+    figures = dict(result_figures(result))
+    assert figures["mac-2-frf-1"].axes[0].get_title() == "FRF 1: MAC with the initial model"
+    colors = [patch.get_facecolor() for patch in figures["modes-2-frf-1"].legends[0].get_patches()]
+    assert len(set(colors)) == len(colors) == 2
+    # A legend within the axes lies on curves sooner or later.
+    assert all(axes.get_legend() is None for axes in figures["cost"].axes)
 
 
 def test_labels_do_not_overlap(result, overlapping):
