@@ -8,7 +8,8 @@ import pytest
 
 import jaxmb
 from jaxmb.response.dexterity import dexterity
-from jaxmb.response.maps import QUANTITIES, posture_maps, posture_quantities
+from jaxmb.response.maps import QUANTITIES, posture_maps
+from jaxmb.response.posture_batches import posture_quantities
 from jaxmb.response.posture_indices import load_influence
 from jaxmb.response.zones import find_zones, largest_box
 
