@@ -97,7 +97,7 @@ def test_what_is_known(fitted):
     elastic = {n: p.identifiable for n, p in fitted.parameters.items() if not n.startswith("damping.")}
     assert set(elastic.values()) == {"yes"}, elastic
     assert all(p.identifiable != "no" for p in fitted.parameters.values())
-    assert fitted.remarks == ()
+    assert fitted.remarks == (fitted.study.note,)
 
 
 def test_without_the_data(monkeypatch, tmp_path, capsys):
