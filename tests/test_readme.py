@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -59,3 +60,17 @@ def test_hammer_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "hits along z: 5 used" in capsys.readouterr().out
     assert min(mode["mac"] for mode in names["result"].metrics["measured_modes"]) > 0.9
     assert (tmp_path / "results" / "hammer" / "robot-updated.toml").is_file()
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+def test_stiffness_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way from loads to corrected targets runs: a rope tells joint 1, and the tool no longer sags."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(ROOT / "notebooks" / "stiffness.py"))
+    printed = capsys.readouterr().out
+    assert printed.count("cannot be told") == 1
+    down = np.array([0.0, 0.0, -1500.0, 0.0, 0.0, 0.0])
+    assert names["missed"](names["correct"](names["path"], down), down).max() < 0.1
