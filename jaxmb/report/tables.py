@@ -59,8 +59,6 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
     for heading in (*(("initial",) if complete else ()), "lower", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("identifiable", no_wrap=True)
-    on_bound = {name: _on_bound(result.parameters[name]) for _, name in free_values(result)}
-    mark = any(on_bound.values())
     for label, name in free_values(result):
         p = result.parameters[name]
         relative = [percent(100.0 * p.std_log)] if complete else []
@@ -69,13 +67,13 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
         table.add_row(
             Text(label),
             Text(p.unit),
-            number(p.value) + ("" if not mark else " *" if on_bound[name] else "  "),
+            f"{'*' if _on_bound(p) else ''}{number(p.value)}",
             number(p.std, 2),
             *relative,
             *error,
             *initial,
-            number(p.lower, 3),
-            number(p.upper, 3),
+            number(p.lower, 3 if complete else 2),
+            number(p.upper, 3 if complete else 2),
             Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
         )
     return table
@@ -259,7 +257,7 @@ def _error(p: Parameter, true: float) -> str:
     relative = p.value / true - 1.0
     if abs(relative) > 1e-11:
         return percent(100.0 * relative, signed=True)
-    return "on bound" if _on_bound(p) else "<1e-9"
+    return "bound" if _on_bound(p) else "<1e-9"
 
 
 def _on_bound(p: Parameter) -> bool:

@@ -124,7 +124,7 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of):
     figures = dict(result_figures(result))
     assert "mac-hammer" not in figures
     assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
-    assert "on bound" in text_of(parameter_table(result))
+    assert " bound " in text_of(parameter_table(result))
 
 
 def test_table_5_has_a_column_a_machine(text_of):
