@@ -72,7 +72,7 @@ def predict(
 
 def _coordinates(text: str) -> dict[str, float]:
     """Values by coordinate from "z2=70 deg, z3=-1.7"."""
-    from jaxmb.machine.schema import angle
+    from jaxmb.machine.values import angle
 
     values: dict[str, float] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):

@@ -95,6 +95,13 @@ def knowledge(
     return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
 
 
+def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
+    """Correlation matrix of a covariance; 0 beside what has no variance."""
+    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(size > 0.0, size, 1.0)
+    return covariance / np.outer(scale, scale)
+
+
 def verdicts(std: Float[np.ndarray, "d"], prior_std: Float[np.ndarray, "d"] | None) -> tuple[Verdict, ...]:
     """What standard deviations say: "yes", "weak" or "no", see `knowledge`."""
     yes, weak = limits(prior_std)

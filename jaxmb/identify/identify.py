@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.ambiguity import ambiguity
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
 from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
-from jaxmb.identify.identifiability import Knowledge, knowledge
+from jaxmb.identify.identifiability import Knowledge, correlation, knowledge
 from jaxmb.identify.misfit import misfit_remarks
 from jaxmb.identify.modal_agreement import (
     ModalAgreement,
@@ -123,7 +123,7 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
         ),
-        correlation=_correlation(known),
+        correlation=correlation(known.covariance),
         singular_values=known.singular_values,
         model=model,
         machine=machine,
@@ -262,11 +262,6 @@ def _prior_part(study: Study, u: np.ndarray) -> float:
         return 0.0
     errors = (u - np.asarray(prior.mean)) / np.asarray(prior.std) * float(study.problem.noise_unit)
     return float(errors @ errors)
-
-
-def _correlation(known: Knowledge) -> np.ndarray:
-    size = np.sqrt(np.maximum(np.diag(known.covariance), 0.0))
-    return known.covariance / np.outer(np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0))
 
 
 def initial_model(result: Result) -> Model:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
-from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
+from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import GROUND, Machine, RigidMass, known_name
+from jaxmb.machine.schema import Machine, RigidMass, known_name
+from jaxmb.machine.values import GROUND
 
 
 class Model(eqx.Module):

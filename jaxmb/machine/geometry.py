@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.machine.schema import Origin
+from jaxmb.machine.values import Origin
 
 
 def rotation_matrix(rpy: Any) -> np.ndarray:

@@ -7,105 +7,29 @@ virtual elastic joint). The body's own frame is the one behind its last coordina
 
 import difflib
 import math
-import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-GROUND = "ground"
+from jaxmb.machine.values import (
+    FEW,
+    GROUND,
+    SOME,
+    Angle,
+    Name,
+    NonNegative,
+    Number,
+    Origin,
+    Part,
+    Tensor,
+    Vector,
+)
+from jaxmb.machine.virtual_spring import VirtualSpring
+
 MOST_COORDINATES = 200
 """Above this, compiling a machine's equations takes minutes: such a machine is refused when it is read."""
-MOST_PARTS = 2000
-"""Bodies, frames, payloads or springs of one machine."""
-LARGEST_NUMBER = 1e90
-"""Products of three numbers of this size, such as m c^2, are still finite."""
-
-_ANGLE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(deg|rad)\s*")
-_LONGEST_TEXT = 200
-_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_\-/]{{0,{_LONGEST_TEXT - 1}}}")
-
-
-def angle(value: Any) -> Any:
-    """Angle in radians from a number (radians) or a text such as "70 deg" or "1.2 rad"."""
-    if isinstance(value, str):
-        # The pattern's time grows with the square of the length.
-        match = _ANGLE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
-        if match is None:
-            raise ValueError('expected a number in radians or a text such as "70 deg" or "1.2 rad"')
-        number = float(match[1])
-        return math.radians(number) if match[2] == "deg" else number
-    return _number(value)
-
-
-def _number(value: Any) -> Any:
-    # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
-    if isinstance(value, bool | str) or value is None:
-        raise ValueError("expected a number")
-    # The comparison is False for nan, and holds for an int too long for a float.
-    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-        raise ValueError(f"expected a finite number, at most {LARGEST_NUMBER:g} in size")
-    return value
-
-
-def valid_name(value: Any) -> Any:
-    """The value, if it can name something; ValueError if not."""
-    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
-        raise ValueError("expected a name of letters, digits, _, - and /, not starting with - or /")
-    return value
-
-
-def _not_too_many(value: Any) -> Any:
-    # Before the items are looked at: a million wrong ones would take a minute to refuse.
-    if isinstance(value, list | tuple | dict) and len(value) > MOST_PARTS:
-        raise ValueError(f"expected at most {MOST_PARTS} items, not {len(value)}")
-    return value
-
-
-def _some(value: Any) -> Any:
-    if isinstance(value, list | tuple) and not value:
-        raise ValueError("expected at least one")
-    return _not_too_many(value)
-
-
-def _matrix_rows(value: Any) -> Any:
-    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
-        raise ValueError(f"expected 3 items, not {len(value)}")
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value
-
-
-def _rows_of_six(value: Any) -> Any:
-    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
-        raise ValueError(f"expected 6 items, not {len(value)}")
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-Name = Annotated[str, BeforeValidator(valid_name)]
-Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0.0, allow_inf_nan=False)]
-NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf_nan=False)]
-Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
-FEW = BeforeValidator(_not_too_many)
-SOME = BeforeValidator(_some)
-Vector = Annotated[tuple[Number, Number, Number], BeforeValidator(_matrix_rows)]
-Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], BeforeValidator(_rows_of_six)]
-Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
-
-
-class Part(BaseModel):
-    """Base of everything in a machine or study file: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Origin(Part):
-    """Where a frame sits in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
-
-    xyz: Vector = (0.0, 0.0, 0.0)
-    rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)
 
 
 class Coordinate(Part):
@@ -238,78 +162,6 @@ class Spring(Part):
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self
-
-
-class Beam(Part):
-    """A straight beam along x, clamped at one end and loaded at the other (Euler-Bernoulli), SI units."""
-
-    length: Positive
-    young_modulus: Positive
-    shear_modulus: Positive
-    area: Positive
-    second_moment_y: Positive
-    """Of the cross-section, about y: what resists bending along z."""
-    second_moment_z: Positive
-    torsion_constant: Positive
-
-
-class VirtualSpring(Part):
-    """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
-
-    At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
-    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left to
-    be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
-    """
-
-    name: Name
-    body: Name
-    at: Literal["end", "joint"] = "end"
-    origin: Origin = Origin()
-    """Where it sits in the body's frame; a beam lies along its x axis."""
-    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(_rows_of_six)] = None
-    diagonal: Row6 | None = None
-    beam: Beam | None = None
-
-    @property
-    def matrix(self) -> np.ndarray:
-        """Compliance [6, 6]."""
-        if self.compliance is not None:
-            return np.array(self.compliance)
-        beam = np.zeros((6, 6)) if self.beam is None else beam_compliance(self.beam)
-        return beam + np.diag(self.diagonal or (0.0,) * 6)
-
-    @model_validator(mode="after")
-    def _physical(self) -> Self:
-        parts = [key for key in ("diagonal", "beam") if getattr(self, key) is not None]
-        if self.compliance is not None and parts:
-            raise ValueError(f"gives both compliance and {parts[0]}, expected one of them")
-        matrix = self.matrix
-        if np.abs(matrix - matrix.T).max() > 1e-9 * np.abs(matrix).max():
-            raise ValueError("compliance is not symmetric")
-        if np.diagonal(matrix).min() < 0.0:
-            raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
-        size = np.sqrt(np.diagonal(matrix))
-        scaled = matrix / np.outer(np.where(size > 0.0, size, 1.0), np.where(size > 0.0, size, 1.0))
-        if np.linalg.eigvalsh(scaled)[0] < -1e-6:
-            raise ValueError("compliance is not positive semi-definite: some load would be answered against its way")
-        if self.at == "joint" and self.body == GROUND:
-            raise ValueError("at is 'joint', but the ground has none: expected 'end'")
-        return self
-
-
-def beam_compliance(beam: Beam) -> np.ndarray:
-    """Displacement and rotation of a beam's end for a force and moment there [6, 6], in its own axes.
-
-    Source: Timoshenko and Goodier, Theory of Elasticity; the template of Klimchik et al. 2014, eq. 13.
-    """
-    length, young = beam.length, beam.young_modulus
-    by, bz = young * beam.second_moment_y, young * beam.second_moment_z
-    twist = beam.shear_modulus * beam.torsion_constant
-    diagonal = (length / (young * beam.area), length**3 / (3 * bz), length**3 / (3 * by))
-    matrix = np.diag([*diagonal, length / twist, length / by, length / bz])
-    matrix[1, 5] = matrix[5, 1] = length**2 / (2 * bz)
-    matrix[2, 4] = matrix[4, 2] = -(length**2) / (2 * by)
-    return matrix
 
 
 class Machine(Part):

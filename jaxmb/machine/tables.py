@@ -7,19 +7,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
-from jaxmb.machine.schema import (
-    GROUND,
-    SOME,
-    Angle,
-    Machine,
-    Name,
-    NonNegative,
-    Number,
-    Origin,
-    Part,
-    RigidMass,
-)
+from jaxmb.machine.schema import Machine, RigidMass
 from jaxmb.machine.validation import sentence, validated
+from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part
 
 Convention = Literal["standard", "modified"]
 

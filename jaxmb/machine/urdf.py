@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.machine.geometry import rotation_matrix
-from jaxmb.machine.schema import GROUND, MOST_PARTS, Machine, valid_name
+from jaxmb.machine.schema import Machine
 from jaxmb.machine.validation import sentence, shown
+from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")

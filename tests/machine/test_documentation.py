@@ -8,6 +8,7 @@ import pytest
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
+from jaxmb.machine.virtual_spring import Beam, VirtualSpring
 
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
@@ -19,7 +20,7 @@ def test_examples(number, coordinates, tmp_path):
     assert load_machine(tmp_path / "example.toml").coordinates == coordinates
 
 
-@pytest.mark.parametrize("part", [Machine, Body, Coordinate, Frame, Payload, Spring, DhTable, DhRow])
+@pytest.mark.parametrize("part", [Machine, Body, Coordinate, Frame, Payload, Spring, VirtualSpring, Beam, DhTable, DhRow])
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]
     assert missing == []

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.machine.schema import Beam, Machine, VirtualSpring, beam_compliance
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.virtual_spring import Beam, VirtualSpring, beam_compliance
 from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist
 from jaxmb.response.static import cartesian_stiffness, deflection

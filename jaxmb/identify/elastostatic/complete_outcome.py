@@ -21,7 +21,7 @@ from jaxmb.identify.elastostatic.variants import (
     stiffness_models,
     translations,
 )
-from jaxmb.identify.identifiability import limits
+from jaxmb.identify.identifiability import correlation, limits
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, build_model, machine_of
@@ -75,7 +75,7 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         modes=(),
         metrics=_metrics(study, model, complete, variants, compensated, whole),
         remarks=_remarks(complete, whole),
-        correlation=_correlation(best.fit.covariance),
+        correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
         machine=machine_of(machine, finished),
@@ -234,9 +234,3 @@ def _remarks(complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
             f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml holds the nearest"
         )
     return tuple(remarks)
-
-
-def _correlation(covariance: np.ndarray) -> np.ndarray:
-    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale = np.where(size > 0.0, size, 1.0)
-    return covariance / np.outer(scale, scale)

@@ -18,6 +18,7 @@ from jaxmb.identify.elastostatic.solve import (
     fit_deflections,
     unknowns,
 )
+from jaxmb.identify.identifiability import correlation
 from jaxmb.identify.parameters import unit as unit_of
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
@@ -68,7 +69,7 @@ def identify_deflections(study: Study, seed: int = 0) -> Result:
         modes=(),
         metrics=_metrics(study, model, found, fit, values, settled, drawn),
         remarks=_remarks(study, machine, found, fit, rows, values),
-        correlation=_correlation(fit.known.covariance),
+        correlation=correlation(fit.known.covariance),
         singular_values=fit.known.singular_values,
         model=model,
         machine=machine,
@@ -194,9 +195,3 @@ def _convergence(study: Study, settled: Convergence) -> dict[str, Any]:
         bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
         told[name] = {"lower": bands[0], "median": bands[1], "upper": bands[2]}
     return told
-
-
-def _correlation(covariance: np.ndarray) -> np.ndarray:
-    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale = np.where(size > 0.0, size, 1.0)
-    return covariance / np.outer(scale, scale)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_DRAWS = 100_000
 MOST_SIMULATED = 5000

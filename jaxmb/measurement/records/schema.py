@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from jaxmb.machine.schema import Angle, Name, NonNegative, Number, Part, Vector
+from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
 from jaxmb.measurement.frf_set import repeated
 
 Positive = Annotated[Number, Field(gt=0.0)]

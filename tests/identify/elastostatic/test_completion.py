@@ -11,7 +11,8 @@ from jaxmb.identify.elastostatic.completion import completed_model, completion, 
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
 from jaxmb.identify.reduction import Reduction
 from jaxmb.machine.build import Model
-from jaxmb.machine.schema import Machine, VirtualSpring
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.virtual_spring import VirtualSpring
 
 STD = 0.02
 """Of the reduced values, in units of the largest of their kind."""

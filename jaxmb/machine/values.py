@@ -1,0 +1,99 @@
+"""Plain validated values: numbers, angles, names, vectors, and where a frame sits in another."""
+
+import math
+import re
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+GROUND = "ground"
+MOST_PARTS = 2000
+"""Bodies, frames, payloads or springs of one machine."""
+LARGEST_NUMBER = 1e90
+"""Products of three numbers of this size, such as m c^2, are still finite."""
+
+_ANGLE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(deg|rad)\s*")
+_LONGEST_TEXT = 200
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_\-/]{{0,{_LONGEST_TEXT - 1}}}")
+
+
+def angle(value: Any) -> Any:
+    """Angle in radians from a number (radians) or a text such as "70 deg" or "1.2 rad"."""
+    if isinstance(value, str):
+        # The pattern's time grows with the square of the length.
+        match = _ANGLE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
+        if match is None:
+            raise ValueError('expected a number in radians or a text such as "70 deg" or "1.2 rad"')
+        number = float(match[1])
+        return math.radians(number) if match[2] == "deg" else number
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
+    if isinstance(value, bool | str) or value is None:
+        raise ValueError("expected a number")
+    # The comparison is False for nan, and holds for an int too long for a float.
+    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise ValueError(f"expected a finite number, at most {LARGEST_NUMBER:g} in size")
+    return value
+
+
+def valid_name(value: Any) -> Any:
+    """The value, if it can name something; ValueError if not."""
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        raise ValueError("expected a name of letters, digits, _, - and /, not starting with - or /")
+    return value
+
+
+def _not_too_many(value: Any) -> Any:
+    # Before the items are looked at: a million wrong ones would take a minute to refuse.
+    if isinstance(value, list | tuple | dict) and len(value) > MOST_PARTS:
+        raise ValueError(f"expected at most {MOST_PARTS} items, not {len(value)}")
+    return value
+
+
+def _some(value: Any) -> Any:
+    if isinstance(value, list | tuple) and not value:
+        raise ValueError("expected at least one")
+    return _not_too_many(value)
+
+
+def _matrix_rows(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
+        raise ValueError(f"expected 3 items, not {len(value)}")
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value
+
+
+def rows_of_six(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
+        raise ValueError(f"expected 6 items, not {len(value)}")
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+Name = Annotated[str, BeforeValidator(valid_name)]
+Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf_nan=False)]
+Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
+FEW = BeforeValidator(_not_too_many)
+SOME = BeforeValidator(_some)
+Vector = Annotated[tuple[Number, Number, Number], BeforeValidator(_matrix_rows)]
+Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], BeforeValidator(rows_of_six)]
+Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
+
+
+class Part(BaseModel):
+    """Base of everything in a machine or study file: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Origin(Part):
+    """Where a frame sits in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
+
+    xyz: Vector = (0.0, 0.0, 0.0)
+    rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)

@@ -1,0 +1,80 @@
+"""Elasticity of links and joints: springs of six degrees of freedom, and the beams that they stand for."""
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, model_validator
+
+from jaxmb.machine.values import GROUND, Name, Origin, Part, Positive, Row6, rows_of_six
+
+
+class Beam(Part):
+    """A straight beam along x, clamped at one end and loaded at the other (Euler-Bernoulli), SI units."""
+
+    length: Positive
+    young_modulus: Positive
+    shear_modulus: Positive
+    area: Positive
+    second_moment_y: Positive
+    """Of the cross-section, about y: what resists bending along z."""
+    second_moment_z: Positive
+    torsion_constant: Positive
+
+
+class VirtualSpring(Part):
+    """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
+
+    At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
+    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left to
+    be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
+    """
+
+    name: Name
+    body: Name
+    at: Literal["end", "joint"] = "end"
+    origin: Origin = Origin()
+    """Where it sits in the body's frame; a beam lies along its x axis."""
+    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(rows_of_six)] = None
+    diagonal: Row6 | None = None
+    beam: Beam | None = None
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """Compliance [6, 6]."""
+        if self.compliance is not None:
+            return np.array(self.compliance)
+        beam = np.zeros((6, 6)) if self.beam is None else beam_compliance(self.beam)
+        return beam + np.diag(self.diagonal or (0.0,) * 6)
+
+    @model_validator(mode="after")
+    def _physical(self) -> Self:
+        parts = [key for key in ("diagonal", "beam") if getattr(self, key) is not None]
+        if self.compliance is not None and parts:
+            raise ValueError(f"gives both compliance and {parts[0]}, expected one of them")
+        matrix = self.matrix
+        if np.abs(matrix - matrix.T).max() > 1e-9 * np.abs(matrix).max():
+            raise ValueError("compliance is not symmetric")
+        if np.diagonal(matrix).min() < 0.0:
+            raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
+        size = np.sqrt(np.diagonal(matrix))
+        scaled = matrix / np.outer(np.where(size > 0.0, size, 1.0), np.where(size > 0.0, size, 1.0))
+        if np.linalg.eigvalsh(scaled)[0] < -1e-6:
+            raise ValueError("compliance is not positive semi-definite: some load would be answered against its way")
+        if self.at == "joint" and self.body == GROUND:
+            raise ValueError("at is 'joint', but the ground has none: expected 'end'")
+        return self
+
+
+def beam_compliance(beam: Beam) -> np.ndarray:
+    """Displacement and rotation of a beam's end for a force and moment there [6, 6], in its own axes.
+
+    Source: Timoshenko and Goodier, Theory of Elasticity; the template of Klimchik et al. 2014, eq. 13.
+    """
+    length, young = beam.length, beam.young_modulus
+    by, bz = young * beam.second_moment_y, young * beam.second_moment_z
+    twist = beam.shear_modulus * beam.torsion_constant
+    diagonal = (length / (young * beam.area), length**3 / (3 * bz), length**3 / (3 * by))
+    matrix = np.diag([*diagonal, length / twist, length / by, length / bz])
+    matrix[1, 5] = matrix[5, 1] = length**2 / (2 * bz)
+    matrix[2, 4] = matrix[4, 2] = -(length**2) / (2 * by)
+    return matrix
