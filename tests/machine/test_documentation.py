@@ -20,7 +20,9 @@ def test_examples(number, coordinates, tmp_path):
     assert load_machine(tmp_path / "example.toml").coordinates == coordinates
 
 
-@pytest.mark.parametrize("part", [Machine, Body, Coordinate, Frame, Payload, Spring, VirtualSpring, Beam, DhTable, DhRow])
+@pytest.mark.parametrize(
+    "part", [Machine, Body, Coordinate, Frame, Payload, Spring, VirtualSpring, Beam, DhTable, DhRow]
+)
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]
     assert missing == []
