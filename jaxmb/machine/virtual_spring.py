@@ -25,8 +25,8 @@ class VirtualSpring(Part):
     """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
 
     At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
-    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left to
-    be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
+    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left
+    to be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
     """
 
     name: Name

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmb.identify.result import Result
-from jaxmb.report.tables import VERDICT_STYLE, new_table, number
+from jaxmb.report.cells import VERDICT_STYLE, new_table, number
 
 STEPS = {
     "original": "joints and links, 36 compliances a link",

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmb.identify.result import Result
-from jaxmb.report.tables import new_table, number
+from jaxmb.report.cells import new_table, number
 
 MISSING = "-"
 

@@ -14,7 +14,7 @@ from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.report.tables import new_table, number
+from jaxmb.report.cells import new_table, number
 
 SCHEMA = 1
 

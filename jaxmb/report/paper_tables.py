@@ -9,8 +9,8 @@ from rich.table import Table
 
 from jaxmb.identify.parameters import parameters
 from jaxmb.identify.result import Result
+from jaxmb.report.cells import new_table
 from jaxmb.report.comparison import ModePairs, mode_pairs
-from jaxmb.report.tables import new_table
 
 
 def paper_tables(result: Result) -> Group:

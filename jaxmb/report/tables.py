@@ -3,19 +3,20 @@
 import math
 
 import numpy as np
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Parameter, Result
+from jaxmb.report.cells import VERDICT_STYLE, new_table, number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
+from jaxmb.report.complete_tables import complete_tables
+from jaxmb.report.deflection_tables import deflection_tables
 from jaxmb.response.modal import Modes
 
 WIDE = 100
 """Columns that the table of parameters needs to be complete."""
-VERDICT_STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
 def result_tables(result: Result, width: int = WIDE) -> Group:
@@ -26,11 +27,9 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
         width: columns of the terminal; below `WIDE` the less important ones of the table are left out.
     """
     if result.study.complete is not None:
-        from jaxmb.report.complete_tables import complete_tables  # made of what stands below
-
         return Group(*complete_tables(result), summary(result))
     parts: list[RenderableType] = [parameter_table(result, width >= WIDE), what_marks_mean(result)]
-    for number, test in enumerate(result.study.tests):
+    for place, test in enumerate(result.study.tests):
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
         elif any(
@@ -39,13 +38,11 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
             for line in result.metrics.get(kind, ())
         ):
             parts.append(analysed_modes_table(result, test))
-        elif result.study.true_modes[number] is not None:
+        elif result.study.true_modes[place] is not None:
             parts.append(true_modes_table(result, test))
         else:
-            parts.append(modes_table(result, number))
+            parts.append(modes_table(result, place))
     if result.study.deflections:
-        from jaxmb.report.deflection_tables import deflection_tables  # made of what stands below
-
         parts += deflection_tables(result)
     return Group(*parts, summary(result))
 
@@ -227,26 +224,6 @@ def summary(result: Result) -> Group:
     return Group(*(Text(line) for line in lines))
 
 
-def number(value: float, digits: int = 4) -> str:
-    """A number with so many significant digits, as "2.8e6" where it is large; "unknown" where it is not finite."""
-    if not math.isfinite(value):
-        return "unknown"
-    if value != 0.0 and not 1e-3 <= abs(value) < 1e4:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    text = f"{value:#.{digits}g}"
-    return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
-
-
-def percent(value: float, signed: bool = False) -> str:
-    """A percentage with two significant digits, as an integer from ten on, and ">1000" beyond that."""
-    if abs(value) > 1000.0 and math.isfinite(value):
-        return ">1000" if value > 0.0 else "<-1000"
-    if 9.95 <= abs(value) <= 1000.0:
-        return f"{value:+.0f}" if signed else f"{value:.0f}"
-    return f"{value:+.2g}" if signed else number(value, 2)
-
-
 def _hz(frequency_hz: float) -> str:
     """A frequency to a thousandth of a hertz, or to four digits where it is below one."""
     return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
@@ -271,19 +248,3 @@ def _signed(value: float) -> str:
 
 def _mode(found: Modes, m: int) -> tuple[str, str]:
     return _hz(float(found.damped_frequency_hz[m])), f"{100.0 * float(found.damping_ratio[m]):.3f}"
-
-
-def new_table(title: str, *headings: str) -> Table:
-    """An empty table in the look of all."""
-    # Text, because rich would read "[x]" in a name as a style.
-    table = Table(
-        title=Text(title),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table

@@ -13,10 +13,11 @@ from jaxmb.identify.problem import Prior
 from jaxmb.identify.result import Parameter
 from jaxmb.identify.study import make_study
 from jaxmb.identify.study_file import StudyFile
+from jaxmb.report.cells import number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, _unlike, frf_figure
 from jaxmb.report.plots import _interval, cost_figure, parameter_figure, result_figures, write_figures
-from jaxmb.report.tables import number, percent, result_tables, summary
+from jaxmb.report.tables import result_tables, summary
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
