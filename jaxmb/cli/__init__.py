@@ -6,6 +6,7 @@ import typer
 
 from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, say
 from jaxmb.cli.run_identify import identify
+from jaxmb.cli.run_map import map_postures
 from jaxmb.cli.run_modal import modal
 from jaxmb.cli.run_predict import predict
 
@@ -80,3 +81,4 @@ def studies() -> None:
 
 for command in (identify, modal, predict):
     app.command()(command)
+app.command("map")(map_postures)

@@ -14,6 +14,8 @@ from jaxmb.response.posture_indices import load_influence
 from jaxmb.response.zones import find_zones, largest_box
 
 WRIST = {name: np.radians(45.0) for name in ("q4", "q5", "q6")}
+PRINTED = [((0, 110), (-245, -170)), ((0, 25), (0, 29)), ((100, 146), (0, 29))]
+"""q2 and q3 of the zones of Dumas et al. 2011, Table I, deg."""
 WEIGHT = [0.0, 0.0, -2000.0, 0.0, 0.0, 0.0]
 
 
@@ -30,12 +32,10 @@ def maps(robot):
                         direction=[0, 0, 1], good={"dexterity": 0.39})  # fmt: skip
 
 
-# Dumas et al. 2011, Table I, and the inverse condition numbers found for the assumed geometry with L = 1 m.
-@pytest.mark.parametrize(
-    ("q2", "q3", "least"),
-    [((0, 110), (-245, -170), 0.397), ((0, 25), (0, 29), 0.454), ((100, 146), (0, 29), 0.477)],
-)
-def test_published_zones_hold_no_singularity(robot, q2, q3, least):
+# Inverse condition numbers found for the assumed geometry with L = 1 m.
+@pytest.mark.parametrize(("printed", "least"), list(zip(PRINTED, [0.397, 0.454, 0.477], strict=True)))
+def test_published_zones_hold_no_singularity(robot, printed, least):
+    q2, q3 = printed
     over = {"q2": np.radians(np.linspace(*q2, 60)), "q3": np.radians(np.linspace(*q3, 60))}
     found = posture_maps(robot, over, held=WRIST, length=1.0)["dexterity"]
     assert found.side is not None
@@ -96,11 +96,25 @@ def test_the_printed_zones_are_found_again(maps):
     """With a threshold just below what all of them reach, each lies in one zone; and none has a singularity inside."""
     found = maps["dexterity"]
     degrees = [np.degrees(g) for g in found.grid]
-    for q2, q3 in [((0, 110), (-245, -170)), ((0, 25), (0, 29)), ((100, 146), (0, 29))]:
+    for q2, q3 in PRINTED:
         box = np.ix_((degrees[0] >= q2[0]) & (degrees[0] <= q2[1]), (degrees[1] >= q3[0]) & (degrees[1] <= q3[1]))
         assert any(zone.mask[box].all() for zone in found.zones)
     for zone in found.zones:
         assert len(np.unique(found.side[zone.mask])) == 1
+
+
+def test_the_best_quarter_is_three_zones_as_printed(robot):
+    over = {"q2": np.radians(np.arange(0, 147, 2)), "q3": np.radians(np.arange(-245, 30, 2))}
+    for length in (0.82, 1.0, 1.3):  # eq. 8: the length changes the number, not where the zones are
+        zones = posture_maps(robot, over, held=WRIST, length=length, least_points=20)["dexterity"].zones
+        assert len(zones) == 3
+        extents = sorted(
+            (np.degrees(zone.extent).tolist() for zone in zones), key=lambda e: (e[1][1] > 0, e[0][1] > 100)
+        )
+        for extent, printed in zip(extents, PRINTED, strict=True):
+            low, high = np.transpose([[max(a[0], b[0]), min(a[1], b[1])] for a, b in zip(extent, printed, strict=True)])
+            # the printed boxes were read off a figure; they share most of their area with what is found
+            assert np.prod(high - low) > 0.8 * np.prod(np.diff(printed))
 
 
 def test_found_length_and_thinned_chunks(robot):

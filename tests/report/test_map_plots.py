@@ -1,0 +1,110 @@
+"""Figures of maps and placements show what the numbers say."""
+
+import dataclasses
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+import jaxmb
+from jaxmb.report.map_plots import (
+    _bands,
+    joint_space_figure,
+    placement_figure,
+    workspace_figure,
+    write_map_figures,
+)
+from jaxmb.response.maps import posture_maps
+from jaxmb.response.placement import Placement, PlacementResult
+
+
+@pytest.fixture(scope="module")
+def maps():
+    robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+    over = {"q2": np.radians(np.linspace(0, 146, 30)), "q3": np.radians(np.linspace(-245, 29, 31))}
+    load = [0, 0, -2000, 0, 0, 0]
+    quantities = ("dexterity", "nu_r", "greatest_stiffness")
+    return posture_maps(robot, over, quantities, wrench=load, length=1.0)
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_joint_space(maps):
+    figure = joint_space_figure(maps["dexterity"])
+    axes, bar = figure.axes
+    assert axes.get_xlabel() == "q2 (deg)"
+    assert axes.get_ylabel() == "q3 (deg)"
+    assert axes.get_xlim() == pytest.approx((0.0, 146.0))
+    assert "kappa" in bar.get_ylabel()
+    assert texts(axes) == [f"Z{i + 1}" for i in range(min(len(maps["dexterity"].zones), 6))]
+    assert "(deg)" in joint_space_figure(maps["nu_r"]).axes[1].get_ylabel()
+    # light is good, whichever way
+    maps_of = {name: joint_space_figure(found).axes[0].collections[0].cmap.name for name, found in maps.items()}
+    assert maps_of == {"dexterity": "viridis", "nu_r": "viridis_r", "greatest_stiffness": "viridis"}
+
+
+def test_a_label_stands_in_its_zone(maps):
+    found = maps["dexterity"]
+    for text, zone in zip(joint_space_figure(found).axes[0].texts, found.zones, strict=False):
+        at = [int(np.argmin(np.abs(np.degrees(g) - x))) for g, x in zip(found.grid, text.get_position(), strict=True)]
+        assert zone.mask[tuple(at)]
+
+
+def test_workspace_has_the_best_on_top(maps):
+    for name, sign in (("dexterity", 1.0), ("nu_r", -1.0)):
+        figure = workspace_figure(maps[name])
+        drawn = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
+        assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
+        assert len(drawn.get_paths()) == 29 * 30
+        assert figure.axes[0].get_xlabel() == "x of tool (m)"
+
+
+def test_one_and_three_coordinates(maps, tmp_path):
+    found = maps["dexterity"]
+    cube = dataclasses.replace(
+        found,
+        values=np.stack([found.values, 0.5 * found.values], axis=-1),
+        over=(*found.over, "q5"),
+        grid=(*found.grid, np.array([0.0, 1.0])),
+        revolute=(True, True, True),
+        position=np.stack([found.position, found.position], axis=2),
+        side=None,
+        zones=(),
+    )
+    line = dataclasses.replace(
+        found, values=found.values[0], over=("q3",), grid=found.grid[1:], revolute=(True,), side=None, zones=()
+    )
+    written = write_map_figures({"cube": cube, "line": line}, tmp_path)
+    assert [path.name for path in written] == ["cube-joints.png", "cube-workspace.png", "line-joints.png"]
+    assert "best over the others" in joint_space_figure(cube).axes[0].get_title()
+
+
+def test_bands():
+    assert np.all(np.diff(_bands(np.array([0.0, 1.0])).boundaries) == pytest.approx(0.1))
+    wide = _bands(np.array([0.3, 40.0, np.nan]), True).boundaries
+    np.testing.assert_allclose(wide, [0.2, 0.5, 1, 2, 5, 10, 20, 50])
+    assert len(_bands(np.full(4, 2.0)).boundaries) > 1
+
+
+def test_placement():
+    def placement(x, cost, possible=True):
+        nothing = np.full(3, np.nan)
+        place = {"x": x, "y": 0.0, "z": 0.0, "yaw": 0.0, "spin": 0.1}
+        along = np.full(3, cost) if possible else nothing
+        return Placement(place, possible, "", cost, np.zeros((3, 6)), along, along)
+
+    grid = {"x": np.array([1.0, 1.5]), "y": np.zeros(1), "z": np.zeros(1), "yaw": np.zeros(1), "spin": np.arange(3.0)}
+    cost = np.array([[2e-4, 3e-4, np.inf], [np.inf, np.inf, np.inf]]).reshape(2, 1, 1, 1, 3)
+    result = PlacementResult("robot", "tool", "max", placement(1.1, 1e-4), placement(1.5, np.inf, False), grid, cost,
+                             np.zeros(cost.shape, dtype=int), 6, {})  # fmt: skip
+    with matplotlib.rc_context():
+        left, right, bar = placement_figure(result).axes
+    assert left.get_xlabel() == "x (m)"
+    assert left.get_ylabel() == "spin (deg)"
+    assert bar.get_ylabel() == "largest of the deflection (mm)"
+    shown = left.collections[0].get_array()
+    assert shown.count() == 2  # what is not possible is left blank
+    assert [t.get_text() for t in right.get_legend().get_texts()] == ["best: 0.1 mm"]
