@@ -2,9 +2,9 @@
 
     python experiments/maps/run.py [--rounds 7] [--out results/maps]
 
-Both sides get the same postures of the KUKA KR240, warm (compiled), in turn, on one BLAS thread. Pinocchio's loop calls
-`computeFrameJacobian` once a posture and NumPy takes all singular values at once; for the other quantities Pinocchio has
-no function.
+Both sides get the same postures of the KUKA KR240, warm (compiled), in turn, on one BLAS thread. Pinocchio's loop
+calls `computeFrameJacobian` once a posture and NumPy takes all singular values at once; for the other quantities
+Pinocchio has no function.
 """
 
 import argparse
@@ -28,8 +28,7 @@ POSTURES = 100_000
 WORK = {
     "dexterity": ("dexterity",),
     "nu_p, nu_r": ("nu_p", "nu_r"),
-    "deflection": ("deflection",),
-    "stiffness": ("stiffness", "least_stiffness", "greatest_stiffness"),
+    "deflection, stiffness": ("deflection", "stiffness", "least_stiffness", "greatest_stiffness"),
     "all of them": tuple(QUANTITIES),
 }
 WRENCH = np.array([0.0, 0.0, -2000.0, 0.0, 0.0, 0.0])
@@ -101,7 +100,7 @@ def main() -> None:
     for name, found in seconds.items():
         wall, processor = (spread(list(column)) for column in zip(*found, strict=True))
         first = f", first call {compile_seconds[name]:.1f} s" if name in compile_seconds else ""
-        print(f"{name:16} {wall[1]:.2f} s ({wall[0]:.2f} to {wall[2]:.2f}), processor {processor[1]:.2f} s{first}")
+        print(f"{name:21} {wall[1]:.2f} s ({wall[0]:.2f} to {wall[2]:.2f}), processor {processor[1]:.2f} s{first}")
     pairs = zip(seconds["Pinocchio loop"], seconds["dexterity"], strict=True)
     ratio = spread([peer[0] / own[0] for peer, own in pairs])
     print(f"Pinocchio loop / dexterity: {ratio[1]:.2f} ({ratio[0]:.2f} to {ratio[2]:.2f})")

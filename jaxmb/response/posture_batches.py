@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index, node_poses
 from jaxmb.response.dexterity import inverse_condition, normalized_jacobian
 from jaxmb.response.posture_indices import (
@@ -61,8 +60,7 @@ GROUPS = {
     "kinematics": ("dexterity", "position"),
     "side": ("side",),
     "influence": ("nu_p", "nu_r"),
-    "deflection": ("deflection",),
-    "stiffness": ("stiffness", "least_stiffness", "greatest_stiffness"),
+    "compliance": ("deflection", "stiffness", "least_stiffness", "greatest_stiffness"),
 }
 """What is computed together."""
 
@@ -93,15 +91,11 @@ def _batch(
     def influence(q: Array) -> tuple[Array, ...]:
         return load_influence(model, q, frame, wrench)
 
-    def deflection(q: Array) -> tuple[Array, ...]:
-        jacobian = elastic_jacobian(model, q, frame)
-        return (jnp.linalg.norm(jacobian[:3] @ (compliance_matrix(model, q) @ (jacobian.T @ wrench))),)
+    def compliance(q: Array) -> tuple[Array, ...]:
+        moved = translational_compliance(model, q, frame)
+        least, greatest = principal_stiffness(moved[:, :3])
+        return jnp.linalg.norm(moved @ wrench), stiffness_along(moved[:, :3], direction), least, greatest
 
-    def stiffness(q: Array) -> tuple[Array, ...]:
-        compliance = translational_compliance(model, q, frame)
-        least, greatest = principal_stiffness(compliance)
-        return stiffness_along(compliance, direction), least, greatest
-
-    computes = (kinematics, side, influence, deflection, stiffness)
+    computes = (kinematics, side, influence, compliance)
     compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]
     return dict(zip(GROUPS[group], jax.vmap(compute)(postures), strict=True))

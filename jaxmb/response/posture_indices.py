@@ -72,10 +72,10 @@ def loaded_joints_stiffness(
     return jnp.where(nearer | jnp.eye(n, dtype=bool), force, force.T) + jnp.where(nearer, moment, 0.0)
 
 
-def translational_compliance(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "3 3"]:
-    """Translation of a frame's origin for a force on it, J_p C J_p^T, without load and moment, m/N, ground axes."""
-    jacobian = elastic_jacobian(model, q, frame)[:3]
-    return jacobian @ compliance_matrix(model, q) @ jacobian.T
+def translational_compliance(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "3 6"]:
+    """Translation of a frame's origin for a small wrench on it, J_p C J^T, ground axes: m/N, then m/Nm."""
+    jacobian = elastic_jacobian(model, q, frame)
+    return jacobian[:3] @ compliance_matrix(model, q) @ jacobian.T
 
 
 def stiffness_along(compliance: Float[Array, "3 3"], direction: Float[Array, "3"]) -> Float[Array, ""]:
