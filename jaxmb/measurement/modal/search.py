@@ -34,6 +34,8 @@ SAME = 0.95
 """MAC of shapes from which on two poles at one place are one mode."""
 ROUNDING = 1e-10
 """Of the largest response: what is left below it holds no poles."""
+QUIET = 1.25
+"""Above its noise: where what is left rises nowhere as far, there is nothing in it to look for."""
 PEAK = 1.5
 """How far what is left must rise above its noise to be tried as pole: over thousands of lines noise rises 1.2 times."""
 CLEARLY = 0.999
@@ -130,12 +132,15 @@ def with_poles_left(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles
         if _is_rounding(search, refined):
             break
         left = remainder(search, refined)
+        height, *peak = _highest_peak(search, refined, left)
+        if height < QUIET:
+            break
         chart = chart_of(looking, left, search.orders[::2])
         new = stable_poles(chart)
         tried = refined
         if new.size:
             tried, doubtful = _with(search, refined, chart.eigenvalue[new], chart.participation[new])
-        if tried is refined and (peak := _highest_peak(search, refined, left)) is not None:
+        if tried is refined and height >= PEAK:
             tried, _ = _with(search, refined, *peak)
         if tried is refined:
             break
@@ -161,8 +166,8 @@ def _with(
     return tried if _left_of(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
 
 
-def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """A pole where most is left against the noise, as damped as the pole nearest to it; None where all is noise.
+def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """How far most is left above the noise at one line, and a pole there, as damped as the pole nearest to it.
 
     A mode that its neighbour stands for as well leaves too little on too few lines for the estimator to see.
     """
@@ -170,12 +175,11 @@ def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tu
     _, size, rows = np.linalg.svd(weighted, full_matrices=False)
     line = int(np.argmax(size[:, 0]))
     # the largest singular value of complex noise, of standard deviation 1 in real and imaginary parts
-    if size[line, 0] < PEAK * np.sqrt(2.0) * sum(np.sqrt(n) for n in left.shape[1:]):
-        return None
+    height = float(size[line, 0]) / (np.sqrt(2.0) * sum(np.sqrt(n) for n in left.shape[1:]))
     place = 2 * np.pi * search.frequency_hz[line]
     by_distance = np.argsort(np.abs(np.abs(refined.eigenvalue) - place))
     damping = float(damping_ratio(refined.eigenvalue[by_distance[0]])) if by_distance.size else FIRST_DAMPING
-    return np.array([place * (-damping + 1j)]), rows[line, :1]
+    return height, np.array([place * (-damping + 1j)]), rows[line, :1]
 
 
 def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
