@@ -16,7 +16,7 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Identify stiffness and damping of robots from frequency responses and modes.",
+    help="Identify stiffness and damping of robots from frequency responses, modes and deflections.",
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,6 @@ def map_postures(
 ) -> None:
     """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
     with wrong_input():
-        from jaxmb.cli.run_predict import _coordinates
         from jaxmb.machine.build import build_model
         from jaxmb.machine.file import load_machine
         from jaxmb.response.maps import posture_maps
@@ -76,7 +75,7 @@ def map_postures(
             _grid(model, over, points),
             tuple(dict.fromkeys(show)),
             frame,
-            _coordinates(posture),
+            coordinate_values(posture),
             length,
             wrench,
             direction,
@@ -102,8 +101,6 @@ def _grid(model: "Model", texts: list[str], points: int) -> dict[str, "np.ndarra
     """Values by coordinate from "q2=0:146 deg"."""
     import numpy as np
 
-    from jaxmb.cli.run_predict import _coordinates
-
     if points < 2:
         raise ValueError(f"points: {points}, expected 2 or more")
     grid: dict[str, np.ndarray] = {}
@@ -119,7 +116,7 @@ def _grid(model: "Model", texts: list[str], points: int) -> dict[str, "np.ndarra
         if unit and not low_text.endswith(("deg", "rad")):
             low_text = f"{low_text} {unit}"
         try:
-            low, high = (_coordinates(f"{name}={part}")[name] for part in (low_text, high_text))
+            low, high = (coordinate_values(f"{name}={part}")[name] for part in (low_text, high_text))
         except ValueError as error:
             raise ValueError(f"over: {str(error).removeprefix('posture: ')}") from None
         if not low < high:

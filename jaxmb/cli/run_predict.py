@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
 
 PREDICTED_LINES = 1001
 
@@ -43,7 +43,7 @@ def predict(
         derivatives = check_kind(kind)
         points, _ = endpoints(frame, None, None)
         check_points(model, points)
-        q = posture_of(model, _coordinates(posture))
+        q = posture_of(model, coordinate_values(posture))
         band = None if band_hz is None else _band(*band_hz)
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), model.coordinates)
@@ -68,28 +68,6 @@ def predict(
             figure = frf_figure(described.name, frequency_hz, [curve], points, points, derivatives)
             write_figure(figure, folder / "figures" / "frf.png")
     console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
-
-
-def _coordinates(text: str) -> dict[str, float]:
-    """Values by coordinate from "z2=70 deg, z3=-1.7"."""
-    from jaxmb.machine.values import angle
-
-    values: dict[str, float] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (p.strip() for p in part.partition("="))
-        if not equals:
-            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
-        if name in values:
-            raise ValueError(f"posture: '{name}' is given twice")
-        try:
-            number: float | str = float(value)
-        except ValueError:
-            number = value
-        try:
-            values[name] = angle(number)
-        except ValueError as error:
-            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
-    return values
 
 
 def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
