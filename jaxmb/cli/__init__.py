@@ -64,7 +64,7 @@ def studies() -> None:
     for room, what, command in (
         ("studies", "study", "identify"),
         ("measurements", "measurement", "modal"),
-        ("machines", "machine", "predict"),
+        ("machines", "machine", "predict` and `jaxmb map"),
     ):
         table = Table(
             title=f"{room}, for `jaxmb {command}`", title_justify="left", box=None, pad_edge=False, show_header=False
