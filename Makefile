@@ -9,7 +9,7 @@ WORKERS ?= 2
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
 	@echo "make test    all checks and tests"
-	@echo "make bench   speed beside NumPy and SciPy, and how often the exact answer is found"
+	@echo "make bench   speed beside NumPy, SciPy and Pinocchio, and how often the exact answer is found"
 	@echo "make clean   remove what make has made"
 
 $(VENV)/python:
@@ -44,9 +44,10 @@ types: $(VENV)/installed-test
 pytest: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 10
 
-bench: $(VENV)/installed
+bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
 	$(BIN)/python experiments/recovery/run.py --seeds 5
+	$(BIN)/python experiments/maps/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml
