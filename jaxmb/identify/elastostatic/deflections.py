@@ -1,6 +1,7 @@
 """Deflection tests, and the observation matrix that makes their displacements linear in compliances."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -21,6 +22,12 @@ Term = tuple[tuple[int, int], ...]
 
 LARGEST_DISPLACEMENT = 0.2
 """m or rad: more is no deflection under a load, but another unit."""
+LARGEST_WRENCH = 1e9
+"""N or Nm."""
+LEAST_STD, LARGEST_STD = 1e-12, 10.0
+"""m or rad: no instrument resolves less, and what is known worse is not known."""
+LARGEST_ANGLE, LARGEST_TRAVEL = 4.0 * math.pi, 100.0
+"""rad and m: of a coordinate; more is another unit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,16 +57,23 @@ class DeflectionTest:
 def check_tests(model: Model, tests: Sequence[DeflectionTest]) -> None:
     """Raise ValueError where a test cannot belong to a machine, or holds numbers that cannot be meant; it is named.
 
-    A displacement of more than 0.2 m or rad looks like millimetres or degrees.
+    A displacement of more than 0.2 m or rad looks like millimetres or degrees. Other sizes that no test has: a
+    coordinate beyond 4 pi rad or 100 m, a wrench beyond 1e9 N or Nm, a standard deviation outside 1e-12 to 10 m or rad.
     """
+    if not len(tests):
+        raise ValueError("there are no deflection tests, expected at least one")
     for test in tests:
         place = f"deflection test '{test.name}'"
         if test.q.shape != (len(model.coordinates),):
             raise ValueError(f"{place}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
+        _check_posture(model, place, test.q)
         if test.wrench.shape != (6,) or not np.all(np.isfinite(test.wrench)):
             raise ValueError(f"{place}: wrench is {test.wrench.tolist()}, expected six finite numbers")
         if not test.wrench.any():
             raise ValueError(f"{place}: wrench is zero, expected a load")
+        load = float(np.abs(test.wrench).max())
+        if load > LARGEST_WRENCH:
+            raise ValueError(f"{place}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
         for name in (test.frame, *test.points):
             if name not in model.frames:
                 raise ValueError(known_name(f"{place}: frame", name, model.frames))
@@ -69,14 +83,40 @@ def check_tests(model: Model, tests: Sequence[DeflectionTest]) -> None:
                 f"{place}: {len(test.points)} points have displacements of shape {test.displacement.shape} and"
                 f" deviations of shape {test.std.shape}, expected {expected}"
             )
+        if np.isinf(test.displacement).any():
+            raise ValueError(f"{place}: a displacement is infinite, expected a number, or NaN where not measured")
         if not test.measured.any():
             raise ValueError(f"{place}: no displacement was measured")
-        if not np.all(test.std[test.measured] > 0.0):
+        spread = test.std[test.measured]
+        if not np.all(spread > 0.0):
             raise ValueError(f"{place}: a standard deviation is not above 0")
+        for std in (float(spread.min()), float(spread.max())):
+            if not LEAST_STD <= std <= LARGEST_STD:
+                raise ValueError(
+                    f"{place}: a standard deviation is {std:g} m or rad, expected {LEAST_STD:g} to {LARGEST_STD:g}"
+                )
         largest = float(np.abs(test.displacement[test.measured]).max())
         if largest > LARGEST_DISPLACEMENT:
             raise ValueError(
                 f"{place}: a displacement of {largest:g} m or rad is too large for a deflection, is it in mm or deg?"
+            )
+
+
+def check_names(tests: Sequence[DeflectionTest]) -> None:
+    """Raise ValueError where two tests of one set have the same name."""
+    seen: set[str] = set()
+    for test in tests:
+        if test.name in seen:
+            raise ValueError(f"deflection test '{test.name}' is there twice, expected a name for each test")
+        seen.add(test.name)
+
+
+def _check_posture(model: Model, place: str, q: np.ndarray) -> None:
+    for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
+        most, unit = (LARGEST_ANGLE, "rad") if turns else (LARGEST_TRAVEL, "m")
+        if not abs(value) <= most:  # NaN too
+            raise ValueError(
+                f"{place}: {name} is {value:g} {unit}, expected a finite number of at most {most:.4g} {unit}"
             )
 
 

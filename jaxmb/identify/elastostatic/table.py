@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_tests
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_names, check_tests
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import InputError, read_text
 from jaxmb.machine.schema import known_name
@@ -78,6 +78,7 @@ def deflection_tests(
         DeflectionTest(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)
     ]
     check_tests(model, tests)
+    check_names(tests)
     return tests
 
 
@@ -101,7 +102,11 @@ def read_deflections(
         InputError: the file is no such table; one sentence names the line or the test.
     """
     path = Path(path)
-    rows = list(csv.reader(io.StringIO(read_text(path), newline="")))
+    table = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        rows = list(table)
+    except csv.Error as error:
+        raise InputError(f"{path}: line {table.line_num} is no line of a table: {error}") from None
     lines = [(number, row) for number, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
     if not lines:
         raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")

@@ -88,6 +88,19 @@ def test_what_is_written_is_read_back(tmp_path):
         ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,,,,"], "deflection test 'a': no displacement was measured"),
         ([HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,0"], "deflection test 'a': a standard deviation is not above 0"),
         (
+            [HEAD, "a,45,-90,tool,1e300,-1.5,3,q6,0.5,,,"],
+            "deflection test 'a': wrench has 1e+300 N or Nm, expected at most 1e+09",
+        ),
+        (
+            [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,1e-300"],
+            "deflection test 'a': a standard deviation is 1e-303 m or rad, expected 1e-12 to 10",
+        ),
+        (
+            [HEAD.replace("q2 deg", "q2 rad"), "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
+            "deflection test 'a': q2 is 45 rad, expected a finite number of at most 12.57 rad",
+        ),
+        ([HEAD, "a" * 200_000], "line 2 is no line of a table: field larger than field limit"),
+        (
             [HEAD.replace("dx mm", "dx m"), "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
             "deflection test 'a': a displacement of 0.5 m or rad is too large for a deflection, is it in mm or deg?",
         ),
@@ -114,6 +127,25 @@ def test_counts_that_differ_name_the_test():
         deflection_tests(MODEL, q, wrench, moved[:2])
     with pytest.raises(ValueError, match="deflection test 'b' has none of the wrenches"):
         deflection_tests(MODEL, q, wrench[:1], moved, names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"q": np.full((2, 6), np.nan)}, "deflection test '1': q1 is nan rad, expected a finite number"),
+        ({"std": np.inf}, "deflection test '1': a standard deviation is inf m or rad, expected 1e-12 to 10"),
+        ({"displacement": np.full((2, 6), np.inf)}, "deflection test '1': a displacement is infinite"),
+        ({"names": ["a", "a"]}, "deflection test 'a' is there twice, expected a name for each test"),
+        (
+            {"q": np.zeros((0, 6)), "wrench": np.zeros((0, 6)), "displacement": np.zeros((0, 6))},
+            "there are no deflection tests, expected at least one",
+        ),
+    ],
+)
+def test_arrays_that_cannot_be_tests(changed, told):
+    good = {"q": np.zeros((2, 6)), "wrench": np.ones((2, 6)), "displacement": np.full((2, 6), 1e-3)}
+    with pytest.raises(ValueError, match=re.escape(told)):
+        deflection_tests(MODEL, **good | changed)
 
 
 def test_the_documented_table_can_be_read(tmp_path):
