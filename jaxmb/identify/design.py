@@ -59,6 +59,9 @@ def choose_tests(
     Source: Fedorov, Theory of optimal experiments, 1972; Wu et al., "Industry-oriented performance measures for design
     of robot calibration experiment", 2013, for the test pose.
     """
+    candidates = np.asarray(candidates, float)
+    if candidates.ndim != 3:
+        raise ValueError(f"candidates have shape {candidates.shape}, expected three axes: candidate, row, parameter")
     number, _, size = candidates.shape
     if criterion not in ("D", "A", "test-pose"):
         raise ValueError(f"criterion is '{criterion}', expected 'D', 'A' or 'test-pose'")
@@ -68,6 +71,7 @@ def choose_tests(
         raise ValueError(f"{count} tests are to be chosen out of {number} candidates")
     if not np.all(np.isfinite(candidates)):
         raise ValueError(f"candidate {int(np.argwhere(~np.isfinite(candidates))[0][0])} is not finite")
+    purpose, made = _rows("purpose", purpose, size), _rows("made", made, size)
     everything = candidates.reshape(-1, size) if made is None else np.concatenate([candidates.reshape(-1, size), made])
     length = np.linalg.norm(everything, axis=0)
     if not length.all():
@@ -78,7 +82,7 @@ def choose_tests(
     turn = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
     scaled = candidates @ turn
     before = np.zeros((size, size)) if made is None else (made @ turn).T @ (made @ turn)
-    wanted = np.eye(size) if purpose is None else np.asarray(purpose)
+    wanted = np.eye(size) if purpose is None else purpose
     weight = (wanted @ turn).T @ (wanted @ turn)
 
     ridge = START / size * np.eye(size)
@@ -113,6 +117,17 @@ def choose_tests(
     return Design(
         tuple(chosen), criterion, _value(matrix, weight, criterion) + shift, greedy + shift, covariance, exchanges
     )
+
+
+def _rows(what: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:
+    if rows is None:
+        return None
+    rows = np.asarray(rows, float)
+    if rows.ndim != 2 or rows.shape[1] != size:
+        raise ValueError(f"{what} has shape {rows.shape}, expected rows of {size} parameters, as candidates have")
+    if not np.all(np.isfinite(rows)):
+        raise ValueError(f"{what}: row {int(np.argwhere(~np.isfinite(rows))[0][0])} is not finite")
+    return rows
 
 
 def _gains(

@@ -60,6 +60,11 @@ def test_what_cannot_be_chosen():
         ((np.where(np.arange(3) == 1, 0.0, CANDIDATES), 3), "parameter 1 acts on no candidate"),
         ((CANDIDATES[:, :, [0, 0]], 3), "all 14 candidates together leave some of 2 parameters unknown"),
         ((np.where(np.arange(14)[:, None, None] == 4, np.nan, CANDIDATES), 3), "candidate 4 is not finite"),
+        ((CANDIDATES[0], 1), r"candidates have shape \(2, 3\), expected three axes"),
+        ((CANDIDATES, 3, "test-pose", PURPOSE[:, :2]), r"purpose has shape \(2, 2\), expected rows of 3 parameters"),
+        ((CANDIDATES, 3, "test-pose", np.nan * PURPOSE), "purpose: row 0 is not finite"),
+        ((CANDIDATES, 3, "D", None, np.ones((1, 4))), r"made has shape \(1, 4\), expected rows of 3 parameters"),
+        ((CANDIDATES, 3, "D", None, np.full((1, 3), np.inf)), "made: row 0 is not finite"),
     ):
         with pytest.raises(ValueError, match=message):
             choose_tests(*arguments)

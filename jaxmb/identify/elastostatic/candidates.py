@@ -38,8 +38,17 @@ def candidate_postures(
         largest_effort: of drives under the load, Nm or N by coordinate.
 
     Raises:
-        ValueError: a name is not a coordinate, a range is reversed, or too few postures are possible.
+        ValueError: a name is not a coordinate, a range is reversed, a load or a count cannot be, or too few postures
+            are possible.
     """
+    if count < 1:
+        raise ValueError(f"count is {count}, expected at least one posture")
+    load = None if load is None else _checked_load(model, load)
+    for name in largest_effort or {}:
+        if name not in model.coordinates:
+            raise ValueError(known_name("largest_effort: coordinate", name, model.coordinates))
+    if largest_effort and load is None:
+        raise ValueError("largest_effort is given without a load, expected the frame and wrench of the tests as load")
     for name, limits in ranges.items():
         if name not in model.coordinates:
             raise ValueError(known_name("range: coordinate", name, model.coordinates))
@@ -85,6 +94,17 @@ def _seen(model: Model, q: jax.Array, load: tuple[str, np.ndarray] | None) -> tu
         return height, (elastic_jacobian(model, at, load[0]).T @ load[1])[: at.size]
 
     return jax.vmap(one)(q)
+
+
+def _checked_load(model: Model, load: tuple[str, np.ndarray]) -> tuple[str, np.ndarray]:
+    if len(load) != 2 or not isinstance(load[0], str):
+        raise ValueError(f"load is {load}, expected the name of a frame and a wrench")
+    if load[0] not in model.frames:
+        raise ValueError(known_name("load: frame", load[0], model.frames))
+    wrench = np.asarray(load[1], float)
+    if wrench.shape != (6,) or not np.all(np.isfinite(wrench)):
+        raise ValueError(f"load: wrench is {wrench.tolist()}, expected six finite numbers, force then moment")
+    return load[0], wrench
 
 
 def _movable(model: Model) -> list[int]:

@@ -37,3 +37,19 @@ def test_what_cannot_be_had(model):
         candidate_postures(model, {"q7": (0.0, 1.0)}, 2)
     with pytest.raises(ValueError, match=r"range of 'q1' is \(1.0, 0.0\)"):
         candidate_postures(model, {"q1": (1.0, 0.0)}, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"count": 0}, "count is 0, expected at least one posture"),
+        ({"load": LOAD, "largest_effort": {"q7": 1.0}}, "largest_effort: coordinate 'q7' does not exist"),
+        ({"largest_effort": {"q2": 1.0}}, "largest_effort is given without a load"),
+        ({"load": ("tool", np.ones(3))}, r"load: wrench is \[1.0, 1.0, 1.0\], expected six finite numbers"),
+        ({"load": ("hand", np.ones(6))}, "load: frame 'hand' does not exist"),
+        ({"load": LOAD[1]}, "expected the name of a frame and a wrench"),
+    ],
+)
+def test_wrong_arguments(model, changed, told):
+    with pytest.raises(ValueError, match=told):
+        candidate_postures(model, **{"ranges": RANGES, "count": 2} | changed)
