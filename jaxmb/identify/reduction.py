@@ -282,6 +282,8 @@ def _check(
 ) -> None:
     if matrix.ndim != 2 or matrix.shape[1] != len(names):
         raise ValueError(f"matrix has shape {matrix.shape}, expected one column for each of {len(names)} names")
+    if not matrix.size:
+        raise ValueError(f"matrix has shape {matrix.shape}, expected rows and columns")
     if len(set(names)) != len(names):
         raise ValueError("two parameters have the same name, expected each name once")
     if not np.all(np.isfinite(matrix)):

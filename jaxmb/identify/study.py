@@ -222,6 +222,11 @@ def _one_kind(file: StudyFile) -> None:
         raise NotImplementedError("deflection tests and tests of another kind in one study cannot be fitted together")
     if file.complete is not None and not count:
         raise ValueError("[complete] is for deflection tests, and there are none")
+    if count and file.lock:
+        raise NotImplementedError(
+            f"lock: '{file.lock[0]}' cannot be locked in deflection tests, whose postures name it;"
+            f' write "stiffness.{file.lock[0]}" = 0.0 in [hold] for a joint that does not give way'
+        )
     if count and file.prior:
         raise NotImplementedError("a prior cannot be used with deflection tests")
 

@@ -18,6 +18,8 @@ from jaxmb.mechanics.kinematics import frame_index, node_poses
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
+LEAST_STABLE = 1e-10
+"""Eigenvalue of the joints' stiffness, of unit diagonal, at or below which the machine does not hold itself."""
 SPRING_AXES = ("x", "y", "z", "rx", "ry", "rz")
 """Degrees of freedom of a virtual spring."""
 
@@ -64,17 +66,22 @@ def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]
     """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
     Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own.
+    NaN where springs between frames make the machine unstable, or leave a motion without stiffness.
     """
     n, springs = len(model.coordinates), len(model.virtual_springs)
-    stiffness = jnp.diag(model.stiffness)
+    stiffness, elastic = jnp.diag(model.stiffness), model.stiffness > 0.0
     if model.springs:
         # the whole second derivative: one under load is stiff, or the reverse, by turning
-        stiffness = stiffness + jax.hessian(lambda x: spring_energy(model, x, q))(q)
-    elastic = jnp.diagonal(stiffness) > 0.0
+        from_springs = jax.hessian(lambda x: spring_energy(model, x, q))(q)
+        stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     both = elastic[:, None] & elastic[None, :]
-    scale = 1.0 / jnp.sqrt(jnp.where(elastic, jnp.diagonal(stiffness), 1.0))
+    size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
+    scale = 1.0 / jnp.where(elastic & (size > 0.0), size, 1.0)
     scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(n))
     joints = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
+    if model.springs:
+        stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
+        joints = jnp.where(stable, joints, jnp.nan)
     whole = jnp.zeros((n + 6 * springs, n + 6 * springs), joints.dtype).at[:n, :n].set(joints)
     for s in range(springs):
         block = slice(n + 6 * s, n + 6 * s + 6)

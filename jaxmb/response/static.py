@@ -108,6 +108,10 @@ def check_wrench(wrench: Array | None) -> None:
 def _check_gives_way(model: Model, q: Array, frame: str) -> None:
     jacobian = np.asarray(elastic_jacobian(model, jnp.asarray(q), frame))
     compliance = np.asarray(compliance_matrix(model, jnp.asarray(q)))
+    if not np.all(np.isfinite(compliance)):
+        raise ValueError(
+            f"machine '{model.name}' does not hold itself at this posture: its springs push it away from it"
+        )
     moving = np.diagonal(compliance) > 0.0
     columns = jacobian[:, moving]
     length = np.linalg.norm(columns[:3], axis=0).max(initial=0.0) or 1.0

@@ -184,3 +184,24 @@ def test_compliances_are_parameters_and_go_back_into_the_file(elastic, tmp_path)
     jaxmb.write_machine(machine_of(machine, model), tmp_path / "arm.toml")
     again = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.toml"))
     assert np.array_equal(again.compliance, model.compliance)
+
+
+@pytest.mark.parametrize(("own", "spring"), [
+    ((2e4, 1e4), {"type": "length", "stiffness": 3e4, "free_length": 0.3}),
+    ((0.0, 0.0), {"type": "translation", "direction": [1, 0, 0], "stiffness": 1e4}),
+])  # fmt: skip
+def test_what_does_not_hold_itself_has_no_compliance(own, spring):
+    """A compensator that pushes its joints over, and one spring for two motions."""
+    machine = Machine.model_validate({
+        "name": "arm",
+        "body": [{"name": "a", "joint": [{"name": "q1", "stiffness": own[0]}]},
+                 {"name": "b", "parent": "a", "origin": {"xyz": [1, 0, 0]},
+                  "joint": [{"name": "q2", "stiffness": own[1]}]}],
+        "frame": [{"name": "tip", "body": "b", "origin": {"xyz": [1, 0, 0]}},
+                  {"name": "post", "body": "ground", "origin": {"xyz": [-1, 0, 0]}}],
+        "spring": [{"name": "s", "frame_a": "post", "frame_b": "tip"} | spring],
+    })  # fmt: skip
+    model = jaxmb.build_model(machine)
+    assert np.all(np.isnan(deflection(model, jnp.array([0.05, 0.0]), "tip", LOAD)))
+    with pytest.raises(ValueError, match="does not hold itself"):
+        cartesian_stiffness(model, jnp.array([0.05, 0.0]), "tip")

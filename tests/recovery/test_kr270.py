@@ -11,9 +11,11 @@ from rich.console import Console
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.elastostatic.compensator import added_stiffness
-from jaxmb.identify.elastostatic.complete_outcome import spring_of
+from jaxmb.identify.elastostatic.complete_outcome import misfit, spring_of
 from jaxmb.identify.elastostatic.deflections import measured_displacements, predicted
 from jaxmb.identify.elastostatic.variants import compensated_percent
+from jaxmb.identify.linear import linear_fit
+from jaxmb.machine.file import find_description, read_text
 from jaxmb.mechanics.compliance import compliance_matrix
 from jaxmb.report.tables import result_tables
 
@@ -83,3 +85,25 @@ def test_tables_and_files(result, tmp_path):
         "errors-fit.png",
         "compliances.png",
     }
+
+
+def test_what_a_study_of_a_complete_model_cannot_have(tmp_path):
+    text = read_text(find_description("kr270-complete-stiffness", "studies", "study", (".toml",)))
+    for old, new, message in (
+        ("[complete]", 'lock = ["q1"]\n[complete]', r"lock: 'q1' cannot be locked in deflection tests"),
+        ('compensated = "q2"', 'compensated = "q9"', r"compensated joint 'q9' does not exist"),
+        ("[complete]", '[free]\n"stiffness.q1" = { lower = 1.0, upper = 2.0 }\n[complete]', r"expected no \[free\]"),
+    ):
+        (tmp_path / "study.toml").write_text(text.replace(old, new, 1))
+        with pytest.raises((jaxmb.InputError, NotImplementedError), match=message):
+            jaxmb.load_study(tmp_path / "study.toml")
+
+
+def test_a_model_that_does_not_follow_is_told(result):
+    rows = result.metrics["completion"]
+    assert rows["possible"]
+    assert not any("times what the noise" in remark for remark in result.remarks)
+    fit = linear_fit(np.ones((9, 1)), np.r_[np.zeros(8), 1.0], np.full(9, 1e-3), robust=True)
+    told = misfit(float(np.sum((fit.residual / 1e-3) ** 2)), np.ones(9), fit)
+    assert "times what the noise alone gives" in told[0]
+    assert told[1].startswith("1 of 9 displacements are outliers")

@@ -4,12 +4,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmb.identify.elastostatic.compensator import Compensator, CompensatorFit, fit_compensator
 from jaxmb.identify.elastostatic.complete import CompleteModel
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
+from jaxmb.identify.elastostatic.outcome import OUTLIER, PLAUSIBLE
+from jaxmb.identify.elastostatic.solve import row_weights
 from jaxmb.identify.elastostatic.variants import (
     Compensated,
     Variant,
@@ -22,12 +25,15 @@ from jaxmb.identify.elastostatic.variants import (
     translations,
 )
 from jaxmb.identify.identifiability import correlation, limits
+from jaxmb.identify.linear import LinearFit
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, build_model, machine_of
 from jaxmb.mechanics.compliance import SPRING_AXES
 from jaxmb.mechanics.dynamics import spring_stretch
 
+SAME = 1e-9
+"""m/rad: change of a spring's length below which a joint does not move it."""
 PUBLISHED_REDUCTION = {
     "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
 }  # fmt: skip
@@ -48,15 +54,17 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         ValueError: there are fewer equations than parameters, no tests to fit, or the machine is no chain of links.
     """
     began = time.monotonic()
-    fit_tests = [test for group in study.deflections if group.role == "fit" for test in group.tests]
+    fit_sets = [group for group in study.deflections if group.role == "fit"]
+    fit_tests = [test for group in fit_sets for test in group.tests]
     if not fit_tests:
         raise ValueError(f"study '{study.name}': all deflection tests have the role 'check', expected some to fit")
     joint = None if study.complete is None else study.complete.compensated
     model = study.model
     compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
     complete, models = stiffness_models(model, fit_tests, compensated)
-    robust = any(group.robust for group in study.deflections)
-    variants = {name: fitted(stiffness, model, fit_tests, robust) for name, stiffness in models.items()}
+    robust = any(group.robust for group in fit_sets)
+    weight = np.concatenate([row_weights(group, test) for group in fit_sets for test in group.tests])
+    variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
     whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
@@ -64,17 +72,18 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
     machine = study.machine.model_copy(update={"spring": ()})
     finished = completed_model(build_model(machine), whole)
     measured, std = measured_displacements(fit_tests)
-    cost = float(np.sum((best.fit.residual / std) ** 2))
+    weight = weight * best.fit.weights
+    cost = float(np.sum(weight * (best.fit.residual / std) ** 2))
     return Result(
         study=study,
         status="converged",
         seed=seed,
         cost=cost,
-        initial_cost=float(np.sum((measured / std) ** 2)),
+        initial_cost=float(np.sum(weight * (measured / std) ** 2)),
         parameters=_parameters(best),
         modes=(),
         metrics=_metrics(study, model, complete, variants, compensated, whole),
-        remarks=_remarks(complete, whole),
+        remarks=(*misfit(cost, weight, best.fit), *_remarks(study, complete, whole)),
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
@@ -204,8 +213,10 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
     spring is attached.
     """
     index = model.coordinates.index(joint)
+    slope = np.asarray(jax.jacfwd(lambda q: spring_stretch(model, q, q))(model.reference + 0.1))
     for s, kind in enumerate(model.spring_type):
-        if kind != "length":
+        others = np.delete(np.abs(slope[s]), index)
+        if kind != "length" or np.abs(slope[s, index]) < SAME or others.max(initial=0.0) > SAME:
             continue
         turns = 2.0 * np.pi / 3.0 * np.arange(3)
         q = np.tile(np.asarray(model.reference), (3, 1))
@@ -221,8 +232,29 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
     return None
 
 
-def _remarks(complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
+def misfit(cost: float, weight: np.ndarray, fit: LinearFit) -> list[str]:
+    """What is to be said of a fit that does not follow its data, and of outliers."""
+    remarks = []
+    degrees = max(float(np.sum(fit.weights > 0.0)) - len(fit.values), 1.0)
+    excess = cost / (np.mean(weight[weight > 0.0]) * degrees)
+    if excess > PLAUSIBLE:
+        remarks.append(
+            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
+            " or the noise is larger than stated"
+        )
+    outliers = int(np.sum(fit.weights < OUTLIER))
+    if outliers:
+        remarks.append(f"{outliers} of {fit.weights.size} displacements are outliers and count little or nothing")
+    return remarks
+
+
+def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
     remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
+    springs = [spring.name for spring in study.machine.spring]
+    if springs:
+        remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
+    if any(group.instruments is not None and group.instruments.draws for group in study.deflections):
+        remarks.append("Monte-Carlo draws are not made of a complete model: deviations are those of first order")
     if whole.possible:
         remarks.append(
             f"machine.toml holds one of the machines that agree with these values: {whole.freedom} directions in the"

@@ -149,12 +149,13 @@ def equations(model: Model, found: Unknowns, sets: Sequence[DeflectionSet]) -> E
         matrix=whole[:, :free],
         displacement=displacement - whole[:, free:] @ values,
         std=std,
-        weight=np.concatenate([_weights(group, test) for group in sets for test in group.tests]),
+        weight=np.concatenate([row_weights(group, test) for group in sets for test in group.tests]),
         test=np.repeat(np.arange(len(tests)), [int(test.measured.sum()) for test in tests]),
     )
 
 
-def _weights(group: DeflectionSet, test: DeflectionTest) -> np.ndarray:
+def row_weights(group: DeflectionSet, test: DeflectionTest) -> np.ndarray:
+    """By which the squared error of each measured displacement of a test counts."""
     each = np.repeat([1.0, group.rotation_weight], 3)
     return np.broadcast_to(each, test.displacement.shape)[test.measured]
 

@@ -123,15 +123,35 @@ def stiffness_models(
     return complete, {name: found[name] for name in VARIANTS if name in found}
 
 
-def fitted(stiffness: StiffnessModel, model: Model, tests: Sequence[DeflectionTest], robust: bool = False) -> Variant:
-    """A stiffness model fitted to tests.
+def fitted(
+    stiffness: StiffnessModel,
+    model: Model,
+    tests: Sequence[DeflectionTest],
+    robust: bool = False,
+    weight: Float[np.ndarray, "m"] | None = None,
+) -> Variant:
+    """A stiffness model fitted to tests; compliances of joints alone are kept from being negative.
+
+    Args:
+        stiffness: the model.
+        model: the machine.
+        tests: what was measured.
+        robust: see `linear_fit`.
+        weight: by which the squared error of each displacement counts, over its variance; 1 where not given.
 
     Raises:
-        ValueError: there are fewer equations than parameters.
+        ValueError: there are no more equations than parameters, so that nothing tells whether the model holds.
     """
     measured, std = measured_displacements(tests)
     matrix = stiffness.observation(model, tests)
-    return Variant(stiffness, linear_fit(matrix, measured, std, robust=robust, names=stiffness.names))
+    if measured.size <= len(stiffness.names):
+        raise ValueError(
+            f"deflection tests '{tests[0].name}' to '{tests[-1].name}': {measured.size} displacements are explained by"
+            f" {len(stiffness.names)} parameters of {stiffness.name} whatever they are, expected more tests"
+        )
+    scaled = std if weight is None else std / np.sqrt(weight)
+    positive = np.ones(len(stiffness.names), bool) if stiffness.name.startswith("J") else None
+    return Variant(stiffness, linear_fit(matrix, measured, scaled, positive, robust, stiffness.names))
 
 
 def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m"]:
@@ -160,7 +180,7 @@ def residual_norms(
 def translations(
     measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a prediction leaves of the translations that were measured whole [point, 3], and the translations, m."""
+    """What a prediction leaves of the measured translations [point, 3], and these, m; 0 for what was not measured."""
     left, whole, row = [], [], 0
     for test in measured:
         count = int(test.measured.sum())
@@ -170,8 +190,11 @@ def translations(
         left.append(errors[:, :3])
         whole.append(test.displacement[:, :3])
     moved = np.concatenate(whole)
-    seen = np.isfinite(moved).all(axis=1)
-    return np.concatenate(left)[seen], moved[seen]
+    seen = np.isfinite(moved).any(axis=1)
+    if not seen.any():
+        raise ValueError(f"deflection tests '{measured[0].name}' to '{measured[-1].name}': no translation was measured")
+    # a direction that was not measured adds nothing to a norm
+    return np.nan_to_num(np.concatenate(left)[seen]), np.nan_to_num(moved[seen])
 
 
 def _reduced(

@@ -104,3 +104,22 @@ def test_candidates_that_do_not_measure_alike(model, fit_tests):
     less = dataclasses.replace(fit_tests[0], displacement=np.where([[1], [1], [0]], fit_tests[0].displacement, np.nan))
     with pytest.raises(ValueError, match=r"candidates measure \[6, 9\] displacements"):
         choose(model, [*fit_tests, less], 3)
+
+
+def test_what_explains_anything_is_no_fit(model, fit_tests):
+    one = dataclasses.replace(
+        fit_tests[0], points=("p1",), displacement=np.full((1, 6), 1e-3), std=np.full((1, 6), 1e-5)
+    )
+    stiffness = stiffness_models(model, [one])[1]["C1"]
+    with pytest.raises(ValueError, match="'t0' to 't0': 6 displacements are explained by 6 parameters of C1"):
+        fitted(stiffness, model, [one])
+
+
+def test_a_dial_gauge_measures_one_direction(fit_tests):
+    heights = [
+        dataclasses.replace(t, displacement=np.where(np.arange(6) == 2, t.displacement, np.nan)) for t in fit_tests
+    ]
+    rows = np.concatenate([t.displacement[t.measured] for t in heights])
+    left, whole = residual_norms(heights, 0.5 * rows)
+    assert np.allclose(left, 0.5 * np.abs(rows))
+    assert np.allclose(whole, np.abs(rows))
