@@ -79,13 +79,13 @@ def fit_compensator(
     Args:
         angle: of the joint, rad, one for each compliance.
         compliance: of the joint there, rad/Nm.
-        std: standard deviations.
+        std: standard deviations; inf of a compliance that is not known.
         start: the spring as it is known: what is not free stays.
         joint_stiffness: first value.
         free: numbers of the spring that are fitted.
 
     Raises:
-        ValueError: fewer angles than numbers to fit, or sizes and names that are wrong.
+        ValueError: fewer angles than numbers to fit; sizes, names or numbers that are wrong.
 
     Source: Klimchik et al. 2013, "Identification of geometrical and elastostatic parameters of heavy industrial
     robots".
@@ -99,6 +99,18 @@ def fit_compensator(
     at, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
     if not at.shape == measured.shape == sigma.shape or at.ndim != 1:
         raise ValueError(f"{at.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
+    if not np.all(np.isfinite(at)):
+        raise ValueError(f"angle {int(np.argmin(np.isfinite(at)))} is not finite, expected rad")
+    # An infinite deviation is a compliance that is not known: it has no weight.
+    for what, numbers, good in (
+        ("compliance", measured, np.isfinite(measured) & (measured > 0.0)),
+        ("std", sigma, sigma > 0.0),
+    ):
+        if not good.all():
+            place = int(np.argmin(good))
+            raise ValueError(f"{what} {place} is {numbers[place]:g}, expected a number above 0")
+    if not (np.isfinite(joint_stiffness) and joint_stiffness > 0.0):
+        raise ValueError(f"joint_stiffness is {joint_stiffness:g}, expected a finite number above 0")
     if np.unique(at).size < 1 + len(free):
         raise ValueError(
             f"{np.unique(at).size} different angles for {1 + len(free)} numbers, expected at least as many angles"

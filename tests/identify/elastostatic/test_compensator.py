@@ -60,3 +60,19 @@ def test_too_few_angles():
         fit_compensator([0.1, 0.2, 0.2], [1e-7] * 3, [1e-9] * 3, SPRING, JOINT)
     with pytest.raises(ValueError, match="free number 'length' is none of a compensator"):
         fit_compensator([0.1], [1e-7], [1e-9], SPRING, JOINT, free=("length",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"std": [1e-9, np.nan, 1e-9]}, "std 1 is nan, expected a number above 0"),
+        ({"std": [1e-9, 1e-9, 0.0]}, "std 2 is 0, expected a number above 0"),
+        ({"compliance": [-1e-7, 1e-7, 1e-7]}, "compliance 0 is -1e-07, expected a number above 0"),
+        ({"angle": [0.1, np.inf, 0.3]}, "angle 1 is not finite"),
+        ({"joint_stiffness": 0.0}, "joint_stiffness is 0, expected a finite number above 0"),
+    ],
+)
+def test_numbers_that_cannot_be(changed, told):
+    good = {"angle": [0.1, 0.2, 0.3], "compliance": [1e-7] * 3, "std": [1e-9] * 3, "joint_stiffness": JOINT}
+    with pytest.raises(ValueError, match=told):
+        fit_compensator(start=SPRING, **good | changed)
