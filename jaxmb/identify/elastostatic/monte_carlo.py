@@ -11,6 +11,7 @@ from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.simulated import measured_with
 from jaxmb.identify.elastostatic.solve import Equations, Unknowns, equations, fit_deflections
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import compliance_matrix
 
 MOST_COUNTS = 24
 """Numbers of tests at which convergence is looked at."""
@@ -68,7 +69,7 @@ class MonteCarlo:
     values: Float[np.ndarray, "draws d"]
     """Physical values."""
     std: Float[np.ndarray, "d"]
-    """Their standard deviation; inf where the tests do not determine a value."""
+    """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
 
 
 def monte_carlo(
@@ -84,6 +85,9 @@ def monte_carlo(
     The tests are measured again and again on the machine as it was identified, each time with other errors of tracker,
     balance and encoders, and the values identified anew from what was read. A set without instruments is measured with
     the standard deviations of its displacements.
+
+    The scatter of a stiffness is that of its compliance, in which errors are linear: std(k) / k = std(c) / c. That of
+    the drawn stiffnesses would be the upper bound's where noise takes a compliance to its least.
 
     Args:
         model: the identified machine's.
@@ -101,16 +105,20 @@ def monte_carlo(
     base = equations(model, found, sets)
     # What is not free is subtracted from every draw as it was from the measurement.
     held = np.concatenate([x.displacement[x.measured] for g in sets for x in g.tests]) - base.displacement
-    values, unknown = np.empty((draws, len(found.terms))), np.zeros(len(found.terms), bool)
+    compliance, unknown = np.empty((draws, len(found.terms))), np.zeros(len(found.terms), bool)
     for first in range(0, draws, batch := max(1, AT_ONCE // count)):
         last = min(first + batch, draws)
         seen = [_again(model, group, last - first, draw) for group in sets]
         for k in range(first, last):
             measured = np.concatenate([x.displacement[x.measured] for part in seen for x in part[k - first]])
             fit = fit_deflections(found, dataclasses.replace(base, displacement=measured - held), initial, robust)
-            values[k] = found.values(fit.compliance)
+            compliance[k] = fit.compliance
             unknown |= ~np.isfinite(fit.known.std)
-    return MonteCarlo(values, np.where(unknown, np.inf, values.std(axis=0, ddof=1)))
+    whole = np.asarray(compliance_matrix(model, model.reference))
+    identified = np.array([whole[term[0]] for term in found.terms])
+    slope = np.where(found.stiffness, 1.0 / np.where(found.stiffness, identified, 1.0) ** 2, 1.0)
+    values = np.stack([found.values(c) for c in compliance])
+    return MonteCarlo(values, np.where(unknown, np.inf, slope * compliance.std(axis=0, ddof=1)))
 
 
 def _again(model: Model, group: DeflectionSet, times: int, draw: np.random.Generator) -> list[list[DeflectionTest]]:

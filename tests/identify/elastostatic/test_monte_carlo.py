@@ -48,6 +48,20 @@ def test_each_instrument_adds_its_own():
     assert np.all(turned > 100.0 * quiet)
 
 
+def test_a_weak_stiffness_scatters_as_its_compliance_and_not_as_its_bound():
+    def of(upper: float):
+        least = np.where(np.arange(6) == 1, 1.0 / upper, FOUND.least)
+        noisy = with_instruments(tracker_mm=3.0)
+        return monte_carlo(STUDY.model, dataclasses.replace(FOUND, least=least), noisy, STUDY.initial, 100, 6)
+
+    near, far = of(1e10), of(1e14)
+    on_bound = np.isclose(near.values[:, 1], 1e10)
+    assert 10 < on_bound.sum() < 90
+    # The two bounds differ by 1e4; as compliances both are next to none, 1e-3 of the joint's 1.5e-7 rad/Nm.
+    assert near.std[1] == pytest.approx(far.std[1], rel=1e-2)
+    assert near.std[1] < 0.1 * near.values[:, 1].std()
+
+
 def test_a_seed_gives_its_draws_again():
     first, again, other = (monte_carlo(STUDY.model, FOUND, FITTED, STUDY.initial, 5, s).values for s in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
