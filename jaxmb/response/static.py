@@ -64,7 +64,8 @@ def deflection(
 ) -> Float[Array, "p 6"]:
     """How far frames move under a wrench on one of them: translation, then rotation vector, ground axes.
 
-    Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w.
+    Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which springs
+    between frames keep the stiffness they have at q.
 
     Args:
         model: the machine.
@@ -82,9 +83,10 @@ def deflection(
 
     Source: Klimchik et al. 2014, eq. 3.
     """
+    q, wrench = _numbers("q", q), _numbers("wrench", wrench)
     check_coordinates(model, q=q)
     check_wrench(wrench)
-    points = (frame,) if points is None else tuple(points)
+    points = (frame,) if points is None else _names(points)
     if linear:
         given_way = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
         return jnp.stack([elastic_jacobian(model, q, point) @ given_way for point in points])
@@ -97,6 +99,21 @@ def deflection(
         a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (before, after))
         moved.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
     return jnp.stack(moved)
+
+
+def _numbers(what: str, values: Array | Sequence[float]) -> Array:
+    try:
+        return jnp.asarray(values, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} is {values!r}, expected an array of numbers") from None
+
+
+def _names(points: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(points, str) or not isinstance(points, Sequence) or not all(isinstance(p, str) for p in points):
+        raise ValueError(f"points is {points!r}, expected a sequence of names of frames, as ('tool',)")
+    if not points:
+        raise ValueError("points is empty, expected at least one frame, or None for the loaded one")
+    return tuple(points)
 
 
 def check_wrench(wrench: Array | None) -> None:
