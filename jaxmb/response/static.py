@@ -64,8 +64,8 @@ def deflection(
 ) -> Float[Array, "p 6"]:
     """How far frames move under a wrench on one of them: translation, then rotation vector, ground axes.
 
-    Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which springs
-    between frames keep the stiffness they have at q.
+    Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which
+    springs between frames keep the stiffness they have at q.
 
     Args:
         model: the machine.
