@@ -11,8 +11,9 @@ from rich.console import Console
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.elastostatic.compensator import added_stiffness
-from jaxmb.identify.elastostatic.complete_outcome import misfit, spring_of
+from jaxmb.identify.elastostatic.complete_outcome import spring_of
 from jaxmb.identify.elastostatic.deflections import measured_displacements, predicted
+from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.variants import compensated_percent
 from jaxmb.identify.linear import linear_fit
 from jaxmb.machine.file import find_description, read_text
@@ -104,6 +105,6 @@ def test_a_model_that_does_not_follow_is_told(result):
     assert rows["possible"]
     assert not any("times what the noise" in remark for remark in result.remarks)
     fit = linear_fit(np.ones((9, 1)), np.r_[np.zeros(8), 1.0], np.full(9, 1e-3), robust=True)
-    told = misfit(float(np.sum((fit.residual / 1e-3) ** 2)), np.ones(9), fit)
+    told = misfit_remarks(1e6, np.ones(9), fit.weights, 1)
     assert "times what the noise alone gives" in told[0]
     assert told[1].startswith("1 of 9 displacements are outliers")

@@ -11,7 +11,7 @@ from jaxmb.identify.elastostatic.compensator import Compensator, CompensatorFit,
 from jaxmb.identify.elastostatic.complete import CompleteModel
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
-from jaxmb.identify.elastostatic.outcome import OUTLIER, PLAUSIBLE
+from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.solve import row_weights
 from jaxmb.identify.elastostatic.variants import (
     Compensated,
@@ -25,7 +25,6 @@ from jaxmb.identify.elastostatic.variants import (
     translations,
 )
 from jaxmb.identify.identifiability import correlation, limits
-from jaxmb.identify.linear import LinearFit
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, build_model, machine_of
@@ -72,18 +71,18 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
     machine = study.machine.model_copy(update={"spring": ()})
     finished = completed_model(build_model(machine), whole)
     measured, std = measured_displacements(fit_tests)
-    weight = weight * best.fit.weights
-    cost = float(np.sum(weight * (best.fit.residual / std) ** 2))
+    counted = weight * best.fit.weights
+    cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
     return Result(
         study=study,
         status="converged",
         seed=seed,
         cost=cost,
-        initial_cost=float(np.sum(weight * (measured / std) ** 2)),
+        initial_cost=float(np.sum(counted * (measured / std) ** 2)),
         parameters=_parameters(best),
         modes=(),
         metrics=_metrics(study, model, complete, variants, compensated, whole),
-        remarks=(*misfit(cost, weight, best.fit), *_remarks(study, complete, whole)),
+        remarks=(*misfit_remarks(cost, weight, best.fit.weights, best.fit.rank), *_remarks(study, complete, whole)),
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
@@ -230,22 +229,6 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
             0.5 * (large - small), float(np.arctan2(-sine, cosine)),
         )  # fmt: skip
     return None
-
-
-def misfit(cost: float, weight: np.ndarray, fit: LinearFit) -> list[str]:
-    """What is to be said of a fit that does not follow its data, and of outliers."""
-    remarks = []
-    degrees = max(float(np.sum(fit.weights > 0.0)) - len(fit.values), 1.0)
-    excess = cost / (np.mean(weight[weight > 0.0]) * degrees)
-    if excess > PLAUSIBLE:
-        remarks.append(
-            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
-            " or the noise is larger than stated"
-        )
-    outliers = int(np.sum(fit.weights < OUTLIER))
-    if outliers:
-        remarks.append(f"{outliers} of {fit.weights.size} displacements are outliers and count little or nothing")
-    return remarks
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:

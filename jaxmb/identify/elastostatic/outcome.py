@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.elastostatic.gaps import KINDS, compared, gaps
+from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
 from jaxmb.identify.elastostatic.solve import (
     DeflectionFit,
@@ -25,11 +26,6 @@ from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.validation import sentence
-
-PLAUSIBLE = 2.0
-"""Cost over what the noise alone gives, above which the model does not follow the data."""
-OUTLIER = 0.5
-"""Robust weight below which a displacement is called an outlier."""
 
 
 def identify_deflections(study: Study, seed: int = 0) -> Result:
@@ -109,23 +105,12 @@ def _parameters(study: Study, fit: DeflectionFit, values: np.ndarray) -> dict[st
 def _remarks(
     study: Study, machine: Machine, found: Unknowns, fit: DeflectionFit, rows: Equations, values: np.ndarray
 ) -> tuple[str, ...]:
-    remarks = []
     known = np.isfinite(fit.known.std)
-    degrees = max(fit.robust_weight.sum() - known.sum(), 1.0)
-    # The weights are relative: only what they make of the errors of the stated deviations says how large a cost may be.
-    excess = fit.cost / (np.average(rows.weight, weights=fit.robust_weight) * degrees)
-    if excess > PLAUSIBLE:
-        remarks.append(
-            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
-            " or the noise is larger than stated"
-        )
+    remarks = misfit_remarks(fit.cost, rows.weight, fit.robust_weight, int(known.sum()))
     try:
         Machine.model_validate(machine.model_dump())
     except ValidationError as error:
         remarks.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
-    left_out = int(np.sum(fit.robust_weight < OUTLIER))
-    if left_out:
-        remarks.append(f"{left_out} of {rows.displacement.size} displacements are outliers and count little or nothing")
     for i, name in enumerate(study.free.names):
         lower, upper = study.free.lower_value[i], study.free.upper_value[i]
         if fit.unloaded[i]:
