@@ -15,6 +15,7 @@ from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.measured import Measured
+from jaxmb.identify.next_part import NextPart, check_next
 from jaxmb.identify.parameters import (
     Bound,
     FreeParameters,
@@ -68,6 +69,8 @@ class Study:
     """Deflection tests, fitted in one linear step; a study has these or the others."""
     complete: CompletePart | None = None
     """What is said of a complete stiffness model of joints and links, where it is that which is to be found."""
+    next: NextPart | None = None
+    """Out of which candidates `inspect` is to choose the next tests."""
 
     @property
     def model(self) -> Model:
@@ -174,6 +177,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
                 measured.append(None)
             elif isinstance(part, DeflectionTestPart):
                 deflections.append(deflection_set(part, label, folder, whole, model, noise_seed, file.complete))
+    with _place(f"{source}: [next]"):
+        check_next(file.next, model, [test.name for test in tests if isinstance(test, FrfTest)])
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     problem = make_problem(model, free, tests)
@@ -207,6 +212,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         note=file.note,
         deflections=tuple(deflections),
         complete=file.complete,
+        next=file.next,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
+from jaxmb.identify.next_part import NextPart
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
@@ -288,6 +289,8 @@ class StudyFile(Part):
     """Parameters, by name or pattern, that keep a given value and are not free."""
     prior: dict[str, Positive] = {}
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
+    next: NextPart | None = None
+    """Out of which candidates the next tests are to be chosen."""
     search: SearchPart = SearchPart()
     refine: RefinePart = RefinePart()
 
