@@ -10,8 +10,7 @@ from rich.console import Console
 
 import jaxmb
 from jaxmb.cli import main
-from jaxmb.identify.elastostatic.compensator import added_stiffness
-from jaxmb.identify.elastostatic.complete_outcome import spring_of
+from jaxmb.identify.elastostatic.compensator import added_stiffness, spring_of
 from jaxmb.identify.elastostatic.deflections import measured_displacements, predicted
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.variants import compensated_percent

@@ -9,6 +9,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.identify.identifiability import knowledge
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import spring_stretch
+
+SAME = 1e-9
+"""m/rad: change of a spring's length below which a joint does not move it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +50,10 @@ def _second_derivative(leaves: Array, q: Array) -> Array:
     return jax.grad(jax.grad(energy))(q)
 
 
+_added = jax.jit(jax.vmap(_second_derivative, in_axes=(None, 0)))
+_added_slope = jax.jit(jax.jacfwd(_added))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompensatorFit:
     """A joint and its compensator, fitted to the joint's compliance at several angles."""
@@ -60,6 +69,7 @@ class CompensatorFit:
     """Sum of squared errors over their variances."""
 
 
+NUMBERS = tuple(field.name for field in dataclasses.fields(Compensator))
 FREE = ("stiffness", "free_length")
 
 
@@ -92,11 +102,32 @@ def fit_compensator(
     """
     from scipy.optimize import least_squares
 
-    names = [field.name for field in dataclasses.fields(Compensator)]
-    wrong = [name for name in free if name not in names]
-    if wrong:
-        raise ValueError(f"free number '{wrong[0]}' is none of a compensator, expected some of {', '.join(names)}")
     at, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
+    _check(at, measured, sigma, joint_stiffness, free)
+    problem = _Problem(at, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
+    found = least_squares(
+        lambda x: (problem.compliance(x) - measured) / sigma,
+        problem.first,
+        jac=lambda x: problem.slope(x) / sigma[:, None],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+        x_scale="jac",
+        xtol=1e-14,
+        ftol=1e-14,
+        gtol=1e-14,
+    )
+    spread = knowledge(found.jac, np.ones(at.size)).std * problem.scale
+    return CompensatorFit(
+        joint_stiffness=float(found.x[0] * problem.scale[0]),
+        spring=Compensator(*problem.leaves(found.x).tolist()),
+        std=dict(zip(("joint_stiffness", *free), spread.tolist(), strict=True)),
+        compliance=problem.compliance(found.x),
+        chi_square=float(2.0 * found.cost),
+    )
+
+
+def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
+    wrong = [name for name in free if name not in NUMBERS]
+    if wrong:
+        raise ValueError(f"free number '{wrong[0]}' is none of a compensator, expected some of {', '.join(NUMBERS)}")
     if not at.shape == measured.shape == sigma.shape or at.ndim != 1:
         raise ValueError(f"{at.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
     if not np.all(np.isfinite(at)):
@@ -109,46 +140,63 @@ def fit_compensator(
         if not good.all():
             place = int(np.argmin(good))
             raise ValueError(f"{what} {place} is {numbers[place]:g}, expected a number above 0")
-    if not (np.isfinite(joint_stiffness) and joint_stiffness > 0.0):
-        raise ValueError(f"joint_stiffness is {joint_stiffness:g}, expected a finite number above 0")
+    if not (np.isfinite(stiffness) and stiffness > 0.0):
+        raise ValueError(f"joint_stiffness is {stiffness:g}, expected a finite number above 0")
     if np.unique(at).size < 1 + len(free):
         raise ValueError(
             f"{np.unique(at).size} different angles for {1 + len(free)} numbers, expected at least as many angles"
         )
-    places = [names.index(name) for name in free]
-    known = np.array(dataclasses.astuple(start))
-    scale = np.concatenate([[joint_stiffness], np.where(known[places] != 0.0, np.abs(known[places]), 1.0)])
-    batch = jax.jit(jax.vmap(_second_derivative, in_axes=(None, 0)))
-    slope = jax.jit(jax.jacfwd(lambda leaves: jax.vmap(_second_derivative, in_axes=(None, 0))(leaves, jnp.asarray(at))))
 
-    def leaves(x: np.ndarray) -> np.ndarray:
-        values = known.copy()
-        values[places] = x[1:] * scale[1:]
+
+class _Problem:
+    """Compliance of a joint with its compensator as a function of scaled numbers x: joint stiffness, then the free ones
+    of the spring."""
+
+    def __init__(self, at: np.ndarray, known: Sequence[float], places: tuple[int, ...], joint_stiffness: float) -> None:
+        self.known, self.places = np.array(known), list(places)
+        size = np.abs(self.known[self.places])
+        self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
+        self.first = np.concatenate([[joint_stiffness], self.known[self.places]]) / self.scale
+        self.at = jnp.asarray(at)
+
+    def leaves(self, x: np.ndarray) -> np.ndarray:
+        """Numbers of the spring."""
+        values = self.known.copy()
+        values[self.places] = x[1:] * self.scale[1:]
         return values
 
-    def predicted(x: np.ndarray) -> np.ndarray:
-        return 1.0 / (x[0] * scale[0] + np.asarray(batch(jnp.asarray(leaves(x)), jnp.asarray(at))))
+    def compliance(self, x: np.ndarray) -> np.ndarray:
+        """At each angle, rad/Nm."""
+        return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.at)))
 
-    def jacobian(x: np.ndarray) -> np.ndarray:
-        change = np.asarray(slope(jnp.asarray(leaves(x))))[:, places]
-        whole = np.concatenate([np.ones((at.size, 1)), change], axis=1) * scale
-        return -(predicted(x)[:, None] ** 2) * whole / sigma[:, None]
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """d compliance / d x [angle, number]."""
+        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.at))[:, self.places]
+        stiffness = np.concatenate([np.ones((len(change), 1)), change], axis=1) * self.scale
+        return -(self.compliance(x)[:, None] ** 2) * stiffness
 
-    first = np.concatenate([[joint_stiffness], known[places]]) / scale
-    found = least_squares(
-        lambda x: (predicted(x) - measured) / sigma,
-        first,
-        jac=jacobian,  # pyright: ignore[reportArgumentType]  (the stubs know names alone)
-        x_scale="jac",
-        xtol=1e-14,
-        ftol=1e-14,
-        gtol=1e-14,
-    )
-    spread = knowledge(found.jac, np.ones(at.size)).std * scale
-    return CompensatorFit(
-        joint_stiffness=float(found.x[0] * scale[0]),
-        spring=Compensator(*(float(v) for v in leaves(found.x))),
-        std=dict(zip(("joint_stiffness", *free), spread.tolist(), strict=True)),
-        compliance=predicted(found.x),
-        chi_square=float(2.0 * found.cost),
-    )
+
+def spring_of(model: Model, joint: str) -> Compensator | None:
+    """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
+
+    s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
+    spring is attached.
+    """
+    index = model.coordinates.index(joint)
+    slope = np.asarray(jax.jacfwd(lambda q: spring_stretch(model, q, q))(model.reference + 0.1))
+    for s, kind in enumerate(model.spring_type):
+        others = np.delete(np.abs(slope[s]), index)
+        if kind != "length" or np.abs(slope[s, index]) < SAME or others.max(initial=0.0) > SAME:
+            continue
+        turns = 2.0 * np.pi / 3.0 * np.arange(3)
+        q = np.tile(np.asarray(model.reference), (3, 1))
+        q[:, index] = turns
+        square = np.array([float(spring_stretch(model, at, at)[s] + model.spring_free_length[s]) ** 2 for at in q])
+        cosine, sine = 2.0 / 3.0 * square @ np.cos(turns), 2.0 / 3.0 * square @ np.sin(turns)
+        a_square, b_double = float(np.mean(square)), float(np.hypot(cosine, sine))
+        large, small = np.sqrt(a_square + b_double), np.sqrt(max(a_square - b_double, 0.0))
+        return Compensator(
+            float(model.spring_stiffness[s]), float(model.spring_free_length[s]), 0.5 * (large + small),
+            0.5 * (large - small), float(np.arctan2(-sine, cosine)),
+        )  # fmt: skip
+    return None

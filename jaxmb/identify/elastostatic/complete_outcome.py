@@ -4,35 +4,29 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
-from jaxmb.identify.elastostatic.compensator import Compensator, CompensatorFit, fit_compensator
+from jaxmb.identify.elastostatic.compensation import angle_remarks, compensation_metrics
+from jaxmb.identify.elastostatic.compensator import CompensatorFit, fit_compensator, spring_of
 from jaxmb.identify.elastostatic.complete import CompleteModel
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
-from jaxmb.identify.elastostatic.solve import row_weights
+from jaxmb.identify.elastostatic.solve import check_postures, named, parallel_loads, row_weights
 from jaxmb.identify.elastostatic.variants import (
     Compensated,
+    StiffnessModel,
     Variant,
     compensated_joint,
-    compensated_percent,
     fitted,
-    predict,
-    residual_norms,
     stiffness_models,
-    translations,
 )
 from jaxmb.identify.identifiability import correlation, limits
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, build_model, machine_of
 from jaxmb.mechanics.compliance import SPRING_AXES
-from jaxmb.mechanics.dynamics import spring_stretch
 
-SAME = 1e-9
-"""m/rad: change of a spring's length below which a joint does not move it."""
 PUBLISHED_REDUCTION = {
     "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
 }  # fmt: skip
@@ -50,7 +44,8 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         seed: goes into the result; nothing here is random.
 
     Raises:
-        ValueError: there are fewer equations than parameters, no tests to fit, or the machine is no chain of links.
+        ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
+            the compensated joint, or the machine is no chain of links.
     """
     began = time.monotonic()
     fit_sets = [group for group in study.deflections if group.role == "fit"]
@@ -60,7 +55,9 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
     joint = None if study.complete is None else study.complete.compensated
     model = study.model
     compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
+    check_postures(model, fit_tests)
     complete, models = stiffness_models(model, fit_tests, compensated)
+    unseen = _unseen_joints(models["J1"], fit_tests, joint)
     robust = any(group.robust for group in fit_sets)
     weight = np.concatenate([row_weights(group, test) for group in fit_sets for test in group.tests])
     variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
@@ -82,7 +79,12 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         parameters=_parameters(best),
         modes=(),
         metrics=_metrics(study, model, complete, variants, compensated, whole),
-        remarks=(*misfit_remarks(cost, weight, best.fit.weights, best.fit.rank), *_remarks(study, complete, whole)),
+        remarks=(
+            *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
+            *angle_remarks(model, study.deflections, variants),
+            *unseen,
+            *_remarks(study, complete, whole),
+        ),
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
@@ -91,6 +93,19 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         seconds={"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": time.monotonic() - began},
         history=[(1, cost)],
     )
+
+
+def _unseen_joints(joints: StiffnessModel, tests: Sequence[DeflectionTest], compensated: str | None) -> list[str]:
+    """Sentences on joints whose compliance no test shows; the compensated one must not be such."""
+    why = "all loads are parallel and" if parallel_loads(tests) else "the loads"
+    lost = [joints.parameters[c] for c in joints.reduction.partition.nonidentifiable]
+    if compensated in lost:
+        raise ValueError(
+            f"{named(tests)}: {why} move no measured point by the compensated joint '{compensated}', expected loads"
+            " that do, or another joint"
+        )
+    told = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
+    return [f"{joint} is not known: {told}" for joint in lost]
 
 
 def _nominal(model: Model) -> dict[str, float]:
@@ -149,49 +164,24 @@ def _metrics(
         "completion": {"possible": whole.possible, "freedom": whole.freedom, "chi_square": whole.chi_square,
                        "joints": whole.joints, "links": whole.links},
     }  # fmt: skip
-    for role in ("fit", "check"):
-        tests = [test for group in study.deflections if group.role == role for test in group.tests]
-        if tests:
-            metrics[f"table2_{role}"] = _table2(model, tests, variants)
-            metrics[f"errors_mm_{role}"] = {
-                name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in variants.items()
-            }
-    told = metrics["table2_check" if "table2_check" in metrics else "table2_fit"]
-    metrics["compensated_percent"] = {row["model"]: row["compensated_percent"] for row in told[1:]}
+    metrics |= compensation_metrics(model, study.deflections, variants)
     if compensated is not None:
         metrics["compensator"] = _compensator(model, compensated, variants["C2"])
     return metrics
 
 
-def _table2(model: Model, tests: Sequence[DeflectionTest], variants: dict[str, Variant]) -> list[dict[str, Any]]:
-    """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
-    rows = []
-    for name, variant in (("none", None), *variants.items()):
-        measured, _ = measured_displacements(tests)
-        predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
-        left, _ = translations(tests, predicted)
-        norm, _ = residual_norms(tests, predicted)
-        columns = {axis: left[:, i] for i, axis in enumerate("xyz")} | {"position": norm}
-        rows.append({
-            "model": name, "parameters": 0 if variant is None else len(variant.model.names),
-            **{axis: {"max": 1e3 * float(np.abs(e).max()), "rms": 1e3 * float(np.sqrt(np.mean(e**2)))}
-               for axis, e in columns.items()},
-            "compensated_percent": compensated_percent(tests, predicted),
-        })  # fmt: skip
-    return rows
-
-
 def _compensator(model: Model, compensated: Compensated, variant: Variant) -> dict[str, Any]:
     """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so."""
     term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
-    labels = [name for name in variant.model.names if name.startswith(f"{term} at ")]
-    places = [variant.model.names.index(name) for name in labels]
-    values, std = variant.fit.values[places], variant.fit.std[places]
+    labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
+    # An angle at which nothing loads the joint is no parameter: not known there.
+    found = dict(zip(variant.model.names, zip(variant.fit.values, variant.fit.std, strict=True), strict=True))
+    values, std = np.array([found.get(label, (np.nan, np.inf)) for label in labels]).T
     told: dict[str, Any] = {
         "joint": compensated.joint, "angle_deg": np.degrees(compensated.angles), "compliance": values, "std": std,
     }  # fmt: skip
     start = spring_of(model, compensated.joint)
-    if start is None or len(labels) != len(compensated.angles) or len(labels) < 3 or not np.all(values > 0.0):
+    if start is None or len(labels) < 3 or not np.all(values > 0.0):
         return told
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
     return told | {"spring": _spring_told(fit)}
@@ -203,32 +193,6 @@ def _spring_told(fit: CompensatorFit) -> dict[str, Any]:
         "free_length": fit.spring.free_length, "std": fit.std, "fitted_compliance": fit.compliance,
         "chi_square": fit.chi_square,
     }  # fmt: skip
-
-
-def spring_of(model: Model, joint: str) -> Compensator | None:
-    """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
-
-    s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
-    spring is attached.
-    """
-    index = model.coordinates.index(joint)
-    slope = np.asarray(jax.jacfwd(lambda q: spring_stretch(model, q, q))(model.reference + 0.1))
-    for s, kind in enumerate(model.spring_type):
-        others = np.delete(np.abs(slope[s]), index)
-        if kind != "length" or np.abs(slope[s, index]) < SAME or others.max(initial=0.0) > SAME:
-            continue
-        turns = 2.0 * np.pi / 3.0 * np.arange(3)
-        q = np.tile(np.asarray(model.reference), (3, 1))
-        q[:, index] = turns
-        square = np.array([float(spring_stretch(model, at, at)[s] + model.spring_free_length[s]) ** 2 for at in q])
-        cosine, sine = 2.0 / 3.0 * square @ np.cos(turns), 2.0 / 3.0 * square @ np.sin(turns)
-        a_square, b_double = float(np.mean(square)), float(np.hypot(cosine, sine))
-        large, small = np.sqrt(a_square + b_double), np.sqrt(max(a_square - b_double, 0.0))
-        return Compensator(
-            float(model.spring_stiffness[s]), float(model.spring_free_length[s]), 0.5 * (large + small),
-            0.5 * (large - small), float(np.arctan2(-sine, cosine)),
-        )  # fmt: skip
-    return None
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:

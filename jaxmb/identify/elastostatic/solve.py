@@ -213,30 +213,45 @@ def check_plan(model: Model, found: Unknowns, tests: Sequence[DeflectionTest], r
     and leave a parameter undetermined.
     """
     check_tests(model, tests)
-    told = f"deflection test '{tests[0].name}'"
-    if len(tests) > 1:
-        told = f"deflection tests '{tests[0].name}' to '{tests[-1].name}'"
     count, wanted = rows.displacement.size, len(found.terms)
     if count < wanted:
         raise ValueError(
-            f"{told}: {count} measured displacements give fewer equations than the {wanted} free parameters need"
+            f"{named(tests)}: {count} measured displacements give fewer equations than the {wanted} free parameters"
+            " need"
         )
+    check_postures(model, tests)
+    if parallel_loads(tests):
+        known = knowledge(np.where(rows.unloaded, 0.0, rows.matrix) / rows.std[:, None], np.ones(count))
+        lost = [name for name, std in zip(found.free.names, known.std, strict=True) if not np.isfinite(std)]
+        if lost:
+            raise ValueError(
+                f"{named(tests)}: all loads are parallel and do not determine {', '.join(lost)}, expected loads in"
+                " several directions or these parameters not free"
+            )
+
+
+def named(tests: Sequence[DeflectionTest]) -> str:
+    """Tests in a sentence: "deflection tests 'a' to 'c'"."""
+    if len(tests) == 1:
+        return f"deflection test '{tests[0].name}'"
+    return f"deflection tests '{tests[0].name}' to '{tests[-1].name}'"
+
+
+def check_postures(model: Model, tests: Sequence[DeflectionTest]) -> None:
+    """Raise ValueError where the posture of a test is singular: there two joints act alike; the test is named."""
     for test, ratio in zip(tests, _conditioning(model, tests), strict=True):
         if ratio < SINGULAR:
             raise ValueError(
                 f"deflection test '{test.name}': its posture is singular (least over largest singular value of the"
                 f" Jacobian {ratio:.1g}, expected at least {SINGULAR:g})"
             )
+
+
+def parallel_loads(tests: Sequence[DeflectionTest]) -> bool:
+    """Whether several tests have wrenches, force and moment together, that are all multiples of one."""
     wrenches = np.stack([test.wrench / np.linalg.norm(test.wrench) for test in tests])
     across = wrenches - np.outer(wrenches @ wrenches[0], wrenches[0])
-    if len(tests) > 1 and np.linalg.norm(across, axis=1).max() < PARALLEL:
-        known = knowledge(np.where(rows.unloaded, 0.0, rows.matrix) / rows.std[:, None], np.ones(count))
-        lost = [name for name, std in zip(found.free.names, known.std, strict=True) if not np.isfinite(std)]
-        if lost:
-            raise ValueError(
-                f"{told}: all loads are parallel and do not determine {', '.join(lost)}, expected loads in several"
-                " directions or these parameters not free"
-            )
+    return len(tests) > 1 and bool(np.linalg.norm(across, axis=1).max() < PARALLEL)
 
 
 def _conditioning(model: Model, tests: Sequence[DeflectionTest]) -> np.ndarray:

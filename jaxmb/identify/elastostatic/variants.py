@@ -36,6 +36,11 @@ class Compensated:
     angles: tuple[float, ...]
     """rad, ascending."""
 
+    @property
+    def told(self) -> str:
+        """The angles in deg, for messages."""
+        return ", ".join(f"{np.degrees(a):.6g}" for a in self.angles)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StiffnessModel:
@@ -63,6 +68,10 @@ class StiffnessModel:
         """
         matrix, columns = _matrix(self.terms, model, tests, self.parameters, self.compensated)
         return matrix[:, [columns.index(name) for name in self.names]]
+
+    def angles_not_tested(self, model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[str, float]]:
+        """Tests at an angle [rad] of the compensated joint at which its compliance is not a parameter."""
+        return [] if self.compensated is None else _not_tested(self.compensated[0], model, tests)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,15 +152,25 @@ def fitted(
         ValueError: there are no more equations than parameters, so that nothing tells whether the model holds.
     """
     measured, std = measured_displacements(tests)
-    matrix = stiffness.observation(model, tests)
     if measured.size <= len(stiffness.names):
         raise ValueError(
             f"deflection tests '{tests[0].name}' to '{tests[-1].name}': {measured.size} displacements are explained by"
             f" {len(stiffness.names)} parameters of {stiffness.name} whatever they are, expected more tests"
         )
     scaled = std if weight is None else std / np.sqrt(weight)
+    return Variant(stiffness, least_squares(stiffness, stiffness.observation(model, tests), measured, scaled, robust))
+
+
+def least_squares(
+    stiffness: StiffnessModel,
+    matrix: Float[np.ndarray, "m d"],
+    measured: Float[np.ndarray, "m"],
+    std: Float[np.ndarray, "m"],
+    robust: bool = False,
+) -> LinearFit:
+    """A stiffness model's parameters from its observation matrix and displacements; see `fitted`."""
     positive = np.ones(len(stiffness.names), bool) if stiffness.name.startswith("J") else None
-    return Variant(stiffness, linear_fit(matrix, measured, scaled, positive, robust, stiffness.names))
+    return linear_fit(matrix, measured, std, positive, robust, stiffness.names)
 
 
 def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m"]:
@@ -216,6 +235,19 @@ def _reduced(
     return StiffnessModel(name, tuple(terms), tuple(names), compensated, chain)
 
 
+def _distances(joint: Compensated, model: Model, tests: Sequence[DeflectionTest]) -> np.ndarray:
+    """How far each test is from each of the angles [t, a], rad."""
+    at = np.array([float(test.q[model.coordinates.index(joint.joint)]) for test in tests])
+    return np.abs(at[:, None] - np.array(joint.angles))
+
+
+def _not_tested(joint: Compensated, model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[str, float]]:
+    """Names of tests whose angle is none of the joint's, with that angle [rad]."""
+    far = _distances(joint, model, tests).min(axis=1) > SAME_ANGLE
+    index = model.coordinates.index(joint.joint)
+    return [(test.name, float(test.q[index])) for test, other in zip(tests, far, strict=True) if other]
+
+
 def _matrix(
     terms: Sequence[Term], model: Model, tests: Sequence[DeflectionTest], names: Sequence[str],
     compensated: tuple[Compensated, str] | None,
@@ -225,16 +257,13 @@ def _matrix(
     if compensated is None:
         return matrix, tuple(names)
     joint, angled = compensated
-    index = model.coordinates.index(joint.joint)
-    at = np.array([float(test.q[index]) for test in tests])
-    distance = np.abs(at[:, None] - np.array(joint.angles))
-    if np.any(distance.min(axis=1) > SAME_ANGLE):
-        test = tests[int(np.argmax(distance.min(axis=1)))]
+    for test, angle in _not_tested(joint, model, tests):
         raise ValueError(
-            f"deflection test '{test.name}': {joint.joint} is {np.degrees(test.q[index]):.6g} deg, where its compliance"
-            f" was not identified, expected one of {', '.join(f'{np.degrees(a):.6g}' for a in joint.angles)} deg"
+            f"deflection test '{test}': {joint.joint} is {np.degrees(angle):.6g} deg, where its compliance"
+            f" was not identified, expected one of {joint.told} deg"
         )
-    rows = np.repeat(distance.argmin(axis=1), [int(test.measured.sum()) for test in tests])
+    nearest = _distances(joint, model, tests).argmin(axis=1)
+    rows = np.repeat(nearest, [int(test.measured.sum()) for test in tests])
     place = list(names).index(angled)
     split = matrix[:, place, None] * (rows[:, None] == np.arange(len(joint.angles)))
     labels = tuple(f"{angled} at {np.degrees(a):.6g} deg" for a in joint.angles)
