@@ -9,6 +9,7 @@ import numpy as np
 from jaxmb.identify.elastostatic.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.elastostatic.compensator import CompensatorFit, fit_compensator, spring_of
 from jaxmb.identify.elastostatic.complete import CompleteModel
+from jaxmb.identify.elastostatic.complete_scatter import compensation_scatter, scatter_remark
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
@@ -41,7 +42,7 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
 
     Args:
         study: from `load_study`, with a table [complete].
-        seed: goes into the result; nothing here is random.
+        seed: of the Monte-Carlo draws.
 
     Raises:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
@@ -68,6 +69,14 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
     machine = study.machine.model_copy(update={"spring": ()})
     finished = completed_model(build_model(machine), whole)
     measured, std = measured_displacements(fit_tests)
+    metrics = _metrics(study, model, complete, variants, compensated, whole)
+    draws = max((group.instruments.draws for group in fit_sets if group.instruments is not None), default=0)
+    solved = time.monotonic()
+    if draws > 1:
+        name = best.model.name
+        metrics["monte_carlo"] = compensation_scatter(
+            model, finished, study.deflections, variants, name, std / np.sqrt(weight), draws, seed
+        )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
     return Result(
@@ -78,11 +87,12 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
         parameters=_parameters(best),
         modes=(),
-        metrics=_metrics(study, model, complete, variants, compensated, whole),
+        metrics=metrics,
         remarks=(
             *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
             *angle_remarks(model, study.deflections, variants),
             *unseen,
+            *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),
             *_remarks(study, complete, whole),
         ),
         correlation=correlation(best.fit.covariance),
@@ -90,7 +100,12 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         model=finished,
         machine=machine_of(machine, finished),
         evaluations={"search": 0, "refine": 1, "non_finite": 0},
-        seconds={"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": time.monotonic() - began},
+        seconds={
+            "total": time.monotonic() - began,
+            "compile": 0.0,
+            "search": time.monotonic() - solved,
+            "refine": solved - began,
+        },
         history=[(1, cost)],
     )
 
@@ -200,8 +215,6 @@ def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[
     springs = [spring.name for spring in study.machine.spring]
     if springs:
         remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
-    if any(group.instruments is not None and group.instruments.draws for group in study.deflections):
-        remarks.append("Monte-Carlo draws are not made of a complete model: deviations are those of first order")
     if whole.possible:
         remarks.append(
             f"machine.toml holds one of the machines that agree with these values: {whole.freedom} directions in the"

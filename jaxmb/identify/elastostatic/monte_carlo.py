@@ -1,12 +1,12 @@
 """How far identified values scatter: with the number of tests, and with the errors of the instruments."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements, predicted
 from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.simulated import measured_with
 from jaxmb.identify.elastostatic.solve import Equations, Unknowns, equations, fit_deflections
@@ -70,6 +70,9 @@ class MonteCarlo:
     """Physical values."""
     std: Float[np.ndarray, "d"]
     """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
+    clipped: Int[np.ndarray, "d"]
+    """Number of draws in which noise took a compliance to its least, which is the upper bound of a stiffness. Where
+    they are many, the standard deviation is too small."""
 
 
 def monte_carlo(
@@ -99,26 +102,41 @@ def monte_carlo(
 
     Source: Dumas et al. 2011, section V.B and Table II.
     """
-    draw = np.random.default_rng(seed)
     robust = any(group.robust for group in sets)
-    count = sum(len(group.tests) for group in sets)
     base = equations(model, found, sets)
     # What is not free is subtracted from every draw as it was from the measurement.
-    held = np.concatenate([x.displacement[x.measured] for g in sets for x in g.tests]) - base.displacement
+    held = measured_displacements([test for group in sets for test in group.tests])[0] - base.displacement
     compliance, unknown = np.empty((draws, len(found.terms))), np.zeros(len(found.terms), bool)
-    for first in range(0, draws, batch := max(1, AT_ONCE // count)):
-        last = min(first + batch, draws)
-        seen = [_again(model, group, last - first, draw) for group in sets]
-        for k in range(first, last):
-            measured = np.concatenate([x.displacement[x.measured] for part in seen for x in part[k - first]])
-            fit = fit_deflections(found, dataclasses.replace(base, displacement=measured - held), initial, robust)
-            compliance[k] = fit.compliance
-            unknown |= ~np.isfinite(fit.known.std)
+    clipped = np.zeros(len(found.terms), int)
+    for k, measured in enumerate(drawn_displacements(model, sets, draws, seed)):
+        fit = fit_deflections(found, dataclasses.replace(base, displacement=measured - held), initial, robust)
+        compliance[k] = fit.compliance
+        unknown |= ~np.isfinite(fit.known.std)
+        clipped += fit.on_bound
     whole = np.asarray(compliance_matrix(model, model.reference))
     identified = np.array([whole[term[0]] for term in found.terms])
     slope = np.where(found.stiffness, 1.0 / np.where(found.stiffness, identified, 1.0) ** 2, 1.0)
     values = np.stack([found.values(c) for c in compliance])
-    return MonteCarlo(values, np.where(unknown, np.inf, slope * compliance.std(axis=0, ddof=1)))
+    return MonteCarlo(values, np.where(unknown, np.inf, slope * compliance.std(axis=0, ddof=1)), clipped)
+
+
+def drawn_displacements(
+    model: Model, sets: Sequence[DeflectionSet], draws: int, seed: int
+) -> Iterator[Float[np.ndarray, "m"]]:
+    """What was measured in the tests of some sets, read again so many times with other errors of the instruments.
+
+    Args:
+        model: the machine that is measured.
+        sets: tests and instruments; one without instruments has the standard deviations of its displacements.
+        draws: how many times.
+        seed: of the errors.
+    """
+    draw = np.random.default_rng(seed)
+    count = sum(len(group.tests) for group in sets)
+    for first in range(0, draws, batch := max(1, AT_ONCE // count)):
+        seen = [_again(model, group, min(batch, draws - first), draw) for group in sets]
+        for again in zip(*seen, strict=True):
+            yield measured_displacements([test for tests in again for test in tests])[0]
 
 
 def _again(model: Model, group: DeflectionSet, times: int, draw: np.random.Generator) -> list[list[DeflectionTest]]:

@@ -11,7 +11,9 @@ from rich.console import Console
 import jaxmb
 from jaxmb.identify.elastostatic.candidates import candidate_postures
 from jaxmb.identify.elastostatic.compensation import angle_remarks, compensation_metrics, judged_tests
+from jaxmb.identify.elastostatic.complete_scatter import compensation_scatter
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
+from jaxmb.identify.elastostatic.parts import Instruments
 from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.table import deflections_csv
 from jaxmb.identify.elastostatic.variants import compensated_joint, fitted, stiffness_models
@@ -75,7 +77,7 @@ def checks():
 
 @pytest.fixture(scope="module")
 def result(study, fit_tests, checks):
-    return jaxmb.identify(study(fit_tests, checks))
+    return jaxmb.identify(study(fit_tests, checks, instruments={"tracker_mm": 0.03, "draws": 5}))
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +123,40 @@ def test_the_spring_that_is_left_out_is_told(result, text):
     assert told in result.remarks
     assert told in text
     assert result.machine.spring == ()
+
+
+def test_draws_are_told_of_the_variants_that_are_judged(result, text):
+    told = result.metrics["monte_carlo"]
+    assert told["draws"] == 5
+    assert list(told["compensated_percent_std"]) == list(told["predicted_std_mm"]) == ["J1", "C1"]
+    assert "in 5 draws of the instruments' errors in the fitted tests" in text
+    assert not any("are not made of a complete model" in r for r in result.remarks)
+
+
+def test_scatter_of_the_tracker_is_that_of_the_covariance(fit_tests):
+    rigid = jaxmb.build_model(jaxmb.load_machine("kuka-kr270").model_copy(update={"spring": ()}))
+    tracker = Instruments(tracker_mm=0.03)
+    std = np.full(180, tracker.translation_std)
+    spread = np.repeat([tracker.translation_std, tracker.rotation_std], 3)
+    tests = [dataclasses.replace(t, std=np.tile(spread, (3, 1))) for t in fit_tests]
+    models = stiffness_models(MODEL, tests, compensated_joint(MODEL, "q2", tests))[1]
+    variants = {name: fitted(models[name], MODEL, tests) for name in ("C1", "C2")}
+
+    def scatter(**errors):
+        instruments = tracker.model_copy(update=errors)
+        sets = [DeflectionSet("fit", tuple(tests), instruments=instruments)]
+        return compensation_scatter(MODEL, rigid, sets, variants, "C2", std, 300, 4)
+
+    told = scatter()
+    for name, variant in variants.items():
+        rows = variant.model.observation(MODEL, tests)
+        variance = np.einsum("mi,ij,mj->m", rows, variant.fit.covariance, rows)
+        # 300 draws tell a deviation to 4.1 %, the mean of many better; four times that.
+        assert told["predicted_std_mm"][name] == pytest.approx(1e3 * np.sqrt(3.0 * variance.mean()), rel=0.165)
+    assert told["compensated_percent_std"]["C1"] < 1.0
+    heavy = scatter(balance_kg=5.0)
+    # 5 kg of 255 kg change all displacements of a test alike, by 2 % of 5 mm.
+    assert all(heavy["predicted_std_mm"][name] > 2.0 * told["predicted_std_mm"][name] for name in variants)
 
 
 def test_a_joint_that_parallel_loads_do_not_show_is_named(result):

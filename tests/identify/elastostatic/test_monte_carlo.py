@@ -57,9 +57,15 @@ def test_a_weak_stiffness_scatters_as_its_compliance_and_not_as_its_bound():
     near, far = of(1e10), of(1e14)
     on_bound = np.isclose(near.values[:, 1], 1e10)
     assert 10 < on_bound.sum() < 90
+    assert near.clipped[1] == on_bound.sum()
     # The two bounds differ by 1e4; as compliances both are next to none, 1e-3 of the joint's 1.5e-7 rad/Nm.
     assert near.std[1] == pytest.approx(far.std[1], rel=1e-2)
     assert near.std[1] < 0.1 * near.values[:, 1].std()
+
+
+def test_draws_without_a_clipped_compliance_count_none():
+    drawn = monte_carlo(STUDY.model, FOUND, FITTED, STUDY.initial, 20, 1)
+    np.testing.assert_array_equal(drawn.clipped, np.zeros(6, int))
 
 
 def test_a_seed_gives_its_draws_again():
