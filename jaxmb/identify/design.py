@@ -60,9 +60,54 @@ def choose_tests(
     of robot calibration experiment", 2013, for the test pose.
     """
     candidates = np.asarray(candidates, float)
+    _check(candidates, count, criterion, purpose, repeat)
+    size = candidates.shape[2]
+    purpose, made = _rows("purpose", purpose, size), _rows("made", made, size)
+    turn = _turn(candidates, made)
+    before = np.zeros((size, size)) if made is None else (made @ turn).T @ (made @ turn)
+    wanted = np.eye(size) if purpose is None else purpose
+    race = _Race(candidates @ turn, (wanted @ turn).T @ (wanted @ turn), criterion, repeat)
+    chosen, matrix = _greedy(race, before, count)
+    greedy = _value(matrix, race.weight, criterion)
+    chosen, matrix, exchanges = _exchanged(race, chosen, matrix)
+    covariance = turn @ np.linalg.inv(matrix) @ turn.T
+    shift = 2.0 * float(np.linalg.slogdet(turn)[1]) if criterion == "D" else 0.0
+    return Design(
+        tuple(chosen), criterion, _value(matrix, race.weight, criterion) + shift, greedy + shift, covariance, exchanges
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Race:
+    """Candidates in turned parameters, and what they are judged by."""
+
+    candidates: Float[np.ndarray, "c r d"]
+    weight: Float[np.ndarray, "d d"]
+    criterion: Criterion
+    repeat: bool
+
+    @property
+    def ridge(self) -> np.ndarray:
+        """What makes M regular while there are too few rows."""
+        size = len(self.weight)
+        return START / size * np.eye(size)
+
+    def best(self, matrix: np.ndarray, taken: list[int]) -> int:
+        """The candidate that betters the criterion most beside M."""
+        gains = _gains(self.candidates, matrix, self.weight, self.criterion)
+        if not self.repeat:
+            gains[taken] = -np.inf
+        return int(np.argmax(gains))
+
+    def information(self, candidate: int) -> np.ndarray:
+        """What one test adds to M."""
+        return self.candidates[candidate].T @ self.candidates[candidate]
+
+
+def _check(candidates: np.ndarray, count: int, criterion: str, purpose: np.ndarray | None, repeat: bool) -> None:
     if candidates.ndim != 3:
         raise ValueError(f"candidates have shape {candidates.shape}, expected three axes: candidate, row, parameter")
-    number, _, size = candidates.shape
+    number = len(candidates)
     if criterion not in ("D", "A", "test-pose"):
         raise ValueError(f"criterion is '{criterion}', expected 'D', 'A' or 'test-pose'")
     if (purpose is None) == (criterion == "test-pose"):
@@ -71,52 +116,57 @@ def choose_tests(
         raise ValueError(f"{count} tests are to be chosen out of {number} candidates")
     if not np.all(np.isfinite(candidates)):
         raise ValueError(f"candidate {int(np.argwhere(~np.isfinite(candidates))[0][0])} is not finite")
-    purpose, made = _rows("purpose", purpose, size), _rows("made", made, size)
+
+
+def _turn(candidates: np.ndarray, made: np.ndarray | None) -> np.ndarray:
+    """Parameters by which all tests together would be the identity: what is regular hangs on no units and couplings.
+
+    Raises:
+        ValueError: a parameter acts on no test, or some are unknown after all of them.
+    """
+    number, _, size = candidates.shape
     everything = candidates.reshape(-1, size) if made is None else np.concatenate([candidates.reshape(-1, size), made])
     length = np.linalg.norm(everything, axis=0)
     if not length.all():
         raise ValueError(f"parameter {int(np.argmin(length))} acts on no candidate, expected it left out")
     if np.linalg.matrix_rank(everything / length) < size:
         raise ValueError(f"all {number} candidates together leave some of {size} parameters unknown")
-    # parameters by which all tests together would be the identity: what is regular hangs on no units and no couplings
-    turn = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
-    scaled = candidates @ turn
-    before = np.zeros((size, size)) if made is None else (made @ turn).T @ (made @ turn)
-    wanted = np.eye(size) if purpose is None else purpose
-    weight = (wanted @ turn).T @ (wanted @ turn)
+    return np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
 
-    ridge = START / size * np.eye(size)
+
+def _greedy(race: _Race, before: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
+    """Tests chosen one after the other, and M with them.
+
+    Raises:
+        ValueError: they leave a parameter unknown.
+    """
     chosen: list[int] = []
-    matrix = before + ridge
+    matrix = before + race.ridge
     for _ in range(count):
-        gains = _gains(scaled, matrix, weight, criterion)
-        if not repeat:
-            gains[chosen] = -np.inf
-        chosen.append(int(np.argmax(gains)))
-        matrix = matrix + scaled[chosen[-1]].T @ scaled[chosen[-1]]
-    if np.linalg.matrix_rank(matrix - ridge, hermitian=True) < size:
+        chosen.append(race.best(matrix, chosen))
+        matrix = matrix + race.information(chosen[-1])
+    size = len(matrix)
+    if np.linalg.matrix_rank(matrix - race.ridge, hermitian=True) < size:
         raise ValueError(f"{count} tests leave some of {size} parameters unknown, expected more tests")
-    greedy = _value(matrix - ridge, weight, criterion)
-    matrix, exchanges = matrix - ridge, 0
+    return chosen, matrix - race.ridge
+
+
+def _exchanged(race: _Race, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:
+    """Tests exchanged one by one while that betters the criterion, M with them, and the number of exchanges."""
+    chosen, exchanges = list(chosen), 0
     for _ in range(MOST_PASSES):
         moved = 0
         for place, old in enumerate(chosen):
-            without = matrix - scaled[old].T @ scaled[old] + 1e-3 * ridge
-            gains = _gains(scaled, without, weight, criterion)
-            if not repeat:
-                gains[[c for c in chosen if c != old]] = -np.inf
-            new = int(np.argmax(gains))
-            trial = matrix - scaled[old].T @ scaled[old] + scaled[new].T @ scaled[new]
-            if new != old and _value(trial, weight, criterion) < _value(matrix, weight, criterion):
+            without = matrix - race.information(old)
+            new = race.best(without + 1e-3 * race.ridge, [c for c in chosen if c != old])
+            trial = without + race.information(new)
+            better = _value(trial, race.weight, race.criterion) < _value(matrix, race.weight, race.criterion)
+            if new != old and better:
                 chosen[place], matrix, moved = new, trial, moved + 1
         exchanges += moved
         if not moved:
             break
-    covariance = turn @ np.linalg.inv(matrix) @ turn.T
-    shift = 2.0 * float(np.linalg.slogdet(turn)[1]) if criterion == "D" else 0.0
-    return Design(
-        tuple(chosen), criterion, _value(matrix, weight, criterion) + shift, greedy + shift, covariance, exchanges
-    )
+    return chosen, matrix, exchanges
 
 
 def _rows(what: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:

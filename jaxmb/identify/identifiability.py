@@ -14,6 +14,10 @@ SMALLEST_COLUMN = 1e-14
 """Length of a column of a linear model, of the longest, below which it is the rounding of zeros."""
 COUPLED = 1e-6
 """Part of a scaled parameter in a direction of length 1, from which on it has one."""
+TOGETHER = 0.5
+"""Correlation from which on two parameters are taken to be known together rather than each for itself."""
+NOTABLE = 0.2
+"""Part of a parameter in a direction of length 1, from which on it belongs to it."""
 
 
 class Knowledge(NamedTuple):
@@ -93,6 +97,98 @@ def knowledge(
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
     _, singular_values, directions = np.linalg.svd(jacobian, full_matrices=False)
     return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+
+
+class Group(NamedTuple):
+    """Parameters that the data know only together, along one direction or (std inf) along all of a few."""
+
+    std: float
+    """Standard deviation along the direction; inf where moving along it changes nothing that is measured."""
+    parts: Float[np.ndarray, "d"]
+    """The direction, of length 1; the lengths of the parameters' parts where there are several."""
+    members: tuple[int, ...]
+    """Parameters with a notable part, the largest first."""
+    dimension: int = 1
+    """Number of independent directions."""
+
+
+def information_rows(
+    jacobian: Float[np.ndarray, "m d"], row_weights: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "d d"]:
+    """R with R^T R = M, the information of the weighted estimate of `knowledge`: its covariance is M^-1.
+
+    With J = U S V^T and U^T diag(W) U = L L^T it is R = L^-1 S V^T, without ever squaring S; the triangular factor of
+    J where all weights are 1, but for a rotation. Rows of further tests below it, in units of their noise, give what is
+    known of all of them together, and a test is no more than d rows.
+    """
+    svd = scaled_svd(jacobian)
+    left = svd.left[: jacobian.shape[0], : svd.rank]
+    lower = np.linalg.cholesky((left.T * row_weights) @ left)
+    rows = np.linalg.solve(lower, svd.values[: svd.rank, None] * svd.right[: svd.rank]) * svd.scale
+    return np.pad(rows, ((0, jacobian.shape[1] - svd.rank), (0, 0)))
+
+
+def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | None = None) -> tuple[Group, ...]:
+    """Directions that the data fix weakly or not at all, and the parameters that are known only together along them.
+
+    Directions that act on nothing come first: where they couple parameters, those are in one group (the null space is
+    the sum of those of its groups). Then, among the others, those along which the standard deviation is above the limit
+    of "weak", from the widest on: principal axes of the covariance, taken apart for sets of parameters that correlate
+    by less than a half, so that two of equal deviation are not mixed.
+
+    Args:
+        rows: of weight 1, in units of the noise: `information_rows`.
+        prior_std: the prior's standard deviations, where there is one: u is then measured in them.
+    """
+    svd = scaled_svd(rows)
+    null = svd.right[svd.rank :].T
+    found = []
+    for part in _components(np.abs(null @ null.T) > COUPLED):
+        share = np.linalg.norm(null[part], axis=1)
+        if share.max() > COUPLED:
+            found.append(_null_group(part, null / svd.scale[:, None], round(float(np.sum(share**2)))))
+    known = knowledge(rows, np.ones(len(rows)), prior_std)
+    unit = np.ones(svd.scale.size) if prior_std is None else prior_std
+    limit = float(np.max(limits(prior_std)[0] / unit))
+    fixed = np.flatnonzero(np.isfinite(known.std))
+    covariance = known.covariance[np.ix_(fixed, fixed)] / np.outer(unit[fixed], unit[fixed])
+    weak = []
+    for part in _components(np.abs(correlation(covariance)) >= TOGETHER):
+        variance, axes = np.linalg.eigh(covariance[np.ix_(part, part)])
+        for size, axis in zip(variance, axes.T, strict=True):
+            if size > limit**2:
+                parts = np.zeros(unit.size)
+                parts[fixed[part]] = axis * np.sign(axis[np.argmax(np.abs(axis))])
+                weak.append(Group(float(np.sqrt(size)), parts, _members(parts)))
+    return (*found, *sorted(weak, key=lambda group: -group.std))
+
+
+def _components(joined: np.ndarray) -> list[np.ndarray]:
+    """Indices of each connected part of a symmetric graph [n, n]."""
+    left, found = set(range(len(joined))), []
+    while left:
+        part, new = set(), {min(left)}
+        while new:
+            part |= new
+            new = set(np.flatnonzero(joined[sorted(new)].any(axis=0)).tolist()) - part
+        left -= part
+        found.append(np.array(sorted(part)))
+    return found
+
+
+def _null_group(part: np.ndarray, null: Float[np.ndarray, "d k"], dimension: int) -> Group:
+    """Some parameters that directions without effect (columns of `null`) couple."""
+    axes = np.linalg.svd(null[part].T, full_matrices=False)[2][:dimension]
+    first = axes[0] * np.sign(axes[0][np.argmax(np.abs(axes[0]))])
+    parts = np.zeros(len(null))
+    parts[part] = first if dimension == 1 else np.linalg.norm(axes, axis=0)
+    members = part[np.argsort(-np.abs(parts[part]), kind="stable")]
+    return Group(np.inf, parts, tuple(members.tolist()), dimension)
+
+
+def _members(parts: np.ndarray) -> tuple[int, ...]:
+    order = np.argsort(-np.abs(parts), kind="stable")
+    return tuple(int(i) for i in order if np.abs(parts[i]) >= NOTABLE)
 
 
 def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:

@@ -1,0 +1,98 @@
+"""From chosen postures to better ones beside them, by the gradient of what the tests are chosen for."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.candidate_tests import Candidate, Place, Probe, compiled_observation, observation
+
+MOST_STEPS = 40
+NO_VALUE = 1e30
+"""Of postures at which the tests tell nothing of a parameter: larger than any other, and still finite."""
+
+
+def improved(
+    place: Place,
+    chosen: Sequence[Candidate],
+    made: Float[np.ndarray, "m d"],
+    basis: Float[np.ndarray, "d r"],
+    criterion: str,
+    where: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+) -> tuple[Candidate, ...]:
+    """The chosen tests at postures within ranges where the criterion has a minimum.
+
+    With M the information of all tests, it falls by -tr(G dM), G = M^-2 for the logarithm of tr M^-1 ("A", over that
+    trace) and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency
+    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together.
+
+    Args:
+        place: machine, free parameters and their values.
+        chosen: tests at their first postures.
+        made: rows of tests that are made anyway.
+        basis: directions of the parameters that can be known, of length 1, in columns.
+        criterion: "A" or "D".
+        where: coordinates that may move.
+        ends: lower and upper ends of their ranges.
+    """
+    from scipy.optimize import minimize
+
+    low, high = ends
+    observed = [np.asarray(compiled_observation(place, c.probe, jnp.asarray(c.q))) for c in chosen]
+    # Parameters in which all tests together are the identity at the start.
+    everything = np.concatenate([made, *observed]) @ basis
+    length = np.linalg.norm(everything, axis=0)
+    regular = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
+    turn = basis @ regular
+    before = (made @ turn).T @ (made @ turn)
+    weight = regular.T @ regular
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        points = (low + (high - low) * x.reshape(len(chosen), -1)).tolist()
+        postures = [_at(c, where, point) for c, point in zip(chosen, points, strict=True)]
+        rows = [
+            np.asarray(compiled_observation(place, c.probe, q)) @ turn for c, q in zip(chosen, postures, strict=True)
+        ]
+        matrix = before + sum(r.T @ r for r in rows)
+        if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
+            return NO_VALUE, np.zeros(x.size)
+        inverse = np.linalg.inv(matrix)
+        if criterion == "D":
+            found, gain = -float(np.linalg.slogdet(matrix)[1]), inverse
+        else:
+            spread = inverse @ weight
+            found, gain = float(np.log(np.trace(spread))), spread @ inverse / np.trace(spread)
+        gain = jnp.asarray(turn @ gain @ turn.T)
+        slopes = [np.asarray(_slope(place, c.probe, q, gain))[where] for c, q in zip(chosen, postures, strict=True)]
+        return found, -(np.stack(slopes) * (high - low)).ravel()
+
+    first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
+    best = minimize(value, first, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * first.size,
+                    options={"maxiter": MOST_STEPS})  # fmt: skip
+    if best.fun >= value(first)[0]:
+        return tuple(chosen)
+    points = low + (high - low) * best.x.reshape(len(chosen), -1)
+    return tuple(
+        Candidate(c.probe, np.asarray(_at(c, where, point.tolist()))) for c, point in zip(chosen, points, strict=True)
+    )
+
+
+def _at(candidate: Candidate, where: np.ndarray, values: list[float]) -> Array:
+    q = np.array(candidate.q)
+    q[where] = values
+    return jnp.asarray(q)
+
+
+@eqx.filter_jit
+def _slope(place: Place, probe: Probe, q: Float[Array, "n"], gain: Float[Array, "d d"]) -> Float[Array, "n"]:
+    """d tr(G J^T J) / dq."""
+
+    def told(at: Array) -> Array:
+        rows = observation(place, probe, at)
+        return jnp.sum(rows * (rows @ gain))
+
+    return jax.grad(told)(q)

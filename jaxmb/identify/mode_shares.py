@@ -1,0 +1,53 @@
+"""Which parameters govern which modes of a machine."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.ambiguity import STEP
+from jaxmb.identify.experiments import Test, scene
+from jaxmb.identify.parameters import FreeParameters
+from jaxmb.machine.build import Model
+from jaxmb.response.modal import modes
+
+
+class ModeShares(NamedTuple):
+    """Modes at the posture of a test, and how much of each the free parameters hold."""
+
+    frequency_hz: Float[np.ndarray, "m"]
+    """Natural frequencies |eigenvalue| / 2 pi, ascending."""
+    share: Float[np.ndarray, "m d"]
+
+
+def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np.ndarray, "d"]) -> ModeShares:
+    """`ambiguity.governed` for all modes at once.
+
+    Shares of strain energy for stiffnesses, of kinetic energy for masses, of what is dissipated for dampings: the
+    derivatives of log frequency (times two) and of log damping ratio by the logarithm of the value.
+
+    Args:
+        model: the machine, its held parameters set.
+        free: the free parameters.
+        test: at whose posture.
+        values: physical values of the free parameters.
+    """
+
+    def eigenvalues(at: np.ndarray) -> np.ndarray:
+        return np.asarray(modes(scene(test, free.apply(model, jnp.asarray(at))).tangent).eigenvalue)
+
+    before = eigenvalues(values)
+    share = np.zeros((before.size, values.size))
+    for i, name in enumerate(free.names):
+        if values[i] == 0.0 or not before.size:
+            continue
+        moved = values.copy()
+        moved[i] *= 1.0 + STEP
+        after = eigenvalues(moved)
+        after = after[np.argmin(np.abs(after[:, None] - before), axis=0)]
+        if name.startswith("damping."):
+            share[:, i] = np.log((after.real / np.abs(after)) / (before.real / np.abs(before))) / STEP
+        else:
+            share[:, i] = 2.0 * np.log(np.abs(after) / np.abs(before)) / STEP
+    return ModeShares(np.abs(before) / (2 * np.pi), np.abs(share))
