@@ -71,6 +71,22 @@ class Result:
     """(evaluations, best objective so far)."""
 
     @property
+    def covariance(self) -> np.ndarray | None:
+        """Covariance of the entries of u [d, d], NaN beside what is not known; None where these were not fitted.
+
+        It has the standard deviations of `parameters` and the correlation of the fit.
+        """
+        free = self.study.free
+        if len(self.correlation) != free.size or not set(free.names) <= set(self.parameters):
+            return None
+        std = np.array([
+            self.parameters[name].std_log if log else self.parameters[name].std / width
+            for name, log, width in zip(free.names, free.logarithmic, free.width, strict=True)
+        ])  # fmt: skip
+        std = np.where(np.isfinite(std), std, np.nan)
+        return self.correlation * np.outer(std, std)
+
+    @property
     def converged(self) -> bool:
         """Whether the fit ended at a minimum."""
         return self.status == "converged"
@@ -87,6 +103,7 @@ class Result:
                 "cost": self.cost,
                 "initial_cost": self.initial_cost,
                 "parameters": {name: p._asdict() for name, p in self.parameters.items()},
+                "covariance": _covariance(self),
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": self.metrics,
                 "remarks": list(self.remarks),
@@ -101,6 +118,20 @@ class Result:
     def json_text(self) -> str:
         """`as_json` as text."""
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
+
+
+def _covariance(result: Result) -> dict[str, Any] | None:
+    """Covariance by name, of natural logarithms ("log") or of values in SI units ("linear")."""
+    free, matrix = result.study.free, result.covariance
+    if matrix is None:
+        return None
+    scale = np.where(free.logarithmic, 1.0, free.width)
+    return {
+        "names": free.names,
+        "tied": free.tied,
+        "scale": ["log" if log else "linear" for log in free.logarithmic],
+        "matrix": matrix * np.outer(scale, scale),
+    }
 
 
 def versions() -> dict[str, str]:
