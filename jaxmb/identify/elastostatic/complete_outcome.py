@@ -12,6 +12,7 @@ from jaxmb.identify.elastostatic.complete import CompleteModel
 from jaxmb.identify.elastostatic.complete_scatter import compensation_scatter, scatter_remark
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
+from jaxmb.identify.elastostatic.factors import factor_remarks, unexplained_by
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.solve import check_postures, named, parallel_loads, row_weights
 from jaxmb.identify.elastostatic.variants import (
@@ -90,6 +91,7 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         metrics=metrics,
         remarks=(
             *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
+            *factor_remarks(fit_sets, unexplained_by(models["J1"], model)),
             *angle_remarks(model, study.deflections, variants),
             *unseen,
             *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import ValidationError
 
+from jaxmb.identify.elastostatic.factors import bound_remarks, factor_remarks, unexplained
 from jaxmb.identify.elastostatic.gaps import KINDS, compared, gaps
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
+from jaxmb.identify.elastostatic.remarks import clipped_remarks, spring_remarks
 from jaxmb.identify.elastostatic.solve import (
     DeflectionFit,
     Equations,
@@ -64,7 +66,13 @@ def identify_deflections(study: Study, seed: int = 0) -> Result:
         parameters=_parameters(study, fit, values),
         modes=(),
         metrics=_metrics(study, model, found, fit, values, settled, drawn),
-        remarks=_remarks(study, machine, found, fit, rows, values),
+        remarks=(
+            *_remarks(study, machine, found, fit, rows, values),
+            *spring_remarks(machine),
+            *clipped_remarks(study.free.names, drawn),
+            *factor_remarks(fitted_sets, unexplained(study.model, found, study.initial)),
+            *bound_remarks(found, values, np.isfinite(fit.known.std)),
+        ),
         correlation=correlation(fit.known.covariance),
         singular_values=fit.known.singular_values,
         model=model,
@@ -165,6 +173,7 @@ def _table2(study: Study, fit: DeflectionFit, values: np.ndarray, drawn: MonteCa
             "linear_error": linear,
             "linear_percent": 100.0 * linear / abs(value) if value != 0.0 else np.nan,
             "draws": 0 if drawn is None else len(drawn.values),
+            "clipped": 0 if drawn is None else int(drawn.clipped[i]),
         })  # fmt: skip
     return rows
 

@@ -1,0 +1,119 @@
+"""What is told of values beside how well they follow: compliances that cannot be, draws on a bound, wrong units."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tomli_w
+
+import jaxmb
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
+from jaxmb.identify.elastostatic.remarks import spring_remarks
+from jaxmb.identify.elastostatic.table import deflections_csv
+
+KR240 = jaxmb.load_machine("kuka-kr240")
+KR240_STIFFNESS = (3.8e6, 6.6e6, 3.9e6, 5.6e5, 6.6e5, 4.7e5)
+ARM = {"name": "arm", "body": "q3", "diagonal": [1e-9, 2e-9, 3e-9, 4e-8, 5e-8, 6e-8]}
+FREE = {f"compliance.arm.{entry}": {"lower": -1e-7, "upper": 1e-6} for entry in ("y.y", "rz.rz", "y.rz")}
+
+
+def with_arm(**arm):
+    return jaxmb.Machine.model_validate(KR240.model_dump() | {"virtual_spring": [ARM | arm]})
+
+
+def compliance(coupling):
+    matrix = np.diag(np.array(ARM["diagonal"]))
+    matrix[1, 5] = matrix[5, 1] = coupling
+    return matrix
+
+
+@pytest.fixture
+def identified(tmp_path):
+    """Result of a study of tests of the KR240 with an elastic arm."""
+
+    def of(change=lambda tests: tests, free=FREE, **part):
+        machine = with_arm()
+        model = jaxmb.build_model(machine)
+        draw = np.random.default_rng(0)
+        std = np.repeat([3e-5, 6e-5], 3)[None]
+        tests = [
+            DeflectionTest(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.3, 0.3, 6), "tool",
+                           draw.uniform(-1.0, 1.0, 6) * np.repeat([2000.0, 500.0], 3), ("tool",), np.zeros((1, 6)), std)
+            for i in range(12)
+        ]  # fmt: skip
+        moved = zip(tests, predicted(model, tests), strict=True)
+        tests = change([dataclasses.replace(t, displacement=d) for t, d in moved])
+        jaxmb.write_machine(machine, tmp_path / "machine.toml")
+        (tmp_path / "tests.csv").write_text(deflections_csv(model, tests))
+        test = {"kind": "deflection", "file": "tests.csv"} | part
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps({"machine": "machine.toml", "test": [test], "free": free}))
+        return jaxmb.identify(jaxmb.load_study(path))
+
+    return of
+
+
+def coupled(tests):
+    """The tests with the displacements of an arm whose coupling no matrix with its diagonal can have."""
+    wrong = jaxmb.set_parameters(jaxmb.build_model(with_arm()), {"compliance.arm.y.rz": 2e-8})
+    return [dataclasses.replace(t, displacement=d) for t, d in zip(tests, predicted(wrong, tests), strict=True)]
+
+
+def test_a_compliance_that_cannot_be_is_named_with_its_eigenvalue(identified):
+    told = [r for r in identified(coupled).remarks if "is not positive semi-definite (least" in r]
+    assert len(told) == 1
+    # the pair (y, rz), scaled: 1 and 1 with 2e-8 / sqrt(2e-9 6e-8) beside
+    least = 1.0 - 2e-8 / np.sqrt(2e-9 * 6e-8)
+    assert f"virtual spring 'arm' is not positive semi-definite (least eigenvalue {least:.3g}," in told[0]
+    assert "jaxmb.identify.semidefinite" in told[0]
+
+
+def test_a_compliance_that_can_be_is_not(identified):
+    assert not any("semi-definite" in r for r in identified().remarks)
+
+
+@pytest.mark.parametrize("coupling", [0.0, 1e-8])
+def test_spring_remarks_of_possible_machines(coupling):
+    whole = compliance(coupling).tolist()
+    assert spring_remarks(with_arm(diagonal=None, compliance=whole)) == []
+
+
+def test_a_coupling_without_a_diagonal_is_named():
+    machine = with_arm()
+    alone = np.zeros((6, 6))
+    alone[1, 5] = alone[5, 1] = 1e-9
+    spring = machine.virtual_spring[0].model_copy(update={"diagonal": None, "compliance": tuple(map(tuple, alone))})
+    (told,) = spring_remarks(machine.model_copy(update={"virtual_spring": (spring,)}))
+    assert "least eigenvalue -1," in told
+
+
+def test_draws_on_a_bound_are_counted_in_the_result(identified):
+    free = {"stiffness.q4": {"lower": 1e4, "upper": 5.7e5}, "stiffness.q2": {"lower": 1e4, "upper": 1e9}}
+    result = identified(free=free, instruments={"tracker_mm": 0.03, "draws": 40})
+    row = {row["parameter"]: row for row in result.as_json()["metrics"]["table2"]}
+    assert row["stiffness.q2"]["clipped"] == 0
+    # 5.6e5 to within a few percent: the bound is less than a deviation away
+    count = row["stiffness.q4"]["clipped"]
+    assert 0 < count < 40
+    assert (
+        f"stiffness.q4 ended on its bound in {count} of 40 draws, whose scatter is too small for that" in result.remarks
+    )
+
+
+def test_a_reversed_wrench_is_told_in_the_result(identified):
+    free = {"stiffness.*": {"lower": 1e4, "upper": 1e9}}
+    reverse = identified(lambda tests: [dataclasses.replace(t, wrench=-t.wrench) for t in tests], free)
+    assert any("all displacements times -1" in r for r in reverse.remarks)
+
+
+def test_values_that_are_all_too_small_are_told_in_the_result(identified):
+    stiffness = dict(zip((f"stiffness.q{i}" for i in range(1, 7)), KR240_STIFFNESS, strict=True))
+    free = {name: {"lower": k / 3.0, "upper": 10.0 * k} for name, k in stiffness.items()}
+
+    def larger(tests):
+        return [dataclasses.replace(t, displacement=50.0 * t.displacement) for t in tests]
+
+    told = [r for r in identified(larger, free).remarks if r.startswith("all values are outside of their bounds")]
+    assert len(told) == 1
+    assert "inside with all displacements times 1/57.3:" in told[0]
+    assert not any(r.startswith("all values are outside") for r in identified(free=free).remarks)
