@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.identifiability import RANK_TOLERANCE, ScaledSvd, scaled_svd
+from jaxmb.identify.identifiability import RANK_TOLERANCE, SMALLEST_COLUMN, ScaledSvd, scaled_svd
 
 HUBER = 1.345
 BISQUARE = 4.685
@@ -43,7 +43,10 @@ def linear_fit(
 ) -> LinearFit:
     """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2, of smallest scaled norm where many do.
 
-    Columns are scaled to length 1 first, so that neither rank nor solution depends on the parameters' units.
+    Columns of A / std are scaled to length 1 first. So rank, values and deviations do not depend on the parameters'
+    units, as long as these make no column as short as `SMALLEST_COLUMN` (1e-14) of the longest: such a column counts
+    as zeros, its parameter becomes 0 and is not determined. Of the scaled matrix, singular values up to
+    `RANK_TOLERANCE` (1e-10) of the largest count as zeros.
 
     Args:
         matrix: A, the observation matrix.
@@ -66,7 +69,7 @@ def linear_fit(
     matrix, measured, std = (np.asarray(x, float) for x in (matrix, measured, std))
     bounded = np.zeros(matrix.shape[-1:], bool) if nonnegative is None else np.asarray(nonnegative, bool)
     _check(matrix, measured, std, bounded, names)
-    rows, right = matrix / std[:, None], measured / std
+    rows, right = _without_rounding(matrix / std[:, None]), measured / std
     values, held = _solve(rows, right, bounded)
     weights = np.ones(measured.size)
     if robust:
@@ -85,6 +88,12 @@ def linear_fit(
         singular_values=whole.values,
         on_bound=held,
     )
+
+
+def _without_rounding(rows: np.ndarray) -> np.ndarray:
+    """The rows with columns that are the rounding of zeros as zeros: here once, whichever columns are held later on."""
+    length = np.linalg.norm(rows, axis=0)
+    return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), rows, 0.0)
 
 
 def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -123,6 +123,32 @@ def test_a_fifth_of_gross_outliers(seed: int, bounded: bool) -> None:
     np.testing.assert_allclose(exact.values, truth, rtol=1e-9)
 
 
+@pytest.mark.parametrize("shortest", [2e-14, 1.0, 1e13])
+def test_units_that_keep_columns_above_the_smallest_change_nothing(shortest: float) -> None:
+    rng = np.random.default_rng(0)
+    matrix, std = rng.normal(size=(40, 3)), rng.uniform(0.5, 2.0, 40)
+    measured = matrix @ [1.0, 2.0, 3.0] + std * rng.normal(size=40)
+    length = np.linalg.norm(matrix / std[:, None], axis=0)
+    units = np.array([1.0, length[0] / length[1], shortest * length[0] / length[2]])
+    plain, other = linear_fit(matrix, measured, std), linear_fit(matrix * units, measured, std)
+    np.testing.assert_allclose(other.values * units, plain.values, rtol=1e-12)
+    np.testing.assert_allclose(other.std * units, plain.std, rtol=1e-12)
+    assert other.rank == 3
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_column_below_the_smallest_counts_as_zeros(bounded: bool) -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(40, 3)) * [1.0, 1e-12, 1e-15]
+    # Bounded, the longest column is held at 0, and still is what the shortest is measured by.
+    measured = matrix @ [-1.0 if bounded else 1.0, 2.0, 1.0]
+    fit = linear_fit(matrix, measured, np.ones(40), np.full(3, bounded))
+    assert fit.on_bound[0] == bounded
+    assert fit.values[2] == 0.0
+    assert fit.std[2] == np.inf
+    assert fit.rank == 2
+
+
 def test_robust_on_good_data_is_nearly_least_squares() -> None:
     matrix, truth, std = problem(2, 500)
     measured = matrix @ truth + std * np.random.default_rng(0).normal(size=500)
