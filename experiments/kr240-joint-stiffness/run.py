@@ -82,7 +82,8 @@ def _alternatives(study: jaxmb.Study) -> None:
 
 def _instruments(group: DeflectionSet, **changed: float) -> DeflectionSet:
     """The set with other instruments, and deviations that follow from them."""
-    assert group.instruments is not None
+    if group.instruments is None:
+        raise ValueError(f"deflection tests '{group.name}' have no instruments, expected those whose errors are drawn")
     instruments: Instruments = group.instruments.model_copy(update=changed)
     std = np.repeat([instruments.translation_std, instruments.rotation_std], 3)
     tests = tuple(dataclasses.replace(t, std=np.broadcast_to(std, t.std.shape)) for t in group.tests)
