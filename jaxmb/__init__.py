@@ -14,6 +14,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from importlib.metadata import version as _version
 
 from jaxmb.identify.identify import identify
+from jaxmb.identify.inspection import Inspection, inspect
 from jaxmb.identify.parameters import parameters, set_parameters
 from jaxmb.identify.result import Result
 from jaxmb.identify.study import Study, load_study, make_study, study_names
@@ -50,6 +51,7 @@ __version__ = _version("jaxmb")
 __all__ = [
     "FrfSet",
     "InputError",
+    "Inspection",
     "Machine",
     "ModalAnalysis",
     "ModalModel",
@@ -81,6 +83,7 @@ __all__ = [
     "gravity_effort",
     "identify",
     "in_band",
+    "inspect",
     "inverse_dynamics",
     "joined_inputs",
     "linearize",

@@ -6,6 +6,7 @@ import typer
 
 from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, say
 from jaxmb.cli.run_identify import identify
+from jaxmb.cli.run_inspect import inspect
 from jaxmb.cli.run_map import map_postures
 from jaxmb.cli.run_modal import modal
 from jaxmb.cli.run_predict import predict
@@ -79,6 +80,6 @@ def studies() -> None:
         console_of().print(table)
 
 
-for command in (identify, modal, predict):
+for command in (identify, inspect, modal, predict):
     app.command()(command)
 app.command("map")(map_postures)

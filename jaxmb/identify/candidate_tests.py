@@ -14,8 +14,9 @@ from jaxmb.identify.next_part import NextPart
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.identify.weights import SMALLEST_RATIO
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import Point
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.response.frf import Point, response_rows
 
 NO_EFFECT = 1e-12
 """A column of an observation matrix below this share of the longest one is rounding: the parameter has no effect."""
@@ -136,26 +137,78 @@ def ranges_of(part: NextPart, names: Sequence[str]) -> tuple[np.ndarray, np.ndar
     return where, low, high
 
 
-def observation(place: Place, probe: Probe, q: Float[Array, "n"]) -> Float[Array, "m d"]:
-    """Rows d log H / du over the noise, real parts then imaginary parts; 0 where H cannot enter a logarithm."""
+class Motion(eqx.Module):
+    """Small motions of a machine at a posture and their slopes by u: what the kinematics are needed for."""
 
-    def response(u: Array) -> Array:
-        model = place.free.apply(place.model, place.free.values(u))
-        seen = observe(model, q, probe.at, probe.points, probe.points)
-        inputs = None if probe.inputs is None else seen.output_rows[probe.inputs]
-        scene = Scene(seen.tangent, seen.stiffness, seen.output_rows[probe.outputs], inputs)
+    tangent: Tangent
+    tangent_slope: Tangent
+    """[n, n, d] each."""
+    rows: Float[Array, "p n"]
+    """Jacobians of points."""
+    rows_slope: Float[Array, "p n d"] | None
+    """None where they do not depend on u: at the posture itself."""
+
+
+def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]) -> Motion:
+    """Small motions at a posture, seen at some points."""
+    tangent, slope = _tangent(place, q, at)
+    rows, rows_slope = _rows(place, q, at, points)
+    return Motion(tangent, slope, rows, rows_slope)
+
+
+@eqx.filter_jit
+def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
+    def tangent(u: Array) -> Tangent:
+        return observe(_model(place, u), q, at, (), ()).tangent
+
+    return tangent(place.u), jax.jacfwd(tangent)(place.u)
+
+
+@eqx.filter_jit
+def _rows(
+    place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
+) -> tuple[Float[Array, "p n"], Float[Array, "p n d"] | None]:
+    if at == "posture":
+        return response_rows(place.model, q, points), None
+
+    def rows(u: Array) -> Array:
+        model = _model(place, u)
+        return response_rows(model, equilibrium_or_nan(model, q), points)
+
+    return rows(place.u), jax.jacfwd(rows)(place.u)
+
+
+def _model(place: Place, u: Float[Array, "d"]) -> Model:
+    return place.free.apply(place.model, place.free.values(u))
+
+
+def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
+    """Rows d log H / du over the noise, real parts then imaginary parts; 0 where H cannot enter a logarithm."""
+    size = motion.tangent_slope.stiffness.shape[-1]
+
+    def response(step: Array) -> Array:
+        tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
+        rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
+        inputs = None if probe.inputs is None else rows[probe.inputs]
+        scene = Scene(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs)
         return predict_frf(scene, probe.omega, probe.derivatives, probe.decay)
 
-    h = response(place.u)
-    size = jnp.abs(h)
-    used = size > SMALLEST_RATIO * jnp.max(size, axis=(1, 2), keepdims=True)
-    change = jax.jacfwd(response)(place.u)
+    h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))
+    largest = jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)
+    used = jnp.abs(h) > SMALLEST_RATIO * largest
     rows = jnp.where(used[..., None], change / jnp.where(used, h, 1.0)[..., None], 0.0) / probe.noise_std
     rows = jnp.where(jnp.all(jnp.isfinite(h)), rows, jnp.nan)
-    return jnp.concatenate([part.reshape(-1, place.u.size) for part in (rows.real, rows.imag)])
+    return jnp.concatenate([part.reshape(-1, size) for part in (rows.real, rows.imag)])
 
 
-compiled_observation = eqx.filter_jit(observation)
+_compiled_observed = eqx.filter_jit(observed)
+
+
+def observation(place: Place, candidate: Candidate) -> Float[np.ndarray, "m d"]:
+    """What a candidate would tell: `observed` in its posture. Kinematics and responses are compiled apart, as bands and
+    points are many and the machine is one."""
+    probe = candidate.probe
+    return np.asarray(_compiled_observed(probe, motion_of(place, jnp.asarray(candidate.q), probe.at, probe.points)))
 
 
 def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
@@ -174,6 +227,4 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
 
 def information_of(place: Place, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
     """What each candidate would tell, as `compressed` rows; NaN for one that the machine cannot take up."""
-    return np.stack([
-        compressed(np.asarray(compiled_observation(place, c.probe, jnp.asarray(c.q)))) for c in candidates
-    ])  # fmt: skip
+    return np.stack([compressed(observation(place, candidate)) for candidate in candidates])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.candidate_tests import Candidate, Place, Probe, compiled_observation, observation
+from jaxmb.identify.candidate_tests import Candidate, Place, Probe, motion_of, observation, observed
 
 MOST_STEPS = 40
 NO_VALUE = 1e30
@@ -42,9 +42,9 @@ def improved(
     from scipy.optimize import minimize
 
     low, high = ends
-    observed = [np.asarray(compiled_observation(place, c.probe, jnp.asarray(c.q))) for c in chosen]
+    first_rows = [observation(place, c) for c in chosen]
     # Parameters in which all tests together are the identity at the start.
-    everything = np.concatenate([made, *observed]) @ basis
+    everything = np.concatenate([made, *first_rows]) @ basis
     length = np.linalg.norm(everything, axis=0)
     regular = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
     turn = basis @ regular
@@ -53,10 +53,8 @@ def improved(
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         points = (low + (high - low) * x.reshape(len(chosen), -1)).tolist()
-        postures = [_at(c, where, point) for c, point in zip(chosen, points, strict=True)]
-        rows = [
-            np.asarray(compiled_observation(place, c.probe, q)) @ turn for c, q in zip(chosen, postures, strict=True)
-        ]
+        tests = [_moved(c, where, point) for c, point in zip(chosen, points, strict=True)]
+        rows = [observation(place, test) @ turn for test in tests]
         matrix = before + sum(r.T @ r for r in rows)
         if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
             return NO_VALUE, np.zeros(x.size)
@@ -67,7 +65,7 @@ def improved(
             spread = inverse @ weight
             found, gain = float(np.log(np.trace(spread))), spread @ inverse / np.trace(spread)
         gain = jnp.asarray(turn @ gain @ turn.T)
-        slopes = [np.asarray(_slope(place, c.probe, q, gain))[where] for c, q in zip(chosen, postures, strict=True)]
+        slopes = [np.asarray(_slope(place, t.probe, jnp.asarray(t.q), gain))[where] for t in tests]
         return found, -(np.stack(slopes) * (high - low)).ravel()
 
     first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
@@ -76,15 +74,13 @@ def improved(
     if best.fun >= value(first)[0]:
         return tuple(chosen)
     points = low + (high - low) * best.x.reshape(len(chosen), -1)
-    return tuple(
-        Candidate(c.probe, np.asarray(_at(c, where, point.tolist()))) for c, point in zip(chosen, points, strict=True)
-    )
+    return tuple(_moved(c, where, point) for c, point in zip(chosen, points.tolist(), strict=True))
 
 
-def _at(candidate: Candidate, where: np.ndarray, values: list[float]) -> Array:
+def _moved(candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
     q = np.array(candidate.q)
     q[where] = values
-    return jnp.asarray(q)
+    return Candidate(candidate.probe, q)
 
 
 @eqx.filter_jit
@@ -92,7 +88,7 @@ def _slope(place: Place, probe: Probe, q: Float[Array, "n"], gain: Float[Array, 
     """d tr(G J^T J) / dq."""
 
     def told(at: Array) -> Array:
-        rows = observation(place, probe, at)
+        rows = observed(probe, motion_of(place, at, probe.at, probe.points))
         return jnp.sum(rows * (rows @ gain))
 
     return jax.grad(told)(q)

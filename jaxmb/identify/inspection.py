@@ -55,6 +55,9 @@ class Inspection:
     values: Float[np.ndarray, "d"]
     """Those values, SI units."""
     known: Knowledge
+    singular_values: Float[np.ndarray, "d"]
+    """Of what the planned tests tell (`information_rows`), descending: 1 over the standard deviation of u along each
+    direction. They are those of the Jacobian in units of the noise where no weights are given."""
     correlation: Float[np.ndarray, "d d"]
     parameters: dict[str, Expected]
     groups: tuple[Group, ...]
@@ -65,11 +68,6 @@ class Inspection:
     next_remark: str
     """A sentence on the next tests: how to ask for them, why there are none, or how much they tell."""
     remarks: tuple[str, ...]
-
-    @property
-    def singular_values(self) -> Float[np.ndarray, "d"]:
-        """Of the Jacobian of the residuals by u in units of their noise, descending."""
-        return self.known.singular_values
 
     def as_json(self) -> dict[str, Any]:
         """The inspection in the layout of `inspect.json`: strict JSON, null where a number is not known."""
@@ -145,13 +143,15 @@ def _inspect(study: Study) -> Inspection:
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
     chosen, pool, told, remark = _next(study, place, made, prior_std)
     shown = correlation(known.covariance)
+    reasons = _reasons(study, place, values, known, shown, together, made, pool, told)
     return Inspection(
         study=study,
         at=at,
         values=values,
         known=known,
+        singular_values=np.linalg.svd(made, compute_uv=False),
         correlation=shown,
-        parameters=_parameters(study, values, known, _reasons(study, place, values, known, made, pool, told), chosen),
+        parameters=_parameters(study, values, known, reasons, chosen),
         groups=together,
         without_effect=_without_effect(study, jacobian),
         next=chosen,
@@ -197,20 +197,18 @@ def _next(
 
 
 def _reasons(
-    study: Study, place: Place, values: np.ndarray, known: Knowledge, made: np.ndarray, pool: list[Candidate],
-    told: np.ndarray | None,
+    study: Study, place: Place, values: np.ndarray, known: Knowledge, shown: np.ndarray, together: tuple[Group, ...],
+    made: np.ndarray, pool: list[Candidate], told: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """A sentence for each entry of u that is not known well, "" for the others."""
-    doubtful = [i for i, verdict in enumerate(known.verdict) if verdict != "yes"]
-    if not doubtful:
+    if all(verdict == "yes" for verdict in known.verdict):
         return [""] * study.free.size
     shares = [mode_shares(study.model, study.free, test, values) for test in study.tests]
     tried = remedies(place, study.tests, shares, made, pool, told)
-    shown = correlation(known.covariance)
-    together = groups(made, known.prior_std)
+    names = study.free.names
     return [
-        why(i, study.free.names, known, shown, together, study.tests, shares, tried) if i in doubtful else ""
-        for i in range(study.free.size)
+        "" if verdict == "yes" else why(i, names, known, shown, together, study.tests, shares, tried)
+        for i, verdict in enumerate(known.verdict)
     ]
 
 
@@ -232,7 +230,7 @@ def _parameters(
 
 def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
     data = jacobian[: len(jacobian) - prior_size(study)]
-    return tuple(name for name, acts in zip(study.free.names, data.any(axis=0), strict=True) if not acts)
+    return tuple(name for name, column in zip(study.free.names, data.T, strict=True) if not column.any())
 
 
 def _remarks(study: Study) -> tuple[str, ...]:
@@ -242,8 +240,8 @@ def _remarks(study: Study) -> tuple[str, ...]:
     if unknown:
         level = float(next(t.nominal_std for t in study.tests if isinstance(t, FrfTest) and not t.noise_known))
         told.append(
-            f"the noise of {', '.join(unknown)} is to be estimated from a fit: here a standard deviation of {level:g} of"
-            " log H was taken, to which all standard deviations are proportional"
+            f"the noise of {', '.join(unknown)} is to be estimated from a fit: here a standard deviation of {level:g}"
+            " of log H was taken, to which all standard deviations are proportional"
         )
     return tuple(told)
 

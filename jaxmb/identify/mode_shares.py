@@ -47,7 +47,8 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
         after = eigenvalues(moved)
         after = after[np.argmin(np.abs(after[:, None] - before), axis=0)]
         if name.startswith("damping."):
-            share[:, i] = np.log((after.real / np.abs(after)) / (before.real / np.abs(before))) / STEP
+            ratio = (np.real(after) / np.abs(after)) / (np.real(before) / np.abs(before))
+            share[:, i] = np.log(ratio) / STEP
         else:
             share[:, i] = 2.0 * np.log(np.abs(after) / np.abs(before)) / STEP
     return ModeShares(np.abs(before) / (2 * np.pi), np.abs(share))

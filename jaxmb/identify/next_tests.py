@@ -56,11 +56,10 @@ def pool_of(
     like = next(test for test in tests if part.like in (None, test.name))
     everything = candidates_of(part, like, names)
     told = information_of(place, everything)
-    possible = np.isfinite(told).all(axis=(1, 2))
-    if not possible.any():
+    kept = [i for i, rows in enumerate(told) if np.isfinite(rows).all()]
+    if not kept:
         raise ValueError(f"[next]: none of {len(everything)} candidates has finite frequency responses")
-    kept = [c for c, fine in zip(everything, possible, strict=True) if fine]
-    return like.name, kept, told[possible], int(np.sum(~possible))
+    return like.name, [everything[i] for i in kept], told[kept], len(everything) - len(kept)
 
 
 def choose_next(

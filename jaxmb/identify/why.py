@@ -11,9 +11,9 @@ from jaxmb.identify.ambiguity import GOVERNS
 from jaxmb.identify.candidate_tests import (
     Candidate,
     Place,
-    compiled_observation,
     compressed,
     information_of,
+    observation,
     probe_like,
 )
 from jaxmb.identify.experiments import FrfTest, ModesTest, Test
@@ -31,6 +31,8 @@ HELPS = 0.9
 """Of the standard deviation before, below which that after a remedy is called better."""
 NAMED = 3
 """Modes that a sentence names."""
+SHOWN = 6
+"""Points that a sentence names."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +71,11 @@ def remedies(
     found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
     found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
     for candidate, rows in zip(pool, () if told is None else told, strict=True):
-        found.append(Remedy(f"one more test at {posture_text(place.model, candidate.q)}", _after(made, rows)))
+        first, last = candidate.probe.band_hz
+        text = f"one more test at {posture_text(place.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
+        if candidate.probe.ends not in [(test.outputs, test.inputs) for test, _ in own]:
+            text += f", sensors {points_text(candidate.probe.ends[0])}, forces {points_text(candidate.probe.ends[1])}"
+        found.append(Remedy(text, _after(made, rows)))
     return found
 
 
@@ -84,7 +90,7 @@ def _wider_bands(place: Place, test: FrfTest, modes: ModeShares, made: np.ndarra
     count = min(int(np.ceil((beyond.max() - end) / step_hz)), MOST_EXTRA_LINES)
     lines_hz = end + step_hz * np.arange(1, count + 1)
     probe = probe_like(test, 2 * np.pi * lines_hz)
-    rows = np.asarray(compiled_observation(place, probe, test.q)).reshape(2, count, -1, made.shape[1])
+    rows = observation(place, Candidate(probe, np.asarray(test.q))).reshape(2, count, -1, made.shape[1])
     for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
         part = compressed(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
         text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
@@ -235,6 +241,14 @@ def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
         if value != 0.0
     ]
     return ", ".join(told) or "the zero posture"
+
+
+def points_text(points: Sequence[tuple[str, str]]) -> str:
+    """ "tool x, y, z" for directions of one frame, else each point by its name."""
+    if len({frame for frame, _ in points}) == 1:
+        return f"{points[0][0]} {', '.join(axis for _, axis in points)}"
+    names = [" ".join(point) for point in points]
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def std_text(std: float) -> str:

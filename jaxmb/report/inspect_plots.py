@@ -1,0 +1,150 @@
+"""Figures of an inspection."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from jaxmb.identify.identifiability import limits
+from jaxmb.identify.inspection import Inspection
+from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
+
+MOST_DIRECTIONS = 12
+"""Weak directions that are drawn, the widest ones."""
+MOST_BARS = 60
+"""Parameters that are drawn, the least known ones."""
+HIGHEST = 1e3
+"""Standard deviation at which a bar ends: nothing can be said of a parameter long before."""
+COLOUR = {"yes": TRUE, "weak": INITIAL, "no": ALERT}
+
+
+def write_inspection_figures(found: Inspection, folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw an inspection and write it as PNG files: singular values, standard deviations, weak directions.
+
+    Raises:
+        OSError: the folder or a file cannot be written; no file is left half-written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with drawing():
+        return [write_figure(figure, folder / f"{name}.png") for name, figure in inspection_figures(found)]
+
+
+def inspection_figures(found: Inspection) -> Iterator[tuple[str, Figure]]:
+    """Name and figure of everything there is to see of an inspection."""
+    yield "singular-values", singular_value_figure(found)
+    yield "standard-deviations", deviation_figure(found)
+    if found.groups:
+        yield "weak-directions", direction_figure(found)
+
+
+def singular_value_figure(found: Inspection) -> Figure:
+    """Singular values of the Jacobian, with the limits below which a direction is known weakly, or not at all."""
+    values = found.singular_values
+    shown = values[values > values.max(initial=0.0) * 1e-16]
+    figure = Figure(figsize=(4.8, 3.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.semilogy(np.arange(1, shown.size + 1), shown, "o", ms=4.0, color=FITTED)
+    if found.study.problem.prior is None and shown.size:
+        yes, weak = (float(x) for x in limits(None))
+        for limit, color, text in ((yes, INITIAL, "std 10 %"), (weak, ALERT, "std 100 %")):
+            axes.axhline(1.0 / limit, color=color, lw=0.9, ls="--")
+            axes.annotate(
+                text, (1.0, 1.0 / limit), xycoords=("axes fraction", "data"), xytext=(-3, 2),
+                textcoords="offset points", ha="right", va="bottom", color=color, fontsize=7,
+            )  # fmt: skip
+    lost = values.size - shown.size
+    none = f", {lost} of {values.size} are zero" if lost else ""
+    axes.set_xlim(0.3, max(values.size, 2) + 0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("direction of the parameters")
+    axes.set_ylabel("singular value = 1 / std along it")
+    axes.set_title(f"{found.study.name}: singular values{none}", loc="left")
+    return figure
+
+
+def deviation_figure(found: Inspection) -> Figure:
+    """Predicted standard deviation of every parameter as a bar, beside that after the next tests if there are such."""
+    free = found.study.free
+    entries = np.arange(free.size)
+    if entries.size > MOST_BARS:
+        entries = np.sort(np.argsort(-found.known.std, kind="stable")[:MOST_BARS])
+    expected = [found.parameters[free.names[i]] for i in entries]
+    now = np.array([p.relative_std for p in expected])
+    after = None if found.next is None else np.array([np.inf if p.next_std is None else p.next_std for p in expected])
+    finite = [x for part in (now, after) if part is not None for x in part[np.isfinite(part) & (part > 0.0)]]
+    low = 10.0 ** np.floor(np.log10(min([0.03, *finite]))) / 2.0
+    high = min(max([3.0, *(2.0 * x for x in finite)]), HIGHEST)
+    if not np.isfinite(now).all():
+        high = HIGHEST
+    figure = Figure(figsize=(5.6, 1.3 + 0.24 * entries.size), layout="constrained")
+    axes = figure.add_subplot()
+    height = 0.62 if after is None else 0.36
+    for row, (p, std) in enumerate(zip(expected, now, strict=True)):
+        top = row if after is None else row - 0.2
+        axes.barh(top, min(std, high) - low, left=low, height=height, color=COLOUR[p.identifiable])
+        if not std <= high:
+            end = "unknown" if not np.isfinite(std) else f"{std:.1g}"
+            axes.annotate(end, (high, top), xytext=(-2, 0), textcoords="offset points", ha="right", va="center",
+                          fontsize=6, color="white")  # fmt: skip
+        if after is not None:
+            axes.barh(row + 0.2, max(min(after[row], high) - low, 0.0), left=low, height=height, color=MEASURED)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    if found.study.problem.prior is None:
+        for limit in limits(None):
+            axes.axvline(float(limit), color="0.25", lw=0.9, ls="--")
+    axes.set_yticks(range(entries.size), [free.names[i] for i in entries])
+    axes.set_ylim(entries.size - 0.4, -0.6)
+    axes.grid(False, axis="y")
+    axes.set_xlabel("predicted standard deviation of the logarithm")
+    handles = [Patch(color=COLOUR[v], label=v) for v in COLOUR if v in {p.identifiable for p in expected}]
+    if after is not None:
+        handles.append(Patch(color=MEASURED, label="after the next tests"))
+    note = f", the {MOST_BARS} least known of {free.size}" if entries.size < free.size else ""
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=4, title=f"{found.study.name}: identifiable?{note}",
+        title_fontsize=8,
+    )  # fmt: skip
+    return figure
+
+
+def direction_figure(found: Inspection) -> Figure:
+    """Parts of the parameters in each weak direction, the widest first; only parameters that have a notable one."""
+    groups = found.groups[:MOST_DIRECTIONS]
+    rows = sorted({i for group in groups for i in group.members})
+    rows = rows[:MOST_BARS]
+    parts = np.array([group.parts[rows] for group in groups]).T
+    size = 1.5 + 0.42 * len(groups), 1.35 + 0.22 * len(rows)
+    figure = Figure(figsize=(max(size[0] + 1.2, 4.2), max(size[1], 2.2)), layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(parts, cmap="RdBu_r", norm=TwoSlopeNorm(0.0, -1.0, 1.0), aspect="auto")
+    for row, column in np.argwhere(np.abs(parts) >= 0.095):
+        value = parts[row, column]
+        axes.text(
+            column, row, f"{value:.1f}".replace("-0.", "-.").replace("0.", "."), ha="center", va="center",
+            fontsize=6, color="white" if abs(value) > 0.6 else "black",
+        )  # fmt: skip
+    axes.set_xticks(range(len(groups)), [_std(group.std) for group in groups])
+    axes.set_yticks(range(len(rows)), [found.study.free.names[i] for i in rows])
+    axes.set_xticks(np.arange(len(groups) + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
+    axes.grid(False)
+    axes.grid(which="minor", color="white", lw=1.0)
+    axes.tick_params(which="minor", length=0)
+    axes.set_xlabel("weak direction: standard deviation along it")
+    figure.colorbar(image, ax=axes, label="part of the parameter", shrink=0.9)
+    left = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
+    axes.set_title(f"{found.study.name}: what is known only together, or not{left}", loc="left", fontsize=8)
+    return figure
+
+
+def _std(std: float) -> str:
+    if not np.isfinite(std):
+        return "∞"
+    return f"{std:.2g}" if std < 100.0 else f"{std:.0e}".replace("e+0", "e")
