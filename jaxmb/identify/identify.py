@@ -4,33 +4,28 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.ambiguity import ambiguity
-from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes, scene
+from jaxmb.identify.elastostatic.complete_outcome import identify_complete
+from jaxmb.identify.elastostatic.outcome import identify_deflections
+from jaxmb.identify.experiments import Scene, Test, scene
 from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import Knowledge, correlation, knowledge
+from jaxmb.identify.metrics import band_end_hz, fit_metrics
 from jaxmb.identify.misfit import misfit_remarks
-from jaxmb.identify.modal_agreement import (
-    ModalAgreement,
-    agreement_metrics,
-    modal_agreements,
-    unmatched_metrics,
-    unmatched_remark,
-)
+from jaxmb.identify.modal_agreement import modal_agreements, unmatched_remark
 from jaxmb.identify.parameters import unit
 from jaxmb.identify.remarks import on_bound, prior_size, remarks, undamped
-from jaxmb.identify.residual_noise import log_error, noise_factor, row_variances
+from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
 from jaxmb.identify.stage import objective
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model, machine_of
-from jaxmb.response.modal import Modes, modes
+from jaxmb.response.modal import modes
 
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
@@ -66,10 +61,7 @@ def identify(
 def _identify(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
-    if study.deflections:
-        from jaxmb.identify.elastostatic.complete_outcome import identify_complete
-        from jaxmb.identify.elastostatic.outcome import identify_deflections  # which imports what is beside this
-
+    if study.complete is not None or study.is_linear:
         with threadpool_limits(1, user_api="blas"):
             return identify_deflections(study, seed) if study.complete is None else identify_complete(study, seed)
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
@@ -104,7 +96,7 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
     scenes = [scene(test, model) for test in study.tests]
     agreements = modal_agreements(study, scenes, model)
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
-    metrics = _metrics(study, values, scenes, agreements, residual, row_weights)
+    metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known.covariance)
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))
     machine = machine_of(study.machine, model)
@@ -166,89 +158,10 @@ def _parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Kn
     return found
 
 
-def band_end_hz(test: Test) -> float:
-    """Highest frequency that a test knows of; a modal test is given a quarter beyond its last mode."""
-    if isinstance(test, FrfTest):
-        return float(test.omega[-1]) / (2 * np.pi)
-    return 1.25 * float(np.max(np.asarray(test.frequency_hz)))
-
-
-def _against_true_modes(test: Test, seen: Scene, true: Modes) -> list[dict[str, Any]]:
-    """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
-    found = modes(seen.tangent)
-    below = np.flatnonzero(np.asarray(true.frequency_hz) <= band_end_hz(test))
-    distance = np.abs(np.log(np.asarray(true.frequency_hz)[below, None] / np.asarray(found.frequency_hz)))
-    return [
-        {
-            "posture": test.name,
-            "true_frequency_hz": float(true.damped_frequency_hz[below[i]]),
-            "frequency_hz": float(found.damped_frequency_hz[j]),
-            "true_damping_percent": 100.0 * float(true.damping_ratio[below[i]]),
-            "damping_percent": 100.0 * float(found.damping_ratio[j]),
-        }
-        for i, j in zip(*linear_sum_assignment(distance), strict=True)
-    ]
-
-
 def _below_band(test: Test, seen: Scene) -> list[Mode]:
     found, end = modes(seen.tangent), band_end_hz(test)
     columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
     return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
-
-
-def _metrics(
-    study: Study, values: np.ndarray, scenes: list[Scene], agreements: list[ModalAgreement | None],
-    residual: np.ndarray, row_weights: np.ndarray,
-) -> dict[str, Any]:  # fmt: skip
-    metrics: dict[str, Any] = {}
-    named = study.free.named(values)
-    errors = {name: named[name] / true - 1.0 for name, true in study.truth.items() if true != 0.0}
-    if errors:
-        metrics["parameter_error"] = errors
-        metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    true_modes = [
-        pair
-        for test, seen, true in zip(study.tests, scenes, study.true_modes, strict=True)
-        if true is not None
-        for pair in _against_true_modes(test, seen, true)
-    ]
-    if true_modes:
-        metrics["true_modes"] = true_modes
-        metrics["largest_frequency_error_hz"] = max(abs(p["frequency_hz"] - p["true_frequency_hz"]) for p in true_modes)
-        metrics["largest_damping_error_percent"] = max(
-            abs(p["damping_percent"] - p["true_damping_percent"]) for p in true_modes
-        )
-    first_row = 0
-    for test, seen, agreement in zip(study.tests, scenes, agreements, strict=True):
-        rows = slice(first_row, first_row + test.rows)
-        first_row += test.rows
-        if isinstance(test, ModesTest):
-            frequency, damping, share = (np.asarray(x) for x in predict_modes(test, seen))
-            metrics.setdefault("measured_modes", []).extend(
-                {
-                    "posture": test.name,
-                    "measured_frequency_hz": float(test.frequency_hz[m]),
-                    "frequency_hz": float(frequency[m]),
-                    "measured_damping_percent": 100.0 * float(test.damping_ratio[m]),
-                    "damping_percent": 100.0 * float(damping[m]),
-                    "content": [c for c, on in zip(study.model.coordinates, test.content[m], strict=True) if on],
-                    "energy_share": float(share[m]),
-                }
-                for m in range(frequency.size)
-            )
-        else:
-            metrics.setdefault("log_error", {})[test.name] = log_error(test, residual[rows], row_weights[rows])
-            if not test.noise_known:
-                factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
-                metrics.setdefault("noise_log_std", {})[test.name] = factor * float(test.nominal_std)
-        if agreement is not None:
-            metrics.setdefault("measured_modes", []).extend(agreement_metrics(test.name, agreement))
-            metrics.setdefault("unmatched_modes", []).extend(unmatched_metrics(test.name, agreement))
-    if study.problem.prior is not None:
-        metrics["prior_log_std"] = {
-            name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
-        }
-    return metrics
 
 
 def _prior_std(study: Study) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.identify.elastostatic.load_tests import LoadTests
 from jaxmb.identify.experiments import FrfTest, Scene, Test, scene
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -42,7 +44,7 @@ class LinearScene(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """Residuals of all tests, and of the prior where there is one, as functions of u.
+    """Residuals of all tests, of the deflections and of the prior where there are such, as functions of u.
 
     The cost is eq. 22 of Huynh et al. 2020, sum W |log Hs - log H|^2. Tests with another noise than the first FRF test
     count by the square of the ratio of the two, so that weights follow from noise; what is no FRF counts by its
@@ -53,21 +55,14 @@ class Problem(eqx.Module):
     free: FreeParameters
     tests: tuple[Test, ...]
     scenes: tuple[LinearScene | None, ...]
+    loads: LoadTests | None
+    """Deflections under loads."""
     prior: Prior | None
     noise_unit: Float[Array, ""]
 
-    def at(self, u: Float[Array, "d"]) -> tuple[Scene, ...]:
-        """What each test sees at u."""
-        values = self.free.values(u)
-        model = self.free.apply(self.model, values)
-        return tuple(
-            scene(test, model) if linear is None else linear(values)
-            for test, linear in zip(self.tests, self.scenes, strict=True)
-        )
-
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
-        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's part."""
-        parts = [test.residual(scene) for test, scene in zip(self.tests, self.at(u), strict=True)]
+        """Residuals of all tests, of the loads, then of the prior; their squares sum to the cost plus the prior's."""
+        parts = self._measured(u)
         if self.prior is not None:
             parts.append((u - self.prior.mean) / self.prior.std)
         return jnp.concatenate(parts) * self.noise_unit
@@ -78,27 +73,80 @@ class Problem(eqx.Module):
 
     def cost(self, u: Float[Array, "d"]) -> Float[Array, ""]:
         """The cost of eq. 22, the prior left out."""
-        tests = [jnp.sum(t.residual(s) ** 2) for t, s in zip(self.tests, self.at(u), strict=True)]
-        return jnp.sum(jnp.stack(tests)) * self.noise_unit**2
+        return jnp.sum(jnp.concatenate(self._measured(u)) ** 2) * self.noise_unit**2
 
     def row_weights(self) -> Float[Array, "m"]:
-        """Variance of each residual over the square of its scale: W for FRFs, 1 for all else."""
+        """Variance of each residual over the square of its scale: W for FRFs and loads, 1 for all else."""
         parts = [test.row_weights() for test in self.tests]
+        if self.loads is not None:
+            parts.append(self.loads.weight)
         if self.prior is not None:
             parts.append(jnp.ones(self.free.size))
         return jnp.concatenate(parts)
 
+    def _measured(self, u: Float[Array, "d"]) -> list[Array]:
+        """Residual of each test, and of the loads, in units of their noise."""
+        values = self.free.values(u)
+        model = self.free.apply(self.model, values)
+        parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
+        for members in alike(self.tests, self.scenes):
+            for k, part in zip(members, self._together(members, model, values), strict=True):
+                parts[k] = part
+        return parts if self.loads is None else [*parts, self.loads.residual(model)]
 
-def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prior: Prior | None = None) -> Problem:
+    def _together(self, members: Sequence[int], model: Model, values: Float[Array, "d"]) -> Sequence[Array]:
+        """Residuals of tests of one form: one program for all postures."""
+        tests, scenes = [self.tests[k] for k in members], [self.scenes[k] for k in members]
+        if len(members) == 1:
+            seen = scene(tests[0], model) if scenes[0] is None else scenes[0](values)
+            return [tests[0].residual(seen)]
+        test = jax.tree.map(lambda *x: jnp.stack(x), *(nameless(t) for t in tests))
+        if scenes[0] is None:
+            return list(jax.vmap(lambda t: t.residual(scene(t, model)))(test))
+        linear = jax.tree.map(lambda *x: jnp.stack(x), *scenes)
+        return list(jax.vmap(lambda t, s: t.residual(s(values)))(test, linear))
+
+
+def nameless(test: Test) -> Test:
+    """The test without its name, which is all that tells the form of two tests alike apart."""
+    return dataclasses.replace(test, name="")
+
+
+def alike(tests: Sequence[Test], scenes: Sequence[LinearScene | None]) -> list[list[int]]:
+    """Numbers of the tests that have the same form: kind, sizes, points, and entries of the tangent that move."""
+    groups: dict[Any, list[int]] = {}
+    for k, (test, linear) in enumerate(zip(tests, scenes, strict=True)):
+        leaves, structure = jax.tree.flatten((nameless(test), linear))
+        groups.setdefault((structure, tuple(jnp.shape(leaf) for leaf in leaves)), []).append(k)
+    return list(groups.values())
+
+
+def make_problem(
+    model: Model,
+    free: FreeParameters,
+    tests: Sequence[Test],
+    loads: LoadTests | None = None,
+    prior: Prior | None = None,
+) -> Problem:
     """The least-squares problem of a study.
 
     Where every free parameter enters the equations of motion linearly and a test is linearized at a fixed posture, its
     tangent is precomputed as an affine function of the values: exact, and the kinematics leave the inner loop.
     """
     linear = all(place.leaf in LINEAR_LEAVES for place in free.targets)
-    scenes = tuple(linear_scene(test, model, free) if linear and test.at == "posture" else None for test in tests)
+    scenes = [linear_scene(test, model, free) if linear and test.at == "posture" else None for test in tests]
     noise = [test.nominal_std for test in tests if isinstance(test, FrfTest)]
-    return Problem(model, free, tuple(tests), scenes, prior, noise[0] if noise else jnp.asarray(1.0))
+    unit = noise[0] if noise else jnp.asarray(1.0)
+    return Problem(model, free, tuple(tests), with_one_support(scenes), loads, prior, unit)
+
+
+def with_one_support(scenes: Sequence[LinearScene | None]) -> tuple[LinearScene | None, ...]:
+    """The scenes with the entries that move in any of them, so that tests of one form stay of one form."""
+    known = [s.base.support for s in scenes if s is not None and s.base.support is not None]
+    support = tuple(sorted({entry for entries in known for entry in entries}))
+    return tuple(
+        None if s is None else dataclasses.replace(s, base=dataclasses.replace(s.base, support=support)) for s in scenes
+    )
 
 
 ROUNDING = 1e-13

@@ -9,7 +9,8 @@ from jax import Array
 
 from jaxmb.identify.experiments import Scene, observe, predict_frf
 from jaxmb.identify.parameters import parameters, set_parameters
-from jaxmb.identify.study_file import Hits, Lines, Simulate, StudyFile
+from jaxmb.identify.simulate_parts import Hits, Lines, Simulate
+from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine

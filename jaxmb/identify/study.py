@@ -1,39 +1,42 @@
 """From a study file to the problem it poses."""
 
 import dataclasses
-import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.elastostatic.load_tests import load_tests
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
 from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.measured import Measured
 from jaxmb.identify.next_part import NextPart, check_next
-from jaxmb.identify.parameters import (
-    Bound,
-    FreeParameters,
-    free_parameters,
-    matching,
-    places,
-    set_parameters,
-)
+from jaxmb.identify.parameters import FreeParameters, free_parameters, set_parameters
 from jaxmb.identify.presets import with_preset
-from jaxmb.identify.problem import Prior, Problem, make_problem
+from jaxmb.identify.problem import Problem, make_problem
 from jaxmb.identify.search import check_algorithm
 from jaxmb.identify.simulated import Simulated, check_scene, machine_named
 from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, StudyFile
-from jaxmb.identify.study_tests import called, frf_test, modes_test, names_of_tests
+from jaxmb.identify.study_modes import modes_test
+from jaxmb.identify.study_parameters import bounds_of, held_values, prior_of
+from jaxmb.identify.study_tests import called, frf_test, held_out_lines, names_of_tests
 from jaxmb.machine.build import Model, build_model, without_coordinates
 from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
-from jaxmb.machine.schema import Machine, known_name
+from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import Modes
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A test that the fit does not see."""
+
+    test: Test
+    measured: Measured | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,9 @@ class Study:
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
     measured: tuple[Measured | None, ...]
-    """For each FRF test what was measured: the FRFs, their modal analysis, and the machine that was simulated."""
+    """For each test, where it is of FRFs, what was measured: the FRFs and their modal analysis."""
+    simulated: tuple[Simulated | None, ...]
+    """For each test the machine that was simulated, where one was."""
     masked: tuple[str, ...]
     """Sentences on lines that are not used."""
     search: SearchPart
@@ -66,7 +71,9 @@ class Study:
     note: str = ""
     """What a reader of the results has to know."""
     deflections: tuple[DeflectionSet, ...] = ()
-    """Deflection tests, fitted in one linear step; a study has these or the others."""
+    """Deflection tests."""
+    checks: tuple[Check, ...] = ()
+    """What is held out: predicted and compared, and not seen by the fit."""
     complete: CompletePart | None = None
     """What is said of a complete stiffness model of joints and links, where it is that which is to be found."""
     next: NextPart | None = None
@@ -88,9 +95,14 @@ class Study:
         return self.problem.tests
 
     @property
+    def is_linear(self) -> bool:
+        """Whether it is fitted in one linear step: deflections alone, which are linear in compliances."""
+        return bool(self.deflections) and not self.tests and self.problem.prior is None and not self.model.springs
+
+    @property
     def true_modes(self) -> tuple[Modes | None, ...]:
         """For each test the modes of the machine that was simulated, where it was."""
-        return tuple(None if m is None or m.truth is None else m.truth.modes for m in self.measured)
+        return tuple(None if one is None else one.modes for one in self.simulated)
 
     @property
     def noise_objective(self) -> float:
@@ -152,46 +164,63 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         file = with_preset(file, len(machine.coordinates))
         model = build_model(machine)
     with _place(f"{source}: [hold]"):
-        held = _held(model, file)
+        held = held_values(model, file)
         model = set_parameters(model, held)
     with _place(f"{source}: [free]"):
-        bounds = _bounds(model, file.free or EVERY_JOINT, set(held))
+        bounds = bounds_of(model, file.free or EVERY_JOINT, set(held))
         free = free_parameters(model, bounds)
     tests: list[Test] = []
+    checks: list[Check] = []
     masked: list[str] = []
     measured: list[Measured | None] = []
+    simulated: list[Simulated | None] = []
     deflections: list[DeflectionSet] = []
     names = names_of_tests(file.test)
     _unique_names(source, names)
     with _place(source):
-        _one_kind(file)
+        _check_kinds(file)
     for label, part in zip(names, file.test, strict=True):
         with _place(f"{source}: {called(label)}"):
             if isinstance(part, FrfTestPart):
                 test, notes, data = frf_test(part, label, file, folder, whole, model, noise_seed)
+                truth = data.truth
                 masked += [f"{called(label)}: {note}" for note in notes]
-                tests.append(test)
-                measured.append(data)
+                if part.check_every is not None:
+                    test, held_out = held_out_lines(test, part.check_every)
+                    checks.append(Check(held_out, data))
             elif isinstance(part, ModesTestPart):
-                tests.append(modes_test(part, label, file, model))
-                measured.append(None)
+                data = None
+                test, truth = modes_test(part, label, file, folder, whole, model, noise_seed)
             elif isinstance(part, DeflectionTestPart):
                 deflections.append(deflection_set(part, label, folder, whole, model, noise_seed, file.complete))
+                continue
+            else:
+                continue
+            if part.role == "check":
+                checks.append(Check(test, data))
+            else:
+                tests.append(test)
+                measured.append(data)
+                simulated.append(truth)
+    with _place(source):
+        if not tests and all(group.role == "check" for group in deflections):
+            raise ValueError("every test has the role 'check', expected one to fit")
     with _place(f"{source}: [next]"):
         check_next(file.next, model, [test.name for test in tests if isinstance(test, FrfTest)])
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
-    problem = make_problem(model, free, tests)
     with _place(source):
+        loads = None if file.complete is not None else load_tests(model, deflections)
+        if loads is not None and (tests or file.prior) and any(group.robust for group in deflections):
+            raise NotImplementedError("robust is for deflection tests alone, with no other tests and no prior")
+        problem = make_problem(model, free, tests, loads)
         initial, origin = initial_values(problem, bounds)
-    for test in tests:
+    for test in (*tests, *(check.test for check in checks)):
         with _place(f"{source}: {called(test.name)}"):
             check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
     with _place(f"{source}: [prior]"):
-        prior = _prior(free, file.prior, initial)
-    truth = _common_truth([None if data is None else data.truth for data in measured], model)
-    if deflections and all(s.truth is not None and s.truth == deflections[0].truth for s in deflections):
-        truth = deflections[0].truth or {}
+        prior = prior_of(free, file.prior, initial)
+    truth = _common_truth([*simulated, *deflections], model)
     return Study(
         name=name,
         description=file.description,
@@ -202,15 +231,17 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         problem=dataclasses.replace(problem, prior=prior),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
         measured=tuple(measured),
+        simulated=tuple(simulated),
         masked=tuple(masked),
         search=file.search,
         refine=file.refine,
         rounds=file.rounds,
         least_rounds=file.least_rounds,
         agreement=file.agreement,
-        tolerance=_tolerance(file, tests),
+        tolerance=_tolerance(file, problem),
         note=file.note,
         deflections=tuple(deflections),
+        checks=tuple(checks),
         complete=file.complete,
         next=file.next,
     )
@@ -222,108 +253,41 @@ def _unique_names(source: str, names: list[str]) -> None:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
 
 
-def _one_kind(file: StudyFile) -> None:
+def _check_kinds(file: StudyFile) -> None:
+    """Raise where the tests of a study cannot stand beside each other, or beside what else it says."""
     count = sum(isinstance(part, DeflectionTestPart) for part in file.test)
-    if 0 < count < len(file.test):
-        raise NotImplementedError("deflection tests and tests of another kind in one study cannot be fitted together")
-    if file.complete is not None and not count:
-        raise ValueError("[complete] is for deflection tests, and there are none")
+    if file.complete is not None and count < len(file.test):
+        raise ValueError("[complete] is for deflection tests alone, expected no others")
+    if file.complete is not None and file.prior:
+        raise NotImplementedError("a prior cannot be used with [complete]")
     if count and file.lock:
         raise NotImplementedError(
             f"lock: '{file.lock[0]}' cannot be locked in deflection tests, whose postures name it;"
             f' write "stiffness.{file.lock[0]}" = 0.0 in [hold] for a joint that does not give way'
         )
-    if count and file.prior:
-        raise NotImplementedError("a prior cannot be used with deflection tests")
 
 
-def _tolerance(file: StudyFile, tests: list[Test]) -> float:
+def _tolerance(file: StudyFile, problem: Problem) -> float:
     if file.tolerance is not None:
         return file.tolerance
-    frfs = [t for t in tests if isinstance(t, FrfTest)]
+    frfs = [t for t in problem.tests if isinstance(t, FrfTest)]
     if frfs:
         return 2e-16 * sum(float(np.sum(np.asarray(t.weight))) for t in frfs)
-    # Modes are compared in units of their standard deviations: a millionth of one.
-    return 1e-12 * sum(t.rows for t in tests)
+    # All else is compared in units of its standard deviations: a millionth of one.
+    loads = 0 if problem.loads is None else problem.loads.std.size
+    return 1e-12 * (loads + sum(t.rows for t in problem.tests))
 
 
-def _held(model: Model, file: StudyFile) -> dict[str, float]:
-    held: dict[str, float] = {}
-    for exact in (False, True):  # a full name overrules a pattern
-        for pattern, value in file.hold.items():
-            if (pattern in places(model)) is exact:
-                held |= dict.fromkeys(_selected(model, pattern), value)
-    return held
-
-
-def _bounds(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[Bound]:
-    """Bounds by parameter in the model's order; a full name overrules a pattern."""
-    by_name: dict[str, tuple[str, FreePart]] = {}
-    for exact in (False, True):
-        for pattern, part in parts.items():
-            if (pattern in places(model)) is not exact:
-                continue
-            for name in _selected(model, pattern):
-                if not exact and name in by_name:
-                    raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
-                if exact and name in held:
-                    raise ValueError(f"'{name}' is both free and held")
-                by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in places(model) if name in by_name and name not in held}
-    bounds: list[Bound] = []
-    done: set[str] = set()
-    for pattern, part in chosen.values():
-        together = tuple(n for n, (p, _) in chosen.items() if p == pattern)
-        if pattern in done:
-            continue
-        done.add(pattern)
-        for names in [together] if part.tied else [(n,) for n in together]:
-            elastic = names[0].split(".")[0] in ("stiffness", "damping")
-            logarithmic = elastic if part.scale is None else part.scale == "logarithmic"
-            bounds.append(Bound(names, part.lower, part.upper, part.initial, logarithmic))
-    order = {name: i for i, name in enumerate(places(model))}
-    return sorted(bounds, key=lambda b: order[b.names[0]])
-
-
-def _selected(model: Model, pattern: str) -> list[str]:
-    names = matching(list(places(model)), pattern)
-    if not names:
-        family, _, rest = pattern.partition(".")
-        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in places(model)}, n=1)
-        if near and near[0] != family and matching(list(places(model)), f"{near[0]}.{rest}"):
-            raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
-        raise ValueError(known_name("parameter or pattern", pattern, places(model)))
-    return names
-
-
-def _prior(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray) -> Prior | None:
-    if not patterns:
-        return None
-    std = np.full(free.size, np.nan)
-    for exact in (False, True):
-        for pattern, value in patterns.items():
-            if (pattern in free.names) is not exact:
-                continue
-            names = matching(list(free.names), pattern)
-            if not names:
-                raise ValueError(known_name("free parameter or pattern", pattern, free.names))
-            std[[free.names.index(n) for n in names]] = value
-    missing = [name for name, s in zip(free.names, std, strict=True) if np.isnan(s)]
-    if missing:
-        raise ValueError(f"'{missing[0]}' has no prior, expected one for every free parameter or for none")
-    linear = [name for name, log in zip(free.names, free.logarithmic, strict=True) if not log]
-    if linear:
-        raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
-    return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))
-
-
-def _common_truth(simulated: list[Simulated | None], model: Model) -> dict[str, float]:
+def _common_truth(simulated: Sequence[Simulated | DeflectionSet | None], model: Model) -> dict[str, float]:
     """True parameters, where all tests were simulated on one machine with the coordinates of the fitted one."""
-    first = simulated[0] if simulated else None
-    if first is None or first.coordinates != model.coordinates:
-        return {}
-    same = all(s is not None and s.parameters == first.parameters for s in simulated)
-    return first.parameters if same else {}
+    truths: list[dict[str, float] | None] = []
+    for one in simulated:
+        if isinstance(one, Simulated):
+            truths.append(one.parameters if one.coordinates == model.coordinates else None)
+        else:
+            truths.append(None if one is None else one.truth)
+    first = truths[0] if truths else None
+    return first if first is not None and all(t == first for t in truths) else {}
 
 
 @contextmanager

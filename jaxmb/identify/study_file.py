@@ -7,13 +7,11 @@ from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
 from jaxmb.identify.next_part import NextPart
-from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
+from jaxmb.identify.simulate_parts import Count, Simulate, SimulateModes
+from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
-Positive = Annotated[Number, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
-MOST_LINES = 20_000
 MOST_TESTS = 200
 
 
@@ -28,71 +26,6 @@ def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
 
 NoiseLevel = Annotated[Positive, WrapValidator(_or_estimate)]
 """A standard deviation, or "estimate"."""
-
-
-class Lines(Part):
-    """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
-
-    first_hz: NonNegative
-    last_hz: NonNegative
-    step_hz: Positive
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if self.last_hz < self.first_hz:
-            raise ValueError(f"last_hz {self.last_hz:g} is below first_hz {self.first_hz:g}")
-        if (self.last_hz - self.first_hz) / self.step_hz > MOST_LINES:
-            raise ValueError(f"more than {MOST_LINES} lines from first_hz, last_hz and step_hz")
-        return self
-
-
-class Hits(Part):
-    """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
-
-    hits: Annotated[Count, Field(le=100)] = 5
-    """At each input."""
-    impulse_ns: Positive = 5.0
-    impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
-    """How much the hits differ in strength: standard deviation of the logarithm of the impulse."""
-    contact_ms: Positive = 15.0
-    sample_rate_hz: Positive = 1024.0
-    record_s: Positive = 4.0
-    decay_1_s: NonNegative = 1.5
-    """Decay rate of the exponential window."""
-    softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
-    """Share of its stiffness that a spring loses at large deflection."""
-    softening_half: Positive = 2e-4
-    """Deflection at which it has lost half of that, rad or m."""
-    tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
-    """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
-    offset_m: NonNegative = 0.0
-    """Standard deviation of the hit's place beside the sensor, in each direction, one draw for each input."""
-    noise: NonNegative = 0.0
-    """Standard deviation of the noise of every accelerometer, m/s^2."""
-
-
-class Simulate(Part):
-    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
-
-    lines: Lines | None = None
-    """Of computed FRFs."""
-    hits: Hits | None = None
-    machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
-    parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
-    response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
-    noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
-    """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.lines is None) == (self.hits is None):
-            raise ValueError("expected either lines or hits")
-        if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):
-            raise ValueError("hits give accelerances with their own noise, expected no noise_log_std and no response")
-        return self
 
 
 class ModalPart(Part):
@@ -130,6 +63,17 @@ class Weights(Part):
         return self
 
 
+def _component(value: Any, number: Callable[[Any], Any]) -> Any:
+    """A pair for a complex number beside a plain one, without the two messages that a union gives."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return complex(number(value[0]), number(value[1]))
+    return number(value)
+
+
+Component = Annotated[Number, WrapValidator(_component)]
+"""Component of a mode shape."""
+
+
 class TestPart(Part):
     """What all tests have."""
 
@@ -137,6 +81,8 @@ class TestPart(Part):
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     posture: dict[Name, Angle] = {}
+    role: Literal["fit", "check"] = "fit"
+    """"check": it is predicted and compared, and the fit does not see it."""
 
 
 class FrfTestPart(TestPart):
@@ -169,6 +115,8 @@ class FrfTestPart(TestPart):
     their axis, hits that are askew."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
+    check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
+    """Every so many lines one is held out: it is predicted and compared, and the fit does not see it."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
     """What figures call the unit of frequency, which the fit takes for hertz."""
 
@@ -182,27 +130,52 @@ class FrfTestPart(TestPart):
             raise ValueError("unit is for a file, simulated responses are in SI")
         if self.nodes and self.file is None:
             raise ValueError("nodes is for a file, simulated responses are at frames of the machine")
+        if self.check_every is not None and self.role == "check":
+            raise ValueError(
+                'check_every holds out lines of a test that is fitted, expected no role = "check" beside it'
+            )
         return self
 
 
 class ModesTestPart(TestPart):
-    """Natural frequencies and damping ratios, and which coordinates dominate each mode."""
+    """Natural frequencies and damping ratios, which coordinates dominate each mode, and shapes at sensors."""
 
     kind: Literal["modes"]
-    frequency_hz: tuple[Positive, ...] = Field(min_length=1)
-    damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...]
+    simulate: SimulateModes | None = None
+    """Instead of the measured values."""
+    frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
+    damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
     content: tuple[tuple[str, ...], ...] | None = None
+    outputs: tuple[PointName, ...] = ()
+    """Sensors of the shapes."""
+    shapes: tuple[tuple[Component, ...], ...] | None = None
+    """One list for each mode: what each sensor moves, of any common scale; a number, or [real, imaginary]."""
     frequency_std_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
     damping_std_percent: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    shape_std: Positive = 0.05
+    """Standard deviation of each component of a shape, real and imaginary part, whose largest is 1."""
     content_share: Annotated[Number, Field(gt=0.0, le=1.0)] = 0.5
     content_std: Positive = 0.1
 
     @model_validator(mode="after")
-    def _same_count(self) -> Self:
+    def _one_source(self) -> Self:
+        if self.simulate is not None:
+            for name in ("frequency_hz", "damping_percent", "content", "shapes"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is measured, expected none beside simulate")
+            return self
+        if self.frequency_hz is None or self.damping_percent is None:
+            raise ValueError("expected frequency_hz and damping_percent, or simulate")
+        if (self.shapes is None) != (not self.outputs):
+            raise ValueError("shapes and outputs belong together, expected both or neither")
+        if self.shapes is not None:
+            for mode, shape in enumerate(self.shapes, 1):
+                if len(shape) != len(self.outputs):
+                    raise ValueError(f"shape {mode} has {len(shape)} entries for {len(self.outputs)} outputs")
         count = len(self.frequency_hz)
-        for name in ("damping_percent", "content", "frequency_std_hz", "damping_std_percent"):
+        for name in ("damping_percent", "content", "shapes", "frequency_std_hz", "damping_std_percent"):
             given = getattr(self, name)
-            allowed = (count,) if name in ("damping_percent", "content") else (1, count)
+            allowed = (1, count) if name.endswith(("std_hz", "std_percent")) else (count,)
             if given is not None and len(given) not in allowed:
                 raise ValueError(f"{name} has {len(given)} entries for {count} frequencies")
         return self

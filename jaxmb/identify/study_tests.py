@@ -1,5 +1,6 @@
 """From one test in a study file to what the fit compares with."""
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.elastostatic.parts import DeflectionTestPart
-from jaxmb.identify.experiments import FrfTest, ModesTest
+from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.measured import Measured, measured_responses, points_text
-from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile, TestPart
+from jaxmb.identify.study_file import FrfTestPart, StudyFile, TestPart
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
 from jaxmb.machine.build import Model
-from jaxmb.machine.schema import Machine, known_name
+from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
-from jaxmb.mechanics.kinematics import check_coordinates, posture
+from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import DERIVATIVES, check_points, dof_names, endpoints
 
 NOMINAL_LOG_STD = 0.01
@@ -89,6 +90,24 @@ def frf_test(
         noise_known=part.noise_log_std != "estimate",
     )
     return test, notes + list(data.remarks), data
+
+
+def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
+    """A test without each `every`-th line, and those lines as a test of their own.
+
+    Raises:
+        ValueError: there are fewer lines.
+    """
+    number = np.arange(test.omega.size)
+    out = number % every == every - 1
+    if not out.any():
+        raise ValueError(f"check_every is {every}, but there are only {test.omega.size} lines")
+
+    def some(chosen: np.ndarray) -> FrfTest:
+        parts = {name: getattr(test, name)[chosen] for name in ("omega", "measured", "weight", "noise_std")}
+        return dataclasses.replace(test, **parts)
+
+    return some(~out), some(out)
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
@@ -169,34 +188,3 @@ def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
         groups.append(f"{best} {'with' if both else 'from'} {', '.join(sorted(others, key=by.index))}")
         left -= taken
     return f"{'; '.join(groups)} {number}"
-
-
-def modes_test(part: ModesTestPart, label: str, file: StudyFile, model: Model) -> ModesTest:
-    """Modal test of a study.
-
-    Raises:
-        ValueError: more modes than the machine has, or content by coordinates that it has not.
-    """
-    q = posture(model, part.posture)
-    check_coordinates(model, q=q)
-    count = len(part.frequency_hz)
-    if count > len(model.coordinates):
-        raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
-    content = np.zeros((count, len(model.coordinates)), dtype=bool)
-    for mode, names in enumerate(part.content or ()):
-        for name in names:
-            if name not in model.coordinates:
-                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, model.coordinates))
-            content[mode, model.coordinates.index(name)] = True
-    return ModesTest(
-        name=label,
-        q=q,
-        at=file.linearize_at,
-        frequency_hz=jnp.asarray(part.frequency_hz),
-        damping_ratio=jnp.asarray(part.damping_percent) / 100.0,
-        content=jnp.asarray(content),
-        frequency_std=jnp.broadcast_to(jnp.asarray(part.frequency_std_hz), (count,)),
-        damping_std=jnp.broadcast_to(jnp.asarray(part.damping_std_percent) / 100.0, (count,)),
-        content_share=jnp.asarray(part.content_share),
-        content_std=jnp.asarray(part.content_std),
-    )

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.experiments import FrfTest, ModesTest, predict_modes, scene
-from jaxmb.identify.identify import band_end_hz, initial_model
+from jaxmb.identify.identify import initial_model
+from jaxmb.identify.metrics import band_end_hz
 from jaxmb.identify.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.result import Result
 from jaxmb.identify.study import Study
@@ -99,7 +100,8 @@ class FittedModes:
 def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
     """The modes of the identified machine that stand for the measured ones, in their order."""
     seen = scene(test, result.model)
-    frequency, damping, _ = (np.asarray(x) for x in predict_modes(test, seen))
+    paired = predict_modes(test, seen)
+    frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
     found = modes(seen.tangent)
     shares = np.asarray(energy_shares(found.shape, seen.stiffness)).T
     # The pairing is the test's own; it gives frequencies, by which each mode is found again.

@@ -18,8 +18,9 @@ MEASURED_POINT = "0.35"
 
 
 def deflection_figures(result: Result) -> Iterator[tuple[str, Figure]]:
-    """Name and figure: values against the number of tests; displacements and rotations of all tests."""
-    yield "convergence", convergence_figure(result)
+    """Name and figure: values against the number of tests, of a linear fit; displacements and rotations of all tests."""
+    if "convergence" in result.metrics:
+        yield "convergence", convergence_figure(result)
     for name, unit in (("displacements", "mm"), ("rotations", "deg")):
         if any(np.isfinite(row[f"measured_{unit}"]).any() for row in result.metrics["deflections"]):
             yield name, displacement_figure(result) if unit == "mm" else rotation_figure(result)

@@ -12,7 +12,7 @@ MISSING = "-"
 
 def deflection_tables(result: Result) -> list[RenderableType]:
     """What the identified machine explains of each set of tests, and what the instruments' errors do to the values."""
-    return [gap_table(result), instrument_table(result)]
+    return [gap_table(result), *([instrument_table(result)] if "table2" in result.metrics else [])]
 
 
 def gap_table(result: Result) -> Table:

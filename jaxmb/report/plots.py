@@ -52,7 +52,7 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
     if result.study.complete is not None:
         yield from complete_figures(result)
         return
-    if result.study.deflections:
+    if result.study.is_linear:
         yield "parameters", parameter_figure(result)
         yield from deflection_figures(result)
         return
@@ -88,6 +88,8 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
                 f"mac-{name}",
                 mac_panels(title, [panel], (across, np.asarray(pairs.reference.damped_frequency_hz))),
             )
+    if result.study.deflections:
+        yield from deflection_figures(result)
 
 
 def cost_figure(result: Result) -> Figure:

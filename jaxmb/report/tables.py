@@ -1,6 +1,7 @@
 """An identification as tables for the terminal."""
 
 import math
+from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -205,6 +206,9 @@ def summary(result: Result) -> Group:
     lines = [f"status: {result.status}", f"cost: {number(result.cost)} (initially {number(result.initial_cost)})"]
     for name, error in result.metrics.get("log_error", {}).items():
         lines.append(f"mean error of log H, {name}: {number(error, 2)}")
+    for kind, what in (("fit", "fitted"), ("holdout", "held out")):
+        if "holdout" in result.metrics and kind in result.metrics:
+            lines.append(f"{what}: {_verdict(result.metrics[kind])}")
     if "largest_parameter_error" in result.metrics:
         lines.append(f"largest parameter error: {percent(100.0 * result.metrics['largest_parameter_error'])} %")
     if "largest_frequency_error_hz" in result.metrics:
@@ -222,6 +226,16 @@ def summary(result: Result) -> Group:
     told = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
     lines.append(f"time: {sum(parts.values()):.1f} s ({told})")  # the sum of what is told, and the total to 0.2 s
     return Group(*(Text(line) for line in lines))
+
+
+def _verdict(told: dict[str, Any]) -> str:
+    """How well tests are predicted, in words."""
+    parts = []
+    if told["frac"] is not None:
+        parts += [f"FRAC {told['frac']:.4f}", f"error of log H {number(told['log_error'], 2)}"]
+    if told["frequency_error_hz"] is not None:
+        parts.append(f"frequencies off by {number(told['frequency_error_hz'], 2)} Hz on average")
+    return ", ".join(parts) or "nothing to compare"
 
 
 def _hz(frequency_hz: float) -> str:

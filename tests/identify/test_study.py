@@ -180,7 +180,6 @@ def test_what_does_not_act_is_said(study):
 def test_a_note_is_the_first_remark(study):
     free = {"stiffness.a": FREE["stiffness.*"]}
     assert identify(study(free=free, note="masses were guessed")).remarks[0] == "masses were guessed"
-    assert "not published" in load_study("daisy-arm").note
 
 
 def test_prior(study):

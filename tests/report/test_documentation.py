@@ -14,17 +14,15 @@ from jaxmb.identify.elastostatic.parts import (
     Instruments,
     SimulateDeflections,
 )
+from jaxmb.identify.simulate_parts import Hits, Lines, Simulate, SimulateModes
 from jaxmb.identify.study_file import (
     BandWeight,
     FreePart,
     FrfTestPart,
-    Hits,
-    Lines,
     ModalPart,
     ModesTestPart,
     RefinePart,
     SearchPart,
-    Simulate,
     StudyFile,
     Weights,
 )
@@ -33,6 +31,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [
     StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights,
     BandWeight, Lines, DeflectionTestPart, Instruments, SimulateDeflections, CompletePart, DesignPart,
+    SimulateModes,
 ]  # fmt: skip
 
 

@@ -166,6 +166,14 @@ def observation_matrix(model: Model, tests: Sequence[DeflectionTest], terms: Seq
     return np.concatenate([block for _, block in sorted(rows, key=lambda pair: pair[0])])
 
 
+def jacobians_of(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each test the elastic Jacobians [p, 6, e] of its points, and the elastic efforts J_l^T w [e] of its load."""
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for group, (at_points, effort) in _grouped(model, tests):
+        found |= {t: (at_points[k], effort[k]) for k, t in enumerate(group)}
+    return [found[i] for i in range(len(tests))]
+
+
 def _grouped(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
     """Tests of the same frames, with their Jacobians [t, p, 6, e] and elastic efforts J_l^T w [t, e]."""
     groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}

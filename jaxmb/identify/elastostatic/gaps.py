@@ -4,48 +4,83 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from jaxmb.identify.elastostatic.deflections import observation_matrix, predicted
+from jaxmb.identify.elastostatic.load_tests import LoadTests, rows_of
 from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.elastostatic.solve import DeflectionFit, Unknowns
-from jaxmb.machine.build import Model
+from jaxmb.identify.problem import Problem
+from jaxmb.identify.study import Study
 
 DEGREES = 180.0 / np.pi
 KINDS = {"translation": "mm", "rotation": "deg"}
 
 
-def compared(group: DeflectionSet, model: Model, found: Unknowns, fit: DeflectionFit) -> list[dict[str, Any]]:
+def deflection_metrics(study: Study, u: np.ndarray, covariance: np.ndarray) -> dict[str, Any]:
+    """How the identified machine's deflections compare with the measured ones: by set, by role, and each of them.
+
+    Args:
+        study: what was measured.
+        u: the identified entries of its free parameters [d].
+        covariance: of u [d, d].
+    """
+    rows = [row for group in study.deflections for row in compared(group, study.problem, u, covariance)]
+    metrics: dict[str, Any] = {
+        "sets": [
+            {"set": group.name, "role": group.role, "tests": len(group.tests)}
+            | {what: gaps([row for row in rows if row["set"] == group.name], unit) for what, unit in KINDS.items()}
+            for group in study.deflections
+        ]
+    }
+    for key, unit in (("explained_percent", "mm"), ("explained_rotation_percent", "deg")):
+        roles = {group.role for group in study.deflections}
+        metrics[key] = {r: gaps([row for row in rows if row["role"] == r], unit)["explained_percent"] for r in roles}
+    return metrics | {"deflections": rows}
+
+
+def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, covariance: np.ndarray) -> list[dict[str, Any]]:
     """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
 
     The deviations of what is predicted are those of the identified values, to first order.
 
     Args:
         group: the tests.
-        model: the identified machine's.
-        found: what was identified.
-        fit: and how well.
+        problem: the machine and its free parameters.
+        u: the identified entries [d].
+        covariance: of u [d, d].
 
     Returns:
         A line for each point of each test; mm and deg about and along ground axes.
     """
-    slope = found.slope(fit.compliance)
-    spread = fit.known.covariance * np.outer(slope, slope)
     whole = [dataclasses.replace(test, displacement=np.zeros_like(test.displacement)) for test in group.tests]
-    matrix = iter(observation_matrix(model, whole, found.terms).reshape(-1, 6, len(found.terms)))
+    moved, slope = (np.asarray(x) for x in _predicted(problem, rows_of(problem.model, whole), jnp.asarray(u)))
+    deviations = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", slope, covariance, slope), 0.0))
+    pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
     rows = []
-    for test, moved in zip(group.tests, predicted(model, group.tests), strict=True):
+    for test in group.tests:
         for p, point in enumerate(test.points):
-            a = next(matrix)
-            deviation = np.sqrt(np.maximum(np.einsum("xi,ij,xj->x", a, spread, a), 0.0))
+            predicted, deviation = next(pairs)
             row: dict[str, Any] = {"set": group.name, "role": group.role, "test": test.name, "point": point}
             for unit, scale, part in (("mm", 1e3, slice(0, 3)), ("deg", DEGREES, slice(3, 6))):
                 row[f"measured_{unit}"] = scale * test.displacement[p, part]
                 row[f"measured_std_{unit}"] = scale * test.std[p, part]
-                row[f"predicted_{unit}"] = scale * moved[p, part]
+                row[f"predicted_{unit}"] = scale * predicted[part]
                 row[f"predicted_std_{unit}"] = scale * deviation[part]
             rows.append(row)
     return rows
+
+
+@eqx.filter_jit
+def _predicted(problem: Problem, loads: LoadTests, u: Float[Array, "d"]) -> tuple[Array, Array]:
+    """Displacements at u and their derivatives by u."""
+
+    def displacements(x: Array) -> Array:
+        return loads.predict(problem.free.apply(problem.model, problem.free.values(x)))
+
+    return displacements(u), jax.jacfwd(displacements)(u)
 
 
 def gaps(rows: Sequence[dict[str, Any]], unit: str) -> dict[str, float | None]:

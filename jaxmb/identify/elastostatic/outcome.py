@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.elastostatic.factors import bound_remarks, factor_remarks, unexplained
-from jaxmb.identify.elastostatic.gaps import KINDS, compared, gaps
+from jaxmb.identify.elastostatic.gaps import deflection_metrics
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
 from jaxmb.identify.elastostatic.remarks import clipped_remarks, spring_remarks
@@ -25,7 +25,7 @@ from jaxmb.identify.identifiability import correlation
 from jaxmb.identify.parameters import unit as unit_of
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
-from jaxmb.machine.build import Model, machine_of
+from jaxmb.machine.build import machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.validation import sentence
 
@@ -43,8 +43,6 @@ def identify_deflections(study: Study, seed: int = 0) -> Result:
     """
     began = time.monotonic()
     fitted_sets = [group for group in study.deflections if group.role == "fit"]
-    if not fitted_sets:
-        raise ValueError(f"study '{study.name}': all deflection tests have the role 'check', expected some to fit")
     found = unknowns(study.model, study.free)
     rows = equations(study.model, found, fitted_sets)
     check_plan(study.model, found, [test for group in fitted_sets for test in group.tests], rows)
@@ -65,7 +63,7 @@ def identify_deflections(study: Study, seed: int = 0) -> Result:
         initial_cost=_cost(rows, found.compliance(study.initial), fit),
         parameters=_parameters(study, fit, values),
         modes=(),
-        metrics=_metrics(study, model, found, fit, values, settled, drawn),
+        metrics=_metrics(study, fit, values, settled, drawn),
         remarks=(
             *_remarks(study, machine, found, fit, rows, values),
             *spring_remarks(machine),
@@ -133,9 +131,8 @@ def _remarks(
 
 
 def _metrics(
-    study: Study, model: Model, found: Unknowns, fit: DeflectionFit, values: np.ndarray, settled: Convergence,
-    drawn: MonteCarlo | None,
-) -> dict[str, Any]:  # fmt: skip
+    study: Study, fit: DeflectionFit, values: np.ndarray, settled: Convergence, drawn: MonteCarlo | None
+) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
     untold = {n for names, lost in zip(study.free.tied, fit.unloaded, strict=True) if lost for n in names}
@@ -143,16 +140,7 @@ def _metrics(
     if errors:
         metrics["parameter_error"] = errors
         metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    rows = [row for group in study.deflections for row in compared(group, model, found, fit)]
-    metrics["sets"] = [
-        {"set": group.name, "role": group.role, "tests": len(group.tests)}
-        | {what: gaps([row for row in rows if row["set"] == group.name], unit) for what, unit in KINDS.items()}
-        for group in study.deflections
-    ]
-    for key, unit in (("explained_percent", "mm"), ("explained_rotation_percent", "deg")):
-        roles = {group.role for group in study.deflections}
-        metrics[key] = {r: gaps([row for row in rows if row["role"] == r], unit)["explained_percent"] for r in roles}
-    metrics["deflections"] = rows
+    metrics |= deflection_metrics(study, study.free.encode(values), fit.known.covariance)
     metrics["table2"] = _table2(study, fit, values, drawn)
     metrics["convergence"] = _convergence(study, settled)
     return metrics

@@ -255,15 +255,9 @@ def test_a_model_that_cannot_follow_is_told(study):
 
 def test_studies_that_cannot_be_fitted_are_refused(study):
     tests = loaded()
-    modes = {
-        "kind": "modes", "frequency_hz": [9.0], "damping_percent": [1.0], "frequency_std_hz": 0.1,
-        "damping_std_percent": 0.1,
-    }  # fmt: skip
-    with pytest.raises(NotImplementedError, match="deflection tests and tests of another kind in one study"):
-        study(tests, test=[{"kind": "deflection", "file": "tests.csv"}, modes])
-    with pytest.raises(NotImplementedError, match="a prior cannot be used with deflection tests"):
-        study(tests, prior={"*": 1.0})
-    with pytest.raises(ValueError, match="all deflection tests have the role 'check'"):
-        identify(study(tests, ({"role": "check"},)))
+    with pytest.raises(NotImplementedError, match="robust is for deflection tests alone"):
+        study(tests, ({"robust": True},), prior={"*": 1.0})
+    with pytest.raises(ValueError, match="every test has the role 'check'"):
+        study(tests, ({"role": "check"},))
     with pytest.raises(InputError, match=r"test 'a': .*tests.csv: deflection test 't1': frame 'hand'"):
         study([dataclasses.replace(tests[0], frame="hand")], ({"name": "a"},))

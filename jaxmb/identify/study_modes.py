@@ -1,0 +1,116 @@
+"""From a modal test in a study file to what the fit compares with."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments import ModesTest, observe
+from jaxmb.identify.parameters import parameters, set_parameters
+from jaxmb.identify.simulate_parts import SimulateModes
+from jaxmb.identify.simulated import Simulated, check_scene, machine_named
+from jaxmb.identify.study_file import ModesTestPart, StudyFile
+from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.schema import Machine, known_name
+from jaxmb.mechanics.kinematics import check_coordinates, posture
+from jaxmb.response.frf import check_points
+from jaxmb.response.modal import modes
+
+
+def modes_test(
+    part: ModesTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
+) -> tuple[ModesTest, Simulated | None]:
+    """Modal test of a study, and the machine behind it where it was simulated.
+
+    Args:
+        part: what the study says of the test.
+        label: what messages call it.
+        file: the whole study.
+        folder: what paths are relative to.
+        whole: the study's machine, nothing locked.
+        model: the machine that is fitted.
+        noise_seed: seed of simulated errors instead of the study's own.
+
+    Raises:
+        ValueError: more modes than the machine has, content by coordinates or shapes at points that it has not.
+    """
+    q = posture(model, part.posture)
+    check_coordinates(model, q=q)
+    check_points(model, part.outputs)
+    truth = None
+    if part.simulate is None:
+        frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
+        shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
+    else:
+        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
+    count = frequency_hz.size
+    if count > len(model.coordinates):
+        raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
+    content = np.zeros((count, len(model.coordinates)), dtype=bool)
+    for mode, names in enumerate(part.content or ()):
+        for name in names:
+            if name not in model.coordinates:
+                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, model.coordinates))
+            content[mode, model.coordinates.index(name)] = True
+    test = ModesTest(
+        name=label,
+        q=q,
+        at=file.linearize_at,
+        frequency_hz=jnp.asarray(frequency_hz),
+        damping_ratio=jnp.asarray(damping_percent) / 100.0,
+        content=jnp.asarray(content),
+        shape=jnp.asarray(_largest_one(shape)),
+        frequency_std=jnp.asarray(_of_each("frequency_std_hz", part.frequency_std_hz, count)),
+        damping_std=jnp.asarray(_of_each("damping_std_percent", part.damping_std_percent, count)) / 100.0,
+        shape_std=jnp.asarray(part.shape_std),
+        content_share=jnp.asarray(part.content_share),
+        content_std=jnp.asarray(part.content_std),
+        outputs=part.outputs,
+        inputs=part.outputs,
+    )
+    return test, truth
+
+
+def _simulated(
+    part: ModesTestPart, how: SimulateModes, file: StudyFile, folder: Path, whole: Machine, noise_seed: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Simulated]:
+    """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
+    true = set_parameters(
+        build_model(whole if how.machine is None else machine_named(how.machine, folder)), how.parameters
+    )
+    seen = observe(true, posture(true, part.posture), file.linearize_at, part.outputs, part.outputs)
+    check_scene(seen, true)
+    found = modes(seen.tangent)
+    kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
+    if not kept.size:
+        raise ValueError(f"the machine has no mode below {how.below_hz:g} Hz")
+    frequency_hz = np.asarray(found.damped_frequency_hz)[kept]
+    damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
+    shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
+    if how.noise:
+        draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
+        count = kept.size
+        frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
+            size=count
+        )
+        spread = _of_each("damping_std_percent", part.damping_std_percent, count)
+        damping_percent = damping_percent + spread * draw.normal(size=count)
+        real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
+        shape = shape + real + 1j * imaginary
+    return frequency_hz, damping_percent, shape, Simulated(true.coordinates, parameters(true), found)
+
+
+def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:
+    if len(given) not in (1, count):
+        raise ValueError(f"{name} has {len(given)} entries for {count} modes")
+    return np.broadcast_to(np.array(given), (count,))
+
+
+def _largest_one(shape: np.ndarray) -> np.ndarray:
+    """Shapes [mode, output] scaled so that the largest component of each is 1."""
+    if not shape.shape[1]:
+        return shape
+    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=1)[:, None], axis=1)
+    if not np.abs(largest).all():
+        raise ValueError(f"shape {int(np.argmin(np.abs(largest[:, 0]))) + 1} is zero at all outputs")
+    return shape / largest
