@@ -13,6 +13,7 @@ import numpy as np
 import jaxmb
 from jaxmb.identify.candidate_tests import Candidate, Place, information_of, postures_of, probe_like
 from jaxmb.identify.design import choose_tests
+from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.identifiability import knowledge
 from jaxmb.identify.next_part import NextPart
 from jaxmb.identify.next_tests import criterion_of
@@ -58,7 +59,8 @@ class Pool:
         self.study = one
         u = one.free.encode(np.array([one.truth[name] for name in one.free.names]))
         self.place = Place(one.model, one.free, jnp.asarray(u))
-        self.probe = probe_like(one.tests[0])
+        (test,) = (t for t in one.tests if isinstance(t, FrfTest))
+        self.probe = probe_like(test)
         self.published = self.told(np.asarray(one.tests[0].q)[None])[0]
 
     def told(self, postures: np.ndarray) -> np.ndarray:

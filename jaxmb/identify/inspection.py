@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.candidate_tests import Candidate, Place
-from jaxmb.identify.elastostatic.solve import equations, unknowns
+from jaxmb.identify.candidate_tests import NO_EFFECT, Candidate, Place
 from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.fit import final_state
 from jaxmb.identify.identifiability import Group, Knowledge, correlation, groups, information_rows, knowledge
@@ -168,14 +167,13 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Derivative of all residuals by u in units of their noise, and the weight of each."""
-    if study.deflections and not study.tests:
-        found = unknowns(study.model, study.free)
-        rows = equations(study.model, found, [group for group in study.deflections if group.role == "fit"])
-        matrix = np.where(rows.unloaded, 0.0, rows.matrix) * found.slope(found.compliance(values))
-        return matrix * (np.sqrt(rows.weight) / rows.std)[:, None], rows.weight
+    """Derivative of all residuals by u in units of their noise, and the weight of each; columns of rounding are 0."""
     _, jacobian, weights = final_state(study.problem, jnp.asarray(study.free.encode(values)))
-    return np.asarray(jacobian), np.asarray(weights)
+    jacobian = np.array(jacobian)
+    data = jacobian[: len(jacobian) - prior_size(study)]
+    size = np.linalg.norm(data, axis=0)
+    data[:, size <= NO_EFFECT * size.max(initial=0.0)] = 0.0
+    return jacobian, np.asarray(weights)
 
 
 def _next(

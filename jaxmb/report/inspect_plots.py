@@ -137,7 +137,8 @@ def direction_figure(found: Inspection) -> Figure:
     axes.grid(False)
     axes.grid(which="minor", color="white", lw=1.0)
     axes.tick_params(which="minor", length=0)
-    axes.set_xlabel("weak direction: standard deviation along it")
+    prior = ", of the prior's" if found.study.problem.prior is not None else ""
+    axes.set_xlabel(f"weak direction: standard deviation along it{prior}")
     figure.colorbar(image, ax=axes, label="part of the parameter", shrink=0.9)
     left = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
     axes.set_title(f"{found.study.name}: what is known only together, or not{left}", loc="left", fontsize=8)

@@ -23,7 +23,8 @@ def inspection_tables(found: Inspection) -> Group:
     doubtful = [name for names in found.study.free.tied for name in names[:1] if found.parameters[name].why]
     if doubtful:
         parts.append(Text("Why, and what would help", style="bold"))
-        parts += [Padding(Text(f"{name}: {found.parameters[name].why}"), (0, 0, 0, 2)) for name in doubtful]
+        told = [Text(f"{name}: {found.parameters[name].why}") for name in doubtful]
+        parts += [Padding(text, (0, 0, 0, 2), expand=False) for text in told]
         parts.append(Text(""))
     if found.groups:
         parts.append(group_table(found))
@@ -35,7 +36,7 @@ def inspection_tables(found: Inspection) -> Group:
 
 def expected_table(found: Inspection) -> Table:
     """Parameters with the standard deviations that are to be expected, after the planned tests and after the next."""
-    table = new_table(f"{found.study.name}: what can be known, at the {found.at}", "parameter", "unit")
+    table = new_table(f"Predicted, at the {found.at}", "parameter", "unit")
     for heading in ("value", "std %", *(("std % after next",) if found.next is not None else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("identifiable", no_wrap=True)
@@ -65,7 +66,8 @@ def legend(found: Inspection) -> Text:
 
 def group_table(found: Inspection) -> Table:
     """Weak directions: parameters that are known only together, or not at all."""
-    table = new_table("Weak directions of the parameters", "", "std %")
+    prior = found.study.problem.prior is not None
+    table = new_table("Weak directions of the parameters", "", "% of prior" if prior else "std %")
     table.add_column("parts of the parameters", no_wrap=False)
     for place, group in enumerate(found.groups, 1):
         names = [found.study.free.names[i] for i in group.members]
