@@ -56,6 +56,13 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=0:1", "--show", "nu_p"], "needs a wrench"),
         (["--over", "q2=0:1", "--posture", "q2=1"], "'q2' is varied"),
         ([], "over"),
+        (["--over", "q2=0:1", "--show", "frequency", "--show", "dexterity"], "not mapped together"),
+        (["--over", "q2=0:1", "--modes", "2"], "modes: has no part in a map of dexterity"),
+        (["--over", "q2=0:1", "--show", "damping", "--good", "x=1"], "good: has no part in a map of damping"),
+        (["--over", "q2=0:1", "--path", "q2=0:1", "--show", "damping"], "path: found 'over' as well"),
+        (["--path", "q2=0", "--show", "damping"], "path: found 'q2=0'"),
+        (["--over", "tool.x=0:5 deg", "--show", "damping"], "but it is a place, expected metres"),
+        (["--over", "q2=0:1", "--show", "damping", "--limits", "q2=1:0"], "limits: q2: found '1:0'"),
     ]:
         assert main([*good, *options]) == 2
         said = capsys.readouterr().err
@@ -66,3 +73,93 @@ def test_wrong_input(tmp_path, capsys):
     slide.write_text(f'name = "slide"\n[[body]]\nname = "b"\n{joint}')
     assert main(["map", str(slide), "--over", "s=0:5 deg", "--frame", "b"]) == 2
     assert "expected metres" in capsys.readouterr().err
+
+
+ARM = """name = "arm"
+[[body]]
+name = "a"
+mass = 3.0
+center_of_mass = [0.2, 0.0, 0.0]
+joint = [{ name = "p", axis = [0.0, 0.0, 1.0], stiffness = 4e3, damping = 9.0 }]
+[[body]]
+name = "c"
+parent = "a"
+mass = 2.0
+origin = { xyz = [0.6, 0.0, 0.0] }
+center_of_mass = [0.2, 0.0, 0.0]
+joint = [{ name = "r", axis = [0.0, 0.0, 1.0], stiffness = 2e3, damping = 4.0 }]
+[[frame]]
+name = "tool"
+body = "c"
+origin = { xyz = [0.5, 0.0, 0.0] }
+"""
+STUDY = """machine = "arm.toml"
+[[test]]
+kind = "frf"
+posture = { r = 0.6 }
+outputs = [["tool", "y"]]
+noise_log_std = 0.01
+simulate = { lines = { first_hz = 1.0, last_hz = 20.0, step_hz = 0.25 } }
+[free]
+"stiffness.*" = { lower = 1e2, upper = 1e5 }
+"damping.*" = { lower = 1.0, upper = 1e2 }
+"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """What `jaxmb identify` writes of a small arm."""
+    folder = tmp_path_factory.mktemp("arm")
+    (folder / "arm.toml").write_text(ARM)
+    (folder / "small.toml").write_text(STUDY)
+    assert main(["identify", str(folder / "small.toml"), "--out", str(folder / "result")]) == 0
+    return folder / "result"
+
+
+def modal_map(folder):
+    return json.loads((folder / "map.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_result_is_mapped_with_its_uncertainty(saved, capsys):
+    """Over places of the tool, some out of reach, which are null; by default in the result's own folder."""
+    options = ["--over", "tool.x=0.7:1.3", "--over", "tool.y=-0.2:0.2", "--posture", "r=0.5", "--points", "7"]
+    shows = [part for name in ("frequency", "static_compliance", "dynamic_compliance") for part in ("--show", name)]
+    assert main(["map", str(saved), *options, *shows, "--modes", "1", "--direction", "0", "1", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "places are not reached" in said
+    found = modal_map(saved / "map")
+    assert list(found["over"]) == ["tool.x", "tool.y"]
+    reached = np.array(found["reached"])
+    assert 0 < reached.sum() < 49
+    for name, shape in (("frequency", (7, 7, 1)), ("static_compliance", (7, 7)), ("dynamic_compliance", (7, 7))):
+        for part in ("values", "std"):
+            numbers = np.array(found["maps"][name][part], dtype=float)
+            assert numbers.shape == shape
+            np.testing.assert_array_equal(np.isfinite(numbers.reshape(7, 7)), reached)
+            assert np.all(numbers[reached] > 0.0)
+        assert (saved / "map" / "figures" / f"{name.replace('_', '-')}.png").read_bytes().startswith(b"\x89PNG")
+    assert np.shape(found["postures"]["p"]) == (7, 7)
+    assert np.shape(found["peak_hz"]) == (7, 7)
+
+
+def test_a_path_of_a_machine(saved, tmp_path):
+    """A machine alone has no uncertainty; limits and band change what they say."""
+    arm = saved.parent / "arm.toml"
+    assert main(["map", str(arm), "--path", "tool.x=1.0:0.7,tool.y=0:0.1", "--posture", "r=0.5", "--points", "9",
+                 "--show", "damping", "--show", "dynamic_compliance", "--out", str(tmp_path), "--modes", "2",
+                 "--limits", "r=0:1.5", "--joints", "p,r", "--band-hz", "1", "2"]) == 0  # fmt: skip
+    found = modal_map(tmp_path)
+    assert found["path_m"][-1] == pytest.approx(np.hypot(0.3, 0.1))
+    assert found["maps"]["damping"]["std"] is None
+    reached = np.array(found["reached"])
+    assert reached[0]
+    assert not reached[-1]  # the elbow would be at more than 1.5 rad
+    assert np.nanmax(np.array(found["peak_hz"], dtype=float)) <= 2.0
+    assert (tmp_path / "figures" / "damping.png").exists()
+
+
+def test_a_folder_that_is_no_result(saved, tmp_path, capsys):
+    (tmp_path / "machine.toml").write_text(ARM)
+    options = ["--over", "r=0:1", "--points", "3", "--out", str(tmp_path / "out")]
+    assert main(["map", str(tmp_path), *options, "--show", "frequency", "--modes", "2"]) == 2
+    assert "result.json: cannot be read" in capsys.readouterr().err

@@ -8,23 +8,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
+from jaxmb.cli.ranges import grid_of, limits_of, path_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.table import Table
 
-    from jaxmb.machine.build import Model
     from jaxmb.response.maps import Map
 
 SHOW = ["dexterity"]
 
 
 def map_postures(
-    machine: Annotated[str, typer.Argument(help="Built-in machine, or path of a .toml or .urdf.", show_default=False)],
-    over: Annotated[
-        list[str],
-        typer.Option(help='Coordinate and its range, as "q2=0:146 deg" or "x1=0:0.5" (m); twice for a plane.'),
+    machine: Annotated[
+        str,
+        typer.Argument(
+            help="Built-in machine, path of a .toml or .urdf, or folder that jaxmb identify wrote.", show_default=False
+        ),
     ],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Coordinate and its range, as "q2=0:146 deg" or "x1=0:0.5" (m), or place of a frame, as'
+            ' "tool.x=1:2.5" (frequency, damping and compliance only); twice for a plane.'
+        ),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            help='Straight path, as "q2=0:90 deg,q3=-90:0 deg" or "tool.x=1:2" (frequency, damping and compliance).'
+        ),
+    ] = None,
     out: Out = None,
     posture: Annotated[
         str, typer.Option(help='Other coordinates, as "q4=45 deg,q5=45 deg"; the rest as in the reference posture.')
@@ -32,16 +45,34 @@ def map_postures(
     show: Annotated[
         list[str],
         typer.Option(
-            help="dexterity, nu_p, nu_r, deflection, stiffness, least_stiffness or greatest_stiffness; more than once."
+            help="dexterity, nu_p, nu_r, deflection, stiffness, least_stiffness or greatest_stiffness; or frequency,"
+            " damping, static_compliance or dynamic_compliance. More than once."
         ),
     ] = SHOW,
+    modes: Annotated[int | None, typer.Option(help="Modes of frequency and damping.", show_default="4")] = None,
+    joints: Annotated[
+        str | None,
+        typer.Option(
+            help='Coordinates that move the frame to its places, as "z1,z2,z3".', show_default="all, of six or fewer"
+        ),
+    ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(help='Range of a coordinate at those places, as "z2=-5:140 deg".', show_default="none"),
+    ] = None,
+    band_hz: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Frequencies of the dynamic compliance, Hz.", show_default="all"),
+    ] = None,
     wrench: Annotated[
         tuple[float, float, float, float, float, float] | None,
         typer.Option(help="Force (N) and moment (Nm) on the frame, ground axes.", show_default="none"),
     ] = None,
     direction: Annotated[
         tuple[float, float, float] | None,
-        typer.Option(help="Direction of the stiffness, ground axes.", show_default="none"),
+        typer.Option(
+            help="Direction of the stiffness or compliance, ground axes.", show_default="of compliance the softest"
+        ),
     ] = None,
     frame: Annotated[str, typer.Option(help="Where the quantities are taken.")] = "tool",
     shown: Annotated[
@@ -64,15 +95,47 @@ def map_postures(
     with wrong_input():
         from jaxmb.machine.build import build_model
         from jaxmb.machine.file import load_machine
+        from jaxmb.response.modal_maps import MODAL_QUANTITIES
+
+        saved = Path(machine) if (Path(machine) / "machine.toml").is_file() else None
+        described = load_machine(machine if saved is None else saved / "machine.toml")
+        model = build_model(described)
+        modal = [name for name in show if name in MODAL_QUANTITIES]
+        if modal and len(modal) < len(show):
+            other = next(name for name in show if name not in modal)
+            raise ValueError(f"show: '{modal[0]}' and '{other}' are not mapped together, expected a command for each")
+        indices_only = {"wrench": wrench, "length": length, "good": good, "plane": plane, "shown": shown}
+        modal_only = {"path": path, "modes": modes, "joints": joints, "limits": limits, "band_hz": band_hz}
+        for option, given in (indices_only if modal else modal_only).items():
+            if given is not None:
+                raise ValueError(f"{option}: has no part in a map of {(modal or show)[0]}, expected it left out")
+        if path is not None and over:
+            raise ValueError("path: found 'over' as well, expected one of the two")
+        if path is None and not over:
+            raise ValueError('over: found none, expected a coordinate and its range, as "q2=0:146 deg"')
+        where = Path("results") / described.name if saved is None else saved / "map"
+        where = where if out is None else out
+        if modal:
+            from jaxmb.cli.modal_map import write_modal_map
+
+            postures = {
+                "over": None if path is not None else grid_of(model, over or [], points),
+                "path": None if path is None else path_of(model, path, points),
+                "held": coordinate_values(posture),
+                "joints": None if joints is None else tuple(name.strip() for name in joints.split(",")),
+                "limits": None if limits is None else limits_of(model, limits),
+            }
+            wanted = {"quantities": tuple(dict.fromkeys(modal)), "modes": 4 if modes is None else modes}
+            wanted |= {"frame": frame, "direction": direction, "band_hz": band_hz}
+            write_modal_map(model, saved, where, postures | wanted)
+            return
         from jaxmb.response.maps import posture_maps
 
-        described = load_machine(machine)
-        model = build_model(described)
         if plane not in (None, "xy", "xz", "yz"):
             raise ValueError(f"plane: '{plane}', expected xy, xz or yz")
         maps = posture_maps(
             model,
-            _grid(model, over, points),
+            grid_of(model, over or [], points),
             tuple(dict.fromkeys(show)),
             frame,
             coordinate_values(posture),
@@ -82,7 +145,7 @@ def map_postures(
             shown=shown,
             good=_thresholds(good or []),
         )
-    folder = writable(Path("results") / described.name if out is None else out, ("map.json",))
+    folder = writable(where, ("map.json",))
     console = console_of()
     for found in maps.values():
         console.print(_title(found), markup=False, highlight=False, style="italic")
@@ -95,36 +158,6 @@ def map_postures(
         figures = write_map_figures(maps, folder / "figures", plane)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
     console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _grid(model: "Model", texts: list[str], points: int) -> dict[str, "np.ndarray"]:
-    """Values by coordinate from "q2=0:146 deg"."""
-    import numpy as np
-
-    if points < 2:
-        raise ValueError(f"points: {points}, expected 2 or more")
-    grid: dict[str, np.ndarray] = {}
-    for text in texts:
-        name, equals, range_text = (part.strip() for part in text.partition("="))
-        low_text, colon, high_text = (part.strip() for part in range_text.partition(":"))
-        if not (equals and colon):
-            raise ValueError(f"over: found '{text}', expected something like \"q2=0:146 deg\"")
-        if name in grid:
-            raise ValueError(f"over: '{name}' is given twice")
-        # A unit after the second number is that of both.
-        unit = next((u for u in ("deg", "rad") if high_text.endswith(u)), "")
-        if unit and not low_text.endswith(("deg", "rad")):
-            low_text = f"{low_text} {unit}"
-        try:
-            low, high = (coordinate_values(f"{name}={part}")[name] for part in (low_text, high_text))
-        except ValueError as error:
-            raise ValueError(f"over: {str(error).removeprefix('posture: ')}") from None
-        if not low < high:
-            raise ValueError(f"over: {name}: found '{range_text}', expected the lower end first")
-        if unit and name in model.coordinates and not model.revolute[model.coordinates.index(name)]:
-            raise ValueError(f"over: {name}: found '{range_text}', but it is a travel, expected metres without a unit")
-        grid[name] = np.linspace(low, high, points)
-    return grid
 
 
 def _thresholds(texts: list[str]) -> dict[str, float]:

@@ -249,9 +249,8 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             for tied, scale in zip(told["tied"], told["scale"], strict=True)
         ]
         free = free_parameters(model, bounds)
-        matrix = np.array(told["matrix"], dtype=float)  # null becomes NaN
         width = np.where(free.logarithmic, 1.0, free.width)
-        covariance = _checked(free, matrix / np.outer(width, width))
+        covariance = _checked(free, told["matrix"]) / np.outer(width, width)  # null becomes NaN
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     return Identified(model, free, covariance)
@@ -272,7 +271,7 @@ def _values(model: Model, free: FreeParameters) -> np.ndarray:
     return np.array([values[name] for name in free.names])
 
 
-def _checked(free: FreeParameters, covariance: Float[np.ndarray, "d d"] | None) -> np.ndarray:
+def _checked(free: FreeParameters, covariance: Any) -> np.ndarray:
     """The covariance with NaN beside whatever has no finite variance."""
     matrix = np.array(covariance, dtype=float)
     if matrix.shape != (free.size, free.size):

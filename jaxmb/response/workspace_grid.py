@@ -26,6 +26,8 @@ class Postures:
     """Whether each axis is an angle."""
     coordinates: np.ndarray
     """Postures [*grid, n], rad or m; NaN where the place is not reached."""
+    names: tuple[str, ...]
+    """Of the n coordinates."""
     position: np.ndarray
     """Place of the frame [*grid, 3], m, ground axes; what was asked for where it is not reached."""
     frame: str
@@ -88,7 +90,15 @@ def postures_over(
         turning = tuple(model.revolute[column] for column in columns)
         place = frame_places(model, coordinates, frame)
         return Postures(
-            tuple(over), grid, turning, coordinates, place, frame, _held(model, start, tuple(over)), tuple(over)
+            tuple(over),
+            grid,
+            turning,
+            coordinates,
+            model.coordinates,
+            place,
+            frame,
+            _held(model, start, tuple(over)),
+            tuple(over),
         )
     frame, rows = axes
     solver = place_solver(model, start, frame, joints, orientation, limits)
@@ -101,7 +111,17 @@ def postures_over(
             f"over: no place of '{frame}' on the grid is reached by {', '.join(moving)} from the start posture"
         )
     place = np.where(np.isfinite(found[..., :1]), frame_places(model, found, frame), targets)
-    return Postures(tuple(over), grid, (False,) * len(grid), found, place, frame, _held(model, start, moving), moving)
+    return Postures(
+        tuple(over),
+        grid,
+        (False,) * len(grid),
+        found,
+        model.coordinates,
+        place,
+        frame,
+        _held(model, start, moving),
+        moving,
+    )
 
 
 def postures_along(
@@ -160,7 +180,9 @@ def postures_along(
             raise ValueError(f"path: no place of '{frame}' is reached by {', '.join(moving)} from the start posture")
         place = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
     come = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(place, axis=0), axis=1))])
-    return Postures(("path",), (come,), (False,), found, place, frame, _held(model, start, moving), moving)
+    return Postures(
+        ("path",), (come,), (False,), found, model.coordinates, place, frame, _held(model, start, moving), moving
+    )
 
 
 def checked_axis(place: str, values: Axis) -> np.ndarray:

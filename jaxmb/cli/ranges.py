@@ -1,0 +1,79 @@
+"""Ranges of coordinates and places as they are written on the command line: "q2=0:146 deg", "tool.x=1:2.5"."""
+
+from typing import TYPE_CHECKING
+
+from jaxmb.cli.console import coordinate_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxmb.machine.build import Model
+
+
+def grid_of(model: "Model", texts: list[str], points: int) -> dict[str, "np.ndarray"]:
+    """Values by coordinate or place from texts such as "q2=0:146 deg", so many points of each.
+
+    Raises:
+        ValueError: a text is not such a range, or its lower end does not come first.
+    """
+    import numpy as np
+
+    _check_points(points)
+    return {name: np.linspace(low, high, points) for name, (low, high) in _ranges(model, "over", texts).items()}
+
+
+def path_of(model: "Model", text: str, points: int) -> dict[str, "np.ndarray"]:
+    """Points of a straight path from "q2=0:90 deg,q3=-90:0 deg": from the first end of each range to the second.
+
+    Raises:
+        ValueError: a part of the text is not a range.
+    """
+    import numpy as np
+
+    _check_points(points)
+    parts = [part.strip() for part in text.split(",")]
+    ends = _ranges(model, "path", parts, ascending=False)
+    return {name: np.linspace(first, last, points) for name, (first, last) in ends.items()}
+
+
+def limits_of(model: "Model", texts: list[str]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest value by coordinate from texts such as "z2=-5:140 deg".
+
+    Raises:
+        ValueError: a text is not such a range, or its lower end does not come first.
+    """
+    return _ranges(model, "limits", texts)
+
+
+def _check_points(points: int) -> None:
+    if points < 2:
+        raise ValueError(f"points: {points}, expected 2 or more")
+
+
+def _ranges(model: "Model", option: str, texts: list[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, equals, range_text = (part.strip() for part in text.partition("="))
+        low_text, colon, high_text = (part.strip() for part in range_text.partition(":"))
+        if not (equals and colon):
+            raise ValueError(f"{option}: found '{text}', expected something like \"q2=0:146 deg\"")
+        if name in found:
+            raise ValueError(f"{option}: '{name}' is given twice")
+        # A unit after the second number is that of both.
+        unit = next((u for u in ("deg", "rad") if high_text.endswith(u)), "")
+        if unit and not low_text.endswith(("deg", "rad")):
+            low_text = f"{low_text} {unit}"
+        try:
+            low, high = (coordinate_values(f"{name}={part}")[name] for part in (low_text, high_text))
+        except ValueError as error:
+            raise ValueError(f"{option}: {str(error).removeprefix('posture: ')}") from None
+        if ascending and not low < high:
+            raise ValueError(f"{option}: {name}: found '{range_text}', expected the lower end first")
+        turning = dict(zip(model.coordinates, model.revolute, strict=True)).get(name, "." not in name)
+        if unit and not turning:
+            kind = "travel" if name in model.coordinates else "place"
+            raise ValueError(
+                f"{option}: {name}: found '{range_text}', but it is a {kind}, expected metres without a unit"
+            )
+        found[name] = (low, high)
+    return found
