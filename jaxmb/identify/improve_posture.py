@@ -1,6 +1,6 @@
 """From chosen postures to better ones beside them, by the gradient of what the tests are chosen for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -42,9 +42,30 @@ def improved(
     from scipy.optimize import minimize
 
     low, high = ends
-    first_rows = [observation(place, c) for c in chosen]
+    value = objective(place, chosen, made, basis, criterion, where, ends)
+    first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
+    best = minimize(value, first, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * first.size,
+                    options={"maxiter": MOST_STEPS})  # fmt: skip
+    if best.fun >= value(first)[0]:
+        return tuple(chosen)
+    return tuple(_moved(c, where, point) for c, point in zip(chosen, _postures(best.x, ends), strict=True))
+
+
+def objective(
+    place: Place,
+    chosen: Sequence[Candidate],
+    made: Float[np.ndarray, "m d"],
+    basis: Float[np.ndarray, "d r"],
+    criterion: str,
+    where: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """What `improved` minimises, log tr M^-1 or -log det M but for a constant, with its gradient.
+
+    Its argument is, test after test, where each coordinate is in its range, 0 to 1.
+    """
     # Parameters in which all tests together are the identity at the start.
-    everything = np.concatenate([made, *first_rows]) @ basis
+    everything = np.concatenate([made, *(observation(place, c) for c in chosen)]) @ basis
     length = np.linalg.norm(everything, axis=0)
     regular = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
     turn = basis @ regular
@@ -52,8 +73,7 @@ def improved(
     weight = regular.T @ regular
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        points = (low + (high - low) * x.reshape(len(chosen), -1)).tolist()
-        tests = [_moved(c, where, point) for c, point in zip(chosen, points, strict=True)]
+        tests = [_moved(c, where, point) for c, point in zip(chosen, _postures(x, ends), strict=True)]
         rows = [observation(place, test) @ turn for test in tests]
         matrix = before + sum(r.T @ r for r in rows)
         if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
@@ -66,15 +86,15 @@ def improved(
             found, gain = float(np.log(np.trace(spread))), spread @ inverse / np.trace(spread)
         gain = jnp.asarray(turn @ gain @ turn.T)
         slopes = [np.asarray(_slope(place, t.probe, jnp.asarray(t.q), gain))[where] for t in tests]
-        return found, -(np.stack(slopes) * (high - low)).ravel()
+        return found, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
 
-    first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
-    best = minimize(value, first, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * first.size,
-                    options={"maxiter": MOST_STEPS})  # fmt: skip
-    if best.fun >= value(first)[0]:
-        return tuple(chosen)
-    points = low + (high - low) * best.x.reshape(len(chosen), -1)
-    return tuple(_moved(c, where, point) for c, point in zip(chosen, points.tolist(), strict=True))
+    return value
+
+
+def _postures(x: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
+    """Values of the coordinates of each test."""
+    low, high = ends
+    return (low + (high - low) * x.reshape(-1, low.size)).tolist()
 
 
 def _moved(candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:

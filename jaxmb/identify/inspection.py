@@ -191,6 +191,8 @@ def _next(
     out = f" ({left_out} more are not possible)" if left_out else ""
     count = len(chosen.tests)
     remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
+    if chosen.directions < study.free.size:
+        remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
     return chosen, pool, told, remark
 
 
@@ -252,6 +254,7 @@ def _next_json(study: Study, chosen: NextTests) -> dict[str, Any]:
         "candidates": chosen.candidates,
         "left_out": chosen.left_out,
         "seed": chosen.part.seed,
+        "directions": chosen.directions,
         "criterion_before": chosen.before,
         "criterion_chosen": chosen.chosen,
         "criterion_improved": chosen.improved,

@@ -41,6 +41,8 @@ class NextTests:
     """After the planned tests and the chosen ones."""
     improved: float
     """After the planned tests and those at improved postures; as `chosen` where postures are listed."""
+    directions: int
+    """Over how many directions of the parameters the criterion is taken: those that can be known at all."""
     known: Knowledge
     """After all of them."""
 
@@ -109,6 +111,7 @@ def choose_next(
         before=criterion_of(part.criterion, made @ basis),
         chosen=criterion_of(part.criterion, np.concatenate([made, *rows]) @ basis),
         improved=criterion_of(part.criterion, np.concatenate([made, *after]) @ basis),
+        directions=basis.shape[1],
         known=knowledge(np.concatenate([made, *after]), np.ones(len(made) + sum(map(len, after))), prior_std),
     )
 
