@@ -31,11 +31,16 @@ def identify(
         str | None,
         typer.Option(help="Published method to use: default or huynh2020.", show_default="the study's own"),
     ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="Parameter, or pattern, along which the cost is followed, all others fitted again."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
     from jaxmb.identify.identify import identify as run
     from jaxmb.identify.presets import PRESETS
+    from jaxmb.identify.profile import with_profiles
     from jaxmb.identify.study import load_study
     from jaxmb.machine.file import write_machine, write_whole
     from jaxmb.report.paper_tables import paper_tables
@@ -56,6 +61,8 @@ def identify(
         try:
             with wrong_input(), _progress(problem.name) as report:
                 result = run(problem, seed, state, resume, report)
+                if profile:
+                    result = with_profiles(result, profile)
             write_whole(folder / "result.json", result.json_text().encode())
         except KeyboardInterrupt:
             if not state.exists():

@@ -15,6 +15,10 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 
 SCHEMA = 1
+INTERVAL = 1.96
+"""Standard deviations to either side that hold 95 % of a normal distribution."""
+LARGEST_LOG = 300.0
+"""A factor beyond e^300 is no number any more, and off every axis."""
 
 
 class Parameter(NamedTuple):
@@ -31,6 +35,15 @@ class Parameter(NamedTuple):
     initial: float
     identifiable: str
     """"yes", "weak" or "no" (see `identifiability`)."""
+
+
+def interval(p: Parameter, logarithmic: bool) -> tuple[float, float]:
+    """95 % interval of a parameter: value / f to value f with f = exp(1.96 std_log) where its logarithm is fitted."""
+    if logarithmic:
+        reach = math.exp(min(INTERVAL * p.std_log, LARGEST_LOG))
+        return p.value / reach, p.value * reach
+    reach = min(INTERVAL * p.std, math.exp(LARGEST_LOG))
+    return p.value - reach, p.value + reach
 
 
 class Mode(NamedTuple):
@@ -102,7 +115,7 @@ class Result:
                 "seed": self.seed,
                 "cost": self.cost,
                 "initial_cost": self.initial_cost,
-                "parameters": {name: p._asdict() for name, p in self.parameters.items()},
+                "parameters": {name: p._asdict() | self._interval(name, p) for name, p in self.parameters.items()},
                 "covariance": _covariance(self),
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": self.metrics,
@@ -114,6 +127,17 @@ class Result:
                 "history_evaluations": [n for n, _ in self.history],
             }
         )
+
+    def _interval(self, name: str, p: Parameter) -> dict[str, Any]:
+        """What result.json adds to a parameter: its 95 % interval, null where its standard deviation is."""
+        if not math.isfinite(p.std_log if self.is_logarithmic(name) else p.std):
+            return {"interval_95": [None, None]}
+        return {"interval_95": list(interval(p, self.is_logarithmic(name)))}
+
+    def is_logarithmic(self, name: str) -> bool:
+        """Whether a parameter was fitted on a logarithmic scale."""
+        free = self.study.free
+        return any(log and name in names for log, names in zip(free.logarithmic, free.tied, strict=True))
 
     def json_text(self) -> str:
         """`as_json` as text."""

@@ -18,7 +18,7 @@ MEASURED_POINT = "0.35"
 
 
 def deflection_figures(result: Result) -> Iterator[tuple[str, Figure]]:
-    """Name and figure: values against the number of tests, of a linear fit; displacements and rotations of all tests."""
+    """Name and figure: values against the number of tests of a linear fit; displacements and rotations of all."""
     if "convergence" in result.metrics:
         yield "convergence", convergence_figure(result)
     for name, unit in (("displacements", "mm"), ("rotations", "deg")):

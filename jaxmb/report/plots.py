@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from jaxmb.identify.experiments import ModesTest, Test
-from jaxmb.identify.result import Parameter, Result
+from jaxmb.identify.result import Result, interval
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.deflection_plots import deflection_figures
@@ -20,11 +20,9 @@ from jaxmb.report.frf_plot import frf_test_figure
 from jaxmb.report.mac_plot import MOST_MODES, mac_panels
 from jaxmb.report.modal_plots import stabilization_figure, synthesized_figure
 from jaxmb.report.modal_report import synthesized
+from jaxmb.report.profile_plots import profile_figure
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
 from jaxmb.report.tables import free_values
-
-INTERVAL = 1.96
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
 
 
 def write_figures(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
@@ -58,6 +56,8 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
         return
     yield "cost", cost_figure(result)
     yield "parameters", parameter_figure(result)
+    if "profiles" in result.metrics:
+        yield "profiles", profile_figure(result)
     names = _file_names(result.study.tests)
     for number, (test, name) in enumerate(zip(result.study.tests, names, strict=True)):
         if isinstance(test, ModesTest):
@@ -154,9 +154,7 @@ _MARKER = {
 
 
 def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
-    logarithmic = {
-        n: log for tied, log in zip(result.study.free.tied, result.study.free.logarithmic, strict=True) for n in tied
-    }
+    logarithmic = {name: result.is_logarithmic(name) for name in names}
     found = [result.parameters[name] for name in names]
     low, high = min(p.lower for p in found), max(p.upper for p in found)
     if low > 0.0 and all(logarithmic[name] for name in names):
@@ -166,7 +164,7 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
         limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
     for row, (name, p) in enumerate(zip(names, found, strict=True)):
         axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
-        ends = np.clip(_interval(p, logarithmic[name]), *limits)
+        ends = np.clip(interval(p, logarithmic[name]), *limits)
         axes.plot(ends, [row, row], color=FITTED, lw=1.4, solid_capstyle="butt")
         axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2)
         if name in result.study.truth:
@@ -177,16 +175,6 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
     labels = {name: label.split(".", 1)[1] for label, name in free_values(result)}
     axes.set_yticks(range(len(names)), [labels[name] for name in names])
     axes.grid(False, axis="y")
-
-
-def _interval(p: Parameter, logarithmic: bool) -> tuple[float, float]:
-    """95 % interval of a parameter, unsymmetric where its logarithm is what was fitted."""
-    if logarithmic:
-        # A factor beyond e^300 is no number any more, and off every axis.
-        reach = np.exp(min(INTERVAL * p.std_log, 300.0))
-        return p.value / reach, p.value * reach
-    reach = min(INTERVAL * p.std, 1e300)
-    return p.value - reach, p.value + reach
 
 
 def measured_modes_figure(test: ModesTest, fitted: FittedModes) -> Figure:

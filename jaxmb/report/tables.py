@@ -14,6 +14,7 @@ from jaxmb.report.cells import VERDICT_STYLE, new_table, number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.complete_tables import complete_tables
 from jaxmb.report.deflection_tables import deflection_tables
+from jaxmb.report.profile_plots import profile_table
 from jaxmb.response.modal import Modes
 
 WIDE = 100
@@ -45,6 +46,8 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
             parts.append(modes_table(result, place))
     if result.study.deflections:
         parts += deflection_tables(result)
+    if "profiles" in result.metrics:
+        parts.append(profile_table(result))
     return Group(*parts, summary(result))
 
 

@@ -1,0 +1,79 @@
+"""Profiles of the cost against SciPy, against the parabola that the standard deviation stands for, and at bounds."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from jaxmb.identify.identify import identify
+from jaxmb.identify.profile import RISE, cost_profile, cost_profiles, with_profiles
+from tests.identify.test_several_tests import FREE, frf, loads, study_of
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    return identify(study_of(tmp_path_factory.mktemp("noisy"), frf(noise=0.05, seed=4, noise_log_std=0.05)))
+
+
+def test_a_profile_is_the_least_cost_at_each_value(noisy):
+    """SciPy's trust region over the other three parameters, at the ends of the profile."""
+    found = cost_profile(noisy, "damping.b", points=7)
+    problem = noisy.study.problem
+    i = problem.free.names.index("damping.b")
+    best = problem.free.encode(np.array([noisy.parameters[n].value for n in problem.free.names]))
+    noise = float(problem.noise_unit)
+
+    def residual(others, value):
+        return np.asarray(problem.residual(jnp.asarray(np.insert(others, i, value)))) / noise
+
+    at_best = np.sum(residual(np.delete(best, i), best[i]) ** 2)
+    for place in (0, -1):
+        solved = scipy.optimize.least_squares(
+            residual, np.delete(best, i), args=(np.log(found.values[place]),), xtol=1e-12, ftol=1e-12
+        )
+        # SciPy's finite differences leave 1e-8 of a cost of about 1000
+        assert found.rise[place] == pytest.approx(2.0 * solved.cost - at_best, rel=1e-3, abs=1e-4)
+
+
+def test_near_the_fit_a_profile_is_its_standard_deviation(noisy):
+    """With 5 % noise on 97 lines all parameters are known to some per cent: the cost is nearly a parabola in them."""
+    for found in cost_profiles(noisy, ["stiffness.*"]):
+        np.testing.assert_allclose(found.rise, found.expected, rtol=0.05, atol=0.05)
+        np.testing.assert_allclose(found.interval, found.linear_interval, rtol=2e-3)
+        assert found.rise[found.values == noisy.parameters[found.name].value] == pytest.approx(0.0, abs=1e-9)
+        assert found.lowest > -1e-6
+
+
+def test_an_interval_ends_where_the_cost_rises(noisy):
+    found = cost_profile(noisy, "damping.a", points=41)
+    rise = np.interp(np.log(found.interval), np.log(found.values), found.rise)
+    np.testing.assert_allclose(rise, RISE, rtol=0.02)  # between points the rise is taken as linear here
+
+
+def test_a_side_without_rise_is_open(tmp_path):
+    """Deflections tell nothing of damping: the cost is flat, and neither side has an end."""
+    free = {"stiffness.*": FREE["stiffness.*"], "damping.a": FREE["damping.*"]}
+    modes = {
+        "kind": "modes", "frequency_hz": [4.0], "damping_percent": [5.0], "frequency_std_hz": 1.0,
+        "damping_std_percent": 50.0,
+    }  # fmt: skip
+    result = identify(study_of(tmp_path, loads(), modes, free=free))
+    (found,) = cost_profiles(result, ["damping.a"], points=9)
+    assert found.interval == (None, None)
+    told = with_profiles(result, ["damping.a"], points=5).as_json()["metrics"]["profiles"]["damping.a"]
+    assert told["interval"] == [None, None]
+
+
+def test_wrong_names_are_refused(noisy, tmp_path):
+    with pytest.raises(ValueError, match=r"profile: free parameter or pattern 'stiffness\.q' does not exist"):
+        cost_profiles(noisy, ["stiffness.q"])
+    free = {"stiffness.*": FREE["stiffness.*"]}
+    with pytest.raises(NotImplementedError, match="profiles are for fits of frequency responses"):
+        cost_profiles(identify(study_of(tmp_path, loads(), free=free)), ["*"])
+
+
+def test_intervals_of_logarithms_are_not_symmetric(noisy):
+    told = noisy.as_json()["parameters"]["damping.a"]
+    low, high = told["interval_95"]
+    assert high / told["value"] == pytest.approx(told["value"] / low)
+    assert np.log(high / low) == pytest.approx(2 * 1.96 * told["std_log"])
