@@ -95,6 +95,8 @@ class FittedModes:
     damping_percent: np.ndarray
     share: np.ndarray
     """Strain energy by coordinate [mode, coordinate], each row 1 in sum."""
+    mac: np.ndarray
+    """Of each shape at the sensors with the measured one; 1 where none was measured."""
 
 
 def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
@@ -107,7 +109,7 @@ def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
     # The pairing is the test's own; it gives frequencies, by which each mode is found again.
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
-    return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)])
+    return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)], np.asarray(paired.mac))
 
 
 def _below(found: Modes, end_hz: float) -> Modes:

@@ -15,6 +15,7 @@ from jaxmb.identify.experiments import ModesTest, Test
 from jaxmb.identify.result import Result, interval
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.complete_plots import complete_figures
+from jaxmb.report.correlation_plot import correlation_figure
 from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.frf_plot import frf_test_figure
 from jaxmb.report.mac_plot import MOST_MODES, mac_panels
@@ -56,6 +57,8 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
         return
     yield "cost", cost_figure(result)
     yield "parameters", parameter_figure(result)
+    if result.study.free.size > 1:
+        yield "correlation", correlation_figure(result)
     if "profiles" in result.metrics:
         yield "profiles", profile_figure(result)
     names = _file_names(result.study.tests)

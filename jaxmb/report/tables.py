@@ -108,6 +108,8 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("content", no_wrap=True)
     table.add_column("its energy %", justify="right")
+    if test.outputs:
+        table.add_column("MAC", justify="right")
     fitted = fitted_modes(result, test)
     names = result.study.model.coordinates
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
@@ -121,6 +123,7 @@ def measured_modes_table(result: Result, test: ModesTest) -> Table:
             f"{fitted.damping_percent[m]:.2f}",
             Text(", ".join(n for n, on in zip(names, content, strict=True) if on) or "-"),
             f"{100.0 * fitted.share[m][content].sum():.0f}" if content.any() else "-",
+            *([f"{fitted.mac[m]:.3f}"] if test.outputs else []),
         )
     return table
 

@@ -50,7 +50,7 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
         overlaps = {name: overlapping(figure) for name, figure in figures.items()}
     assert overlaps == {name: [] for name in figures}
     assert set(figures) == {
-        "cost", "parameters", "frf-hammer", "stabilization-hammer", "synthesized-hammer", "mac-hammer",
+        "cost", "parameters", "correlation", "frf-hammer", "stabilization-hammer", "synthesized-hammer", "mac-hammer",
     }  # fmt: skip
     frf = figures["frf-hammer"]
     labels = [text.get_text() for text in frf.legends[0].get_texts()]

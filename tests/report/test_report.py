@@ -124,8 +124,8 @@ def test_figures_are_written(result, tmp_path):
     paths = write_figures(result, tmp_path / "new" / "figures")
     # The two tests have the same letters in their names, so their files are numbered.
     assert {path.name for path in paths} == {
-        "cost.png", "parameters.png", "frf-1-frf-1.png", "mac-1-frf-1.png", "modes-2-frf-1.png", "energy-2-frf-1.png",
-        "mac-2-frf-1.png",
+        "cost.png", "parameters.png", "correlation.png", "frf-1-frf-1.png", "mac-1-frf-1.png", "modes-2-frf-1.png",
+        "energy-2-frf-1.png", "mac-2-frf-1.png",
     }  # fmt: skip
     assert set((tmp_path / "new" / "figures").iterdir()) == set(paths)
     for path in paths:
