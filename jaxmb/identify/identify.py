@@ -18,7 +18,9 @@ from jaxmb.identify.identifiability import Knowledge, correlation, knowledge
 from jaxmb.identify.metrics import band_end_hz, fit_metrics
 from jaxmb.identify.misfit import misfit_remarks
 from jaxmb.identify.modal_agreement import modal_agreements, unmatched_remark
+from jaxmb.identify.one_model import one_model_metrics, one_model_remarks
 from jaxmb.identify.parameters import unit
+from jaxmb.identify.posture_law_choice import law_metrics, law_remarks
 from jaxmb.identify.remarks import on_bound, prior_size, remarks, undamped
 from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations
@@ -97,6 +99,8 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
     agreements = modal_agreements(study, scenes, model)
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
     metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known.covariance)
+    metrics |= one_model_metrics(study, np.asarray(u), residual, jacobian, row_weights)
+    metrics |= law_metrics(study, np.asarray(u))
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))
     machine = machine_of(study.machine, model)
@@ -114,6 +118,8 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
             *remarks(study, machine, fit, known, bound, jacobian),
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
+            *one_model_remarks(metrics),
+            *law_remarks(metrics),
         ),
         correlation=correlation(known.covariance),
         singular_values=known.singular_values,

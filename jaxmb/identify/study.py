@@ -14,6 +14,8 @@ from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
 from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
+from jaxmb.identify.law_part import LawsPart
+from jaxmb.identify.law_terms import law_terms
 from jaxmb.identify.measured import Measured
 from jaxmb.identify.next_part import NextPart, check_next
 from jaxmb.identify.parameters import FreeParameters, free_parameters, set_parameters
@@ -78,6 +80,10 @@ class Study:
     """What is said of a complete stiffness model of joints and links, where it is that which is to be found."""
     next: NextPart | None = None
     """Out of which candidates `inspect` is to choose the next tests."""
+    laws: LawsPart | None = None
+    """Which parameters may follow a law of posture, load or amplitude."""
+    amplitudes: tuple[float | None, ...] = ()
+    """Of each test."""
 
     @property
     def model(self) -> Model:
@@ -174,6 +180,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     masked: list[str] = []
     measured: list[Measured | None] = []
     simulated: list[Simulated | None] = []
+    amplitudes: list[float | None] = []
     deflections: list[DeflectionSet] = []
     names = names_of_tests(file.test)
     _unique_names(source, names)
@@ -202,11 +209,19 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
                 tests.append(test)
                 measured.append(data)
                 simulated.append(truth)
+                amplitudes.append(part.amplitude)
     with _place(source):
         if not tests and all(group.role == "check" for group in deflections):
             raise ValueError("every test has the role 'check', expected one to fit")
     with _place(f"{source}: [next]"):
         check_next(file.next, model, [test.name for test in tests if isinstance(test, FrfTest)])
+    if file.laws is not None:
+        with _place(f"{source}: [laws]"):
+            if deflections:
+                raise NotImplementedError("laws cannot be found together with deflection tests")
+            law_terms(
+                file.laws, model, free, np.array([np.asarray(t.q) for t in tests]), amplitudes, [t.name for t in tests]
+            )
     with _place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     with _place(source):
@@ -244,6 +259,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         checks=tuple(checks),
         complete=file.complete,
         next=file.next,
+        laws=file.laws,
+        amplitudes=tuple(amplitudes),
     )
 
 

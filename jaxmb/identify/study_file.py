@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
+from jaxmb.identify.law_part import LawsPart
 from jaxmb.identify.next_part import NextPart
 from jaxmb.identify.simulate_parts import Count, Simulate, SimulateModes
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
@@ -83,6 +84,8 @@ class TestPart(Part):
     posture: dict[Name, Angle] = {}
     role: Literal["fit", "check"] = "fit"
     """"check": it is predicted and compared, and the fit does not see it."""
+    amplitude: Positive | None = None
+    """Level of the force or motion, in a unit that all tests share; for laws of it."""
 
 
 class FrfTestPart(TestPart):
@@ -264,6 +267,8 @@ class StudyFile(Part):
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
     next: NextPart | None = None
     """Out of which candidates the next tests are to be chosen."""
+    laws: LawsPart | None = None
+    """Which parameters may follow a law of posture, load or amplitude."""
     search: SearchPart = SearchPart()
     refine: RefinePart = RefinePart()
 

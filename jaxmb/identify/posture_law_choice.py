@@ -1,0 +1,307 @@
+"""Which laws of posture, load or amplitude a study asks for: chosen by what each predicts of tests held out."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmb.identify.identifiability import knowledge, scaled_svd
+from jaxmb.identify.law_terms import Term
+from jaxmb.identify.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
+from jaxmb.identify.posture_law import (
+    Fitted,
+    LawProblem,
+    fit_laws,
+    in_tests,
+    law_problem,
+    law_state,
+    terms_of,
+)  # fmt: skip
+from jaxmb.identify.residual_noise import row_variances
+from jaxmb.identify.study import Study
+
+FITTED_FULLY = 6
+"""Candidates of each step that are fitted, those that promise most to first order."""
+HELD_OUT = 2
+"""Candidates of each step that are judged by what they predict, those that fit best."""
+
+
+class HoldOut(NamedTuple):
+    """How well each group of equal tests is predicted by a fit to all others."""
+
+    error: np.ndarray
+    """Root mean square residual of each group, in units of its noise."""
+
+    @property
+    def mean(self) -> float:
+        """Root mean square over the groups."""
+        return float(np.sqrt(np.mean(self.error**2)))
+
+
+class Considered(NamedTuple):
+    """A candidate of one step, fitted beside what was chosen before."""
+
+    term: Term
+    fit: Fitted
+    z: float
+    """Its coefficient over the standard deviation."""
+    p: float
+    """Probability of so large a z without a law, corrected for the number of candidates."""
+    held_out: HoldOut | None
+    gain: float
+    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where it was not judged."""
+    gain_std: float
+
+
+def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
+    """`metrics.laws` of a fit; empty where the study asks for no laws.
+
+    Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
+    fully, and the best of those judged by the tests they do not see: each group of tests that share all covariates is
+    held out once. A term is taken where the mean of the paired logarithms of the error is better by more than its
+    standard error over the groups (the rule of one standard error), and where its coefficient is not what noise alone
+    makes of the largest among so many candidates (probability below `LEVEL`). The first guards against a law that
+    imitates another error of the model and does not carry over, the second against the choice among many.
+
+    Args:
+        study: what was fitted to what.
+        u: the fit of one model [d].
+
+    Source: L. Breiman, J. Friedman, R. Olshen and C. Stone, Classification and Regression Trees, 1984, section 3.4.3.
+    """
+    if study.laws is None:
+        return {}
+    terms = terms_of(study)
+    count = min(study.laws.most, len(terms))
+    apart = _groups(study, terms)
+    fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
+    chosen: list[Term] = []
+    first = held_out = _hold_out(study, chosen, fit, apart)
+    told: list[dict[str, Any]] = []
+    while len(chosen) < count:
+        left = [term for term in terms if term not in chosen]
+        tried = _tried(study, chosen, left, fit, held_out, apart)
+        best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
+        taken = best is not None and best.p < LEVEL and best.gain > best.gain_std
+        told += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
+        if best is None or best.held_out is None or not taken:
+            break
+        chosen.append(best.term)
+        fit, held_out = best.fit, best.held_out
+    return {"laws": _outcome(study, chosen, fit, told, first, held_out, apart)}
+
+
+def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
+    """Numbers of the tests that share all covariates, a group each."""
+    table = np.array([in_tests(study, term) for term in terms]).T.round(9)
+    _, group = np.unique(table, axis=0, return_inverse=True)
+    return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
+
+
+def _hold_out(study: Study, terms: Sequence[Term], fit: Fitted, apart: Sequence[np.ndarray]) -> HoldOut:
+    count, weights = fit.coefficients.size, np.asarray(study.problem.row_weights())
+    ends = np.cumsum([0, *(test.rows for test in study.tests)])
+    whole = law_problem(study, terms, count)
+    errors = []
+    for group in apart:
+        keep = np.ones(len(study.tests))
+        keep[group] = 0.0
+        without = fit_laws(law_problem(study, terms, count, keep), fit.u, fit.coefficients)
+        residual, _ = law_state(whole, without)
+        rows = np.concatenate([np.arange(int(ends[t]), int(ends[t + 1])) for t in group])
+        used = weights[rows] > 0.0
+        errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
+    return HoldOut(np.array(errors))
+
+
+def _tried(
+    study: Study, chosen: Sequence[Term], left: Sequence[Term], fit: Fitted, before: HoldOut,
+    apart: Sequence[np.ndarray],
+) -> list[Considered]:  # fmt: skip
+    """The most promising candidates of a step, the best fit first; the first few of them judged by what is held out."""
+    count = fit.coefficients.size
+    promise = _promised(study, law_problem(study, chosen, count), left, fit)
+    found = []
+    for k in np.argsort(-promise, kind="stable")[:FITTED_FULLY]:
+        terms = [*chosen, left[k]]
+        problem = law_problem(study, terms, count)
+        new = fit_laws(problem, fit.u, fit.coefficients)
+        z = new.coefficients[len(chosen)] / _coefficient_std(study, problem, new, len(terms))[-1]
+        found.append((terms[-1], new, float(z)))
+    found.sort(key=lambda one: one[1].objective)
+    tried = []
+    for place, (term, new, z) in enumerate(found):
+        p = _chance(z, len(left))
+        if place < HELD_OUT:
+            held_out = _hold_out(study, [*chosen, term], new, apart)
+            gains = np.log(before.error / held_out.error)
+            spread = float(np.std(gains, ddof=1) / np.sqrt(gains.size)) if gains.size > 1 else np.inf
+            tried.append(Considered(term, new, z, p, held_out, float(np.mean(gains)), spread))
+        else:
+            tried.append(Considered(term, new, z, p, None, np.nan, np.nan))
+    return tried
+
+
+def _chance(z: float, candidates: int) -> float:
+    from scipy.stats import norm
+
+    return min(2.0 * candidates * float(norm.sf(abs(z))), 1.0) if np.isfinite(z) else 1.0
+
+
+def _promised(study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted) -> np.ndarray:
+    """Drop of chi^2 by each candidate to first order, all other numbers fitted again."""
+    tests, relative = _blocks(study, problem, fit), relative_columns(study, fit.u)
+    residual = np.concatenate([b.residual for b in tests])
+    svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
+    basis = svd.left[: residual.size, : svd.rank]
+    drops = []
+    for term in left:
+        i = study.free.names.index(term.parameter)
+        columns = zip(in_tests(study, term), tests, strict=True)
+        column = np.concatenate([value * relative[i] * b.jacobian[:, i] for value, b in columns])
+        beside = column - basis @ (basis.T @ column)
+        size = np.linalg.norm(beside)
+        acts = size > 1e-7 * np.linalg.norm(column)
+        drops.append((beside @ residual / size) ** 2 if acts else 0.0)
+    return np.array(drops)
+
+
+def _blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
+    residual, jacobian = law_state(problem, fit)
+    return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
+
+
+def _covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance and standard deviations of u and of the coefficients of the terms there are."""
+    residual, jacobian = law_state(problem, fit)
+    variances = row_variances(study, residual, np.asarray(study.problem.row_weights()))
+    known = knowledge(jacobian[:, : study.free.size + terms], variances)
+    return known.covariance, known.std
+
+
+def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> np.ndarray:
+    return _covariance(study, problem, fit, terms)[1][study.free.size :]
+
+
+def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
+    return {
+        "step": step, "parameter": one.term.parameter, "by": one.term.by, "term": one.term.text,
+        "coefficient": float(one.fit.coefficients[step - 1]), "z": one.z, "p": one.p,
+        "holdout_error": None if one.held_out is None else one.held_out.mean,
+        "gain": one.gain, "gain_std": one.gain_std, "taken": taken,
+    }  # fmt: skip
+
+
+def _outcome(
+    study: Study, chosen: Sequence[Term], fit: Fitted, considered: list[dict[str, Any]], without: HoldOut,
+    with_laws: HoldOut, apart: Sequence[np.ndarray],
+) -> dict[str, Any]:  # fmt: skip
+    """What `metrics.laws` holds."""
+    problem = law_problem(study, chosen, fit.coefficients.size)
+    covariance, std = _covariance(study, problem, fit, len(chosen))
+    free, d = study.free, study.free.size
+    after = agreement(_blocks(study, problem, fit), relative_columns(study, fit.u))
+    centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
+    relative = relative_columns(study, fit.u)
+    lawful = list(dict.fromkeys(term.parameter for term in chosen))
+    # The candidate that came nearest stands for itself where none was taken, so that one sees why.
+    shown = lawful or [line["parameter"] for line in considered[:1]]
+    return {
+        "by": [] if study.laws is None else list(study.laws.by),
+        "chosen": [
+            {
+                "parameter": t.parameter, "by": t.by, "term": t.text, "coefficient": float(c), "std": float(s),
+                "function": t.function, "scale": t.scale, "mean": t.mean,
+            }
+            for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
+        ],
+        "centre": free.named(centre),
+        "centre_std_log": free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
+        "holdout": {
+            "without": without.mean, "with": with_laws.mean,
+            "tests": [
+                {"tests": [study.tests[t].name for t in group], "without": float(a), "with": float(b)}
+                for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
+            ],
+        },
+        "considered": considered,
+        "one_model": {
+            "does": after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL,
+            "residual_over_noise": after.ratio, "p": after.p,
+        },
+        "values": {name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
+    }  # fmt: skip
+
+
+def _values(
+    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
+) -> list[dict[str, Any]]:
+    """Of one parameter in each test: by its law, and by the test itself, with standard deviations of the logarithm."""
+    i, d = study.free.names.index(name), study.free.size
+    relative = relative_columns(study, fit.u)[i]
+    table = np.array([in_tests(study, t) if t.parameter == name else np.zeros(len(study.tests)) for t in chosen])
+    change = table.T @ fit.coefficients[: len(chosen)] if chosen else np.zeros(len(study.tests))
+    own, own_std = _by_each_test(study, chosen, fit, problem, name)
+    lines = []
+    for t, test in enumerate(study.tests):
+        direction = np.zeros(d + len(chosen))
+        direction[i] = 1.0 / relative
+        direction[d:] = table[:, t] if chosen else []
+        value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
+        # What a test says by itself may be nothing: a log beyond 50 is no value of anything.
+        apart = float(np.exp(own[t])) if abs(own[t]) < 50.0 else np.nan
+        lines.append({
+            "test": test.name, "law": value,
+            "law_std_log": float(np.sqrt(max(direction @ covariance @ direction, 0.0))),
+            "own": value * apart, "own_std_log": float(own_std[t]), "truth": _truth(study, t, name),
+        })  # fmt: skip
+    return lines
+
+
+def _by_each_test(
+    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithm of what each test says of a parameter beside its law, to first order, and its standard deviation.
+
+    All other numbers are common to the tests and fitted again.
+    """
+    i, d = study.free.names.index(name), study.free.size
+    tests = _blocks(study, problem, fit)
+    relative = relative_columns(study, fit.u)[i]
+    first = np.cumsum([0, *(b.residual.size for b in tests)])
+    apart = np.zeros((first[-1], len(tests)))
+    for t, block in enumerate(tests):
+        apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * relative
+    others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
+    whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], apart])
+    residual = np.concatenate([b.residual for b in tests])
+    svd = scaled_svd(whole)
+    move = -(svd.right[: svd.rank].T / svd.values[: svd.rank]) @ (svd.left[: residual.size, : svd.rank].T @ residual)
+    std = knowledge(whole, np.ones(residual.size)).std
+    return (move / svd.scale)[len(others) :], std[len(others) :]
+
+
+def _truth(study: Study, t: int, name: str) -> float | None:
+    simulated = study.simulated[t]
+    return None if simulated is None else simulated.parameters.get(name)
+
+
+def law_remarks(metrics: dict[str, Any]) -> list[str]:
+    """A sentence on each law that was taken, or on there being none."""
+    laws = metrics.get("laws")
+    if laws is None:
+        return []
+    errors = laws["holdout"]
+    if not laws["chosen"]:
+        return [
+            f"no law of {', '.join(laws['by'])} predicts tests that are held out better than one model"
+            f" ({errors['without']:.2g} times the noise)"
+        ]
+    found = [
+        f"{line['parameter']} follows exp({line['coefficient']:.3g} (± {line['std']:.1g}) {line['term']})"
+        for line in laws["chosen"]
+    ]
+    return [
+        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.2g} times the noise,"
+        f" {errors['without']:.2g} without"
+    ]
