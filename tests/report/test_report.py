@@ -10,13 +10,13 @@ from rich.console import Console
 
 import jaxmb
 from jaxmb.identify.problem import Prior
-from jaxmb.identify.result import Parameter
+from jaxmb.identify.result import Parameter, interval
 from jaxmb.identify.study import make_study
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.report.cells import number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, _unlike, frf_figure
-from jaxmb.report.plots import _interval, cost_figure, parameter_figure, result_figures, write_figures
+from jaxmb.report.plots import cost_figure, parameter_figure, result_figures, write_figures
 from jaxmb.report.tables import result_tables, summary
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
@@ -229,10 +229,10 @@ def test_phase_is_cut_where_it_wraps():
 
 def test_intervals_of_logarithms_are_unsymmetric():
     p = Parameter(100.0, 50.0, 0.5, "N m/rad", 1.0, 1e4, 10.0, "weak")
-    low, high = _interval(p, True)
+    low, high = interval(p, True)
     assert low * high == pytest.approx(100.0**2)
-    assert _interval(p, False) == pytest.approx((2.0, 198.0))
-    assert np.isfinite(_interval(p._replace(std=np.inf, std_log=np.inf), True)).all()
+    assert interval(p, False) == pytest.approx((2.0, 198.0))
+    assert np.isfinite(interval(p._replace(std=np.inf, std_log=np.inf), True)).all()
 
 
 @pytest.mark.parametrize("width", [80, 120])
