@@ -87,6 +87,9 @@ def modal_remarks(found: ModalMaps) -> list[str]:
     reached = found.postures.reached
     if not reached.all():
         said.append(f"{int(np.sum(~reached))} of {reached.size} places are not reached from the start posture")
+    if found.hardly_known:
+        names = ", ".join(found.hardly_known)
+        said.append(f"hardly known, so that standard deviations they act on are rough: {names}")
     for name, shown in found.maps.items():
         for parameter, share in shown.unknown.items():
             lost = f"{100 * share:.0f} % of the std"
@@ -111,6 +114,7 @@ def modal_report(found: ModalMaps) -> dict[str, Any]:
             "postures": {name: postures.coordinates[..., postures.names.index(name)] for name in postures.varied},
             "reached": postures.reached,
             "settings": dict(found.settings),
+            "hardly_known": found.hardly_known,
             "position_m": postures.position,
             "maps": {name: _entry(shown) for name, shown in found.maps.items()},
         }

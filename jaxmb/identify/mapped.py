@@ -23,6 +23,8 @@ from jaxmb.response.workspace_grid import Axis, Postures, postures_along, postur
 NO_PART = 1e-9
 """Change of a quantity, relative, for a unit change of an entry of u, below which the entry has no part in it: of what
 does not act rounding leaves 1e-14."""
+HARDLY_KNOWN = 1.0
+"""Standard deviation of an entry of u, of a logarithm above all, from which on first order is said to be rough."""
 INTERVAL_95 = 1.96
 """Standard deviations either side of a value that hold 95 % of a normal distribution."""
 
@@ -67,6 +69,8 @@ class ModalMaps:
     maps: Mapping[str, ModalMap]
     peak_hz: np.ndarray | None
     """Frequency of the dynamic compliance [*grid], Hz."""
+    hardly_known: tuple[str, ...]
+    """Parameters whose entry of u has a standard deviation of `HARDLY_KNOWN` or more."""
     settings: Mapping[str, object]
 
 
@@ -98,8 +102,9 @@ def modal_maps(
 ) -> ModalMaps:
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
-    std^2 = g^T P g, with P the covariance of the parameters u and g the gradient of the quantity by u (delta method:
-    first order, so for standard deviations over which the quantity is nearly linear). Modes are counted by ascending
+    std^2 = g^T P g, with P the covariance of the parameters u and g the gradient of the quantity by u (delta method).
+    That is first order: it holds where the quantity is nearly linear in u, or in the values themselves, over their
+    standard deviations; `hardly_known` names those for which only the latter can be. Modes are counted by ascending
     frequency at every posture: where two cross, the n-th changes its character, and near the crossing the first order
     does not reach far.
 
@@ -159,7 +164,11 @@ def modal_maps(
     settings = {"modes": modes, "direction": None if direction is None else tuple(map(float, direction))}
     settings |= {"band_hz": band_hz, "free": () if free is None else free.names}
     peak_hz = None if found.peak_hz is None else placed(found.peak_hz)
-    return ModalMaps(model.name, frame, postures, maps, peak_hz, settings)
+    rough: tuple[str, ...] = ()
+    if free is not None and covariance is not None:
+        variance = np.diagonal(covariance)
+        rough = tuple(n for n, v in zip(free.names, variance, strict=True) if v >= HARDLY_KNOWN**2)
+    return ModalMaps(model.name, frame, postures, maps, peak_hz, rough, settings)
 
 
 def propagated(

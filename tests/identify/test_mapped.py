@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -47,10 +47,9 @@ def test_std_against_draws(arm):
     over = {"r": np.linspace(-0.8, 0.8, 3)}
     found = modal_maps(arm, over, modes=2, quantities=NAMES, free=free, covariance=covariance)
     u = free.encode(np.array([jaxmb.parameters(arm)[name] for name in free.names]))
-    rows, drawn = found.postures.coordinates, []
+    rows, drawn, set_values = found.postures.coordinates, [], jax.jit(lambda values: free.apply(arm, values))
     for at in random.multivariate_normal(u, covariance, 400):
-        moved = free.apply(arm, jnp.asarray(free.values(at)))
-        drawn.append(modal_quantities(moved, rows, NAMES, 2).values)
+        drawn.append(modal_quantities(set_values(free.values(at)), rows, NAMES, 2).values)
     for name in NAMES:
         sampled = np.std([part[name] for part in drawn], axis=0)
         assert found.maps[name].unknown == {}
@@ -71,6 +70,9 @@ def test_what_does_not_act_may_be_unknown(arm):
     assert np.isnan(std[0, 1 - second])
     assert set(found.maps["frequency"].unknown) == {"stiffness.p"}
     assert 0.0 < found.maps["frequency"].unknown["stiffness.p"] <= 0.75
+    assert found.hardly_known == ()
+    rough = modal_maps(arm, {"r": [0.0, 0.7]}, modes=2, free=free, covariance=np.diag([1e-4, 1.0, 0.9, np.nan]))
+    assert rough.hardly_known == (free.names[1],)
     # with values all the same
     np.testing.assert_array_equal(found.maps["frequency"].values, known.maps["frequency"].values)
 

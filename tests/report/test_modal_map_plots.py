@@ -23,7 +23,7 @@ def maps(over, grid, modes=3, std=0.1, unknown=None, gap=True):
         "frequency": ModalMap("frequency", "Hz", values, spread, unknown or {}),
         "static_compliance": ModalMap("static_compliance", "m/N", 1e-6 * values[..., 0], None, {}),
     }
-    return ModalMaps("robot", "tool", postures, found, None, {"direction": (1.0, 0.0, 0.0)})
+    return ModalMaps("robot", "tool", postures, found, None, (), {"direction": (1.0, 0.0, 0.0)})
 
 
 def test_planes():
