@@ -6,9 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.candidate_tests import Candidate, Place, Probe, motion_of, observation, observed
+from jaxmb.identify.candidate_tests import Candidate, Motion, Place, Probe, motion_of, observation, observed
+from jaxmb.mechanics.tangent import LinearizeAt
+from jaxmb.response.frf import Point
 
 MOST_STEPS = 40
 NO_VALUE = 1e30
@@ -84,8 +86,8 @@ def objective(
         else:
             spread = inverse @ weight
             found, gain = float(np.log(np.trace(spread))), spread @ inverse / np.trace(spread)
-        gain = jnp.asarray(turn @ gain @ turn.T)
-        slopes = [np.asarray(_slope(place, t.probe, jnp.asarray(t.q), gain))[where] for t in tests]
+        gain = turn @ gain @ turn.T
+        slopes = [_slope(place, test, gain, where) for test in tests]
         return found, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
 
     return value
@@ -103,12 +105,39 @@ def _moved(candidate: Candidate, where: np.ndarray, values: list[float]) -> Cand
     return Candidate(candidate.probe, q)
 
 
-@eqx.filter_jit
-def _slope(place: Place, probe: Probe, q: Float[Array, "n"], gain: Float[Array, "d d"]) -> Float[Array, "n"]:
-    """d tr(G J^T J) / dq."""
+def _slope(
+    place: Place, candidate: Candidate, gain: Float[np.ndarray, "d d"], where: np.ndarray
+) -> Float[np.ndarray, "k"]:
+    """d tr(G J^T J) / dq by the coordinates that may move.
 
-    def told(at: Array) -> Array:
-        rows = observed(probe, motion_of(place, at, probe.at, probe.points))
+    By way of the small motions, which are all that J needs of the posture: backwards through the frequency responses,
+    forwards through the kinematics, in two programs that are each compiled in a fraction of the time of one.
+    """
+    q, probe = jnp.asarray(candidate.q), candidate.probe
+    motion, moved = _motion_slope(place, q, probe.at, probe.points, jnp.asarray(where))
+    weight = _told_slope(probe, motion, jnp.asarray(gain))
+    pairs = zip(jax.tree.leaves(weight), jax.tree.leaves(moved), strict=True)
+    return sum((np.tensordot(w, m, np.ndim(w)) for w, m in pairs), np.zeros(where.size))
+
+
+@eqx.filter_jit
+def _motion_slope(
+    place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...], where: Int[Array, "k"]
+) -> tuple[Motion, Motion]:
+    """Small motions at a posture, and their derivatives by the coordinates that may move, as last axis."""
+
+    def motion(values: Array) -> Motion:
+        return motion_of(place, q.at[where].set(values), at, points)
+
+    return motion(q[where]), jax.jacfwd(motion)(q[where])
+
+
+@eqx.filter_jit
+def _told_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
+    """d tr(G J^T J) by the small motions."""
+
+    def told(at: Motion) -> Array:
+        rows = observed(probe, at)
         return jnp.sum(rows * (rows @ gain))
 
-    return jax.grad(told)(q)
+    return jax.grad(told)(motion)

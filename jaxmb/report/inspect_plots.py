@@ -39,7 +39,7 @@ def inspection_figures(found: Inspection) -> Iterator[tuple[str, Figure]]:
     """Name and figure of everything there is to see of an inspection."""
     yield "singular-values", singular_value_figure(found)
     yield "standard-deviations", deviation_figure(found)
-    if found.groups:
+    if any(len(group.members) > 1 for group in found.groups):  # else the bars say all
         yield "weak-directions", direction_figure(found)
 
 

@@ -117,11 +117,11 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts():
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
 
 
-@pytest.mark.parametrize("criterion", ["A", "D"])
-def test_gradient_of_the_criterion(criterion):
+@pytest.mark.parametrize(("criterion", "at"), [("A", "posture"), ("D", "posture"), ("A", "equilibrium")])
+def test_gradient_of_the_criterion(criterion, at):
     """By all coordinates of all tests, against finite differences; and the way it leads is down."""
     free = {"stiffness.*": {"lower": 2e5, "upper": 2e7}, "damping.*": {"lower": 10.0, "upper": 1e4}}
-    study = made(frf_test(step_hz=1.0), machine="manipulator-3r", free=free)
+    study = made(frf_test(step_hz=1.0), machine="manipulator-3r", free=free, linearize_at=at)
     place, probe = place_of(study), probe_like(study.tests[0])
     own = information_of(place, [Candidate(probe, np.asarray(study.tests[0].q))])[0]
     start = [Candidate(probe, np.array(q)) for q in ([0.3, 0.9, -1.2], [0.0, 1.5, -2.0])]

@@ -1,11 +1,14 @@
 """Tables and figures of an inspection: what they say, and that nothing lies on anything else."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 
 import jaxmb
+from jaxmb.identify.next_part import NextPart, PointsPart
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.report.inspect_plots import inspection_figures, write_inspection_figures
 from jaxmb.report.inspect_tables import inspection_tables
@@ -43,8 +46,18 @@ def deflections():
 
 def test_tables(inspected, with_prior, deflections, text_of):
     shown = text_of(inspection_tables(inspected))
-    for text in ("at the true values", "std % after next", "Why, and what would help", "best of", "Weak directions", "least known after them: ",
-                 "Next tests, like narrow", "tool x, y, z", "2 tests chosen out of 5 candidates", "by gradient"):  # fmt: skip
+    for text in (
+        "at the true values",
+        "std % after next",
+        "Why, and what would help",
+        "remedies tried",
+        "Weak directions",
+        "Next tests, like narrow",
+        "tool x, y, z",
+        "2 tests chosen out of 5 candidates",
+        "improved by gradient",
+        "least known after them: ",
+    ):
         assert text in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 120
     shown = text_of(inspection_tables(with_prior))
@@ -60,8 +73,23 @@ def test_tables(inspected, with_prior, deflections, text_of):
 @pytest.mark.parametrize("which", ["inspected", "with_prior", "deflections"])
 def test_nothing_overlaps_in_the_figures(which, overlapping, request):
     with drawing():
-        for name, figure in inspection_figures(request.getfixturevalue(which)):
+        figures = dict(inspection_figures(request.getfixturevalue(which)))
+        assert ("weak-directions" in figures) == (which != "deflections")
+        for name, figure in figures.items():
             assert not overlapping(figure), name
+
+
+def test_every_key_of_next_is_described():
+    text = (
+        (Path(__file__).parents[2] / "docs" / "study-format.md").read_text().split("## `[next]`")[1].split("\n## ")[0]
+    )
+    assert [key for key in (*NextPart.model_fields, *PointsPart.model_fields) if f"`{key}`" not in text] == []
+
+
+def test_the_example_of_the_documentation_is_a_study():
+    page = (Path(__file__).parents[2] / "docs" / "inspect.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert StudyFile.model_validate(tomllib.loads(example)).next is not None
 
 
 def test_figures_are_written(inspected, tmp_path):
