@@ -13,7 +13,9 @@ from jaxmb.identify.elastostatic.complete_scatter import compensation_scatter, s
 from jaxmb.identify.elastostatic.completion import Completion, completed_model, completion
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
 from jaxmb.identify.elastostatic.factors import factor_remarks, unexplained_by
-from jaxmb.identify.elastostatic.misfit import misfit_remarks
+from jaxmb.identify.elastostatic.misfit import misfit_remarks, widening
+from jaxmb.identify.elastostatic.places import place, sets_told
+from jaxmb.identify.elastostatic.remarks import assumed_remarks, size_remarks
 from jaxmb.identify.elastostatic.solve import check_postures, named, parallel_loads, row_weights
 from jaxmb.identify.elastostatic.variants import (
     Compensated,
@@ -26,9 +28,11 @@ from jaxmb.identify.elastostatic.variants import (
 from jaxmb.identify.identifiability import correlation, limits
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
+from jaxmb.identify.study_tests import called
 from jaxmb.machine.build import Model, build_model, machine_of
 from jaxmb.mechanics.compliance import SPRING_AXES
 
+PUBLISHED_MACHINE = "kuka-kr270"
 PUBLISHED_REDUCTION = {
     "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
 }  # fmt: skip
@@ -49,20 +53,30 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
             the compensated joint, or the machine is no chain of links.
     """
+    with place(f"study '{study.name}'"):
+        return _identified(study, seed)
+
+
+def _identified(study: Study, seed: int) -> Result:
     began = time.monotonic()
     fit_sets = [group for group in study.deflections if group.role == "fit"]
     fit_tests = [test for group in fit_sets for test in group.tests]
     if not fit_tests:
-        raise ValueError(f"study '{study.name}': all deflection tests have the role 'check', expected some to fit")
+        raise ValueError("all deflection tests have the role 'check', expected some to fit")
     joint = None if study.complete is None else study.complete.compensated
     model = study.model
-    compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
-    check_postures(model, fit_tests)
-    complete, models = stiffness_models(model, fit_tests, compensated)
-    unseen = _unseen_joints(models["J1"], fit_tests, joint)
+    with place("[complete]"):
+        compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
+    for group in fit_sets:
+        with place(called(group.name)):
+            check_postures(model, group.tests)
+    with place("[complete]"):
+        complete, models = stiffness_models(model, fit_tests, compensated)
     robust = any(group.robust for group in fit_sets)
     weight = np.concatenate([row_weights(group, test) for group in fit_sets for test in group.tests])
-    variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
+    with place(sets_told(fit_sets)):
+        unseen = _unseen_joints(models["J1"], fit_tests, joint)
+        variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
     whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
@@ -86,16 +100,18 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
-        parameters=_parameters(best),
+        parameters=_parameters(best, widening(cost, weight, best.fit.weights, best.fit.rank)),
         modes=(),
         metrics=metrics,
         remarks=(
-            *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
             *factor_remarks(fit_sets, unexplained_by(models["J1"], model)),
+            *size_remarks(fit_sets),
+            *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
             *angle_remarks(model, study.deflections, variants),
             *unseen,
             *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),
             *_remarks(study, complete, whole),
+            *assumed_remarks(fit_sets),
         ),
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
@@ -138,11 +154,16 @@ def _nominal(model: Model) -> dict[str, float]:
     return found
 
 
-def _parameters(variant: Variant) -> dict[str, Parameter]:
-    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value."""
+def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
+    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value.
+
+    Args:
+        variant: as it was fitted.
+        wider: see `widening`.
+    """
     yes, weak = limits(None)
     found = {}
-    for name, value, std in zip(variant.model.names, variant.fit.values, variant.fit.std, strict=True):
+    for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
         relative = float(std / abs(value)) if value else np.inf
         verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
         found[f"compliance.{name}"] = Parameter(
@@ -174,7 +195,7 @@ def _metrics(
             "G1": len(parts.identifiable), "G2": len(parts.nonidentifiable), "G3": len(parts.semi_identifiable),
             "final": len(chain.names),
         },
-        "published_reduction": dict(PUBLISHED_REDUCTION),
+        **({"published_reduction": dict(PUBLISHED_REDUCTION)} if study.machine.name == PUBLISHED_MACHINE else {}),
         "groups": [[complete.names[c] for c in group.columns] for group in chain.groups],
         "group_ranks": [group.rank for group in chain.groups],
         "parameters": {name: len(variant.model.names) for name, variant in variants.items()},

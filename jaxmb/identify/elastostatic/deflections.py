@@ -115,8 +115,10 @@ def _check_posture(model: Model, place: str, q: np.ndarray) -> None:
     for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
         most, unit = (LARGEST_ANGLE, "rad") if turns else (LARGEST_TRAVEL, "m")
         if not abs(value) <= most:  # NaN too
+            other = {"rad": "deg", "m": "mm"}[unit]
             raise ValueError(
                 f"{place}: {name} is {value:g} {unit}, expected a finite number of at most {most:.4g} {unit}"
+                + (f", is it in {other}?" if math.isfinite(value) else "")
             )
 
 

@@ -1,30 +1,37 @@
 """Identification of a study of deflection tests, from the linear fit to what a user wants to know of it."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from pydantic import ValidationError
 
+from jaxmb.identify.elastostatic.deflections import check_tests
 from jaxmb.identify.elastostatic.factors import bound_remarks, factor_remarks, unexplained
 from jaxmb.identify.elastostatic.gaps import deflection_metrics
+from jaxmb.identify.elastostatic.known import knowledge_of, start_of, value_remarks
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
-from jaxmb.identify.elastostatic.remarks import clipped_remarks, spring_remarks
+from jaxmb.identify.elastostatic.places import place, sets_told
+from jaxmb.identify.elastostatic.remarks import assumed_remarks, clipped_remarks, size_remarks, spring_remarks
+from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.solve import (
     DeflectionFit,
     Equations,
     Unknowns,
-    check_plan,
+    check_equations,
+    check_postures,
     equations,
     fit_deflections,
     unknowns,
 )
-from jaxmb.identify.identifiability import correlation
+from jaxmb.identify.identifiability import Knowledge, correlation
 from jaxmb.identify.parameters import unit as unit_of
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
+from jaxmb.identify.study_tests import called
 from jaxmb.machine.build import machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.validation import sentence
@@ -43,33 +50,40 @@ def identify_deflections(study: Study, seed: int = 0) -> Result:
     """
     began = time.monotonic()
     fitted_sets = [group for group in study.deflections if group.role == "fit"]
-    found = unknowns(study.model, study.free)
-    rows = equations(study.model, found, fitted_sets)
-    check_plan(study.model, found, [test for group in fitted_sets for test in group.tests], rows)
+    with place(f"study '{study.name}'"):
+        found, rows = _plan(study, fitted_sets)
     robust = any(group.robust for group in fitted_sets)
-    fit = fit_deflections(found, rows, study.initial, robust)
-    values = found.values(fit.compliance)
+    start = start_of(study)
+    fit = fit_deflections(found, rows, start, robust)
+    known = knowledge_of(fit, rows)
+    # 1 / (1 / k) is not always k
+    values = np.where(fit.unloaded, start, found.values(fit.compliance))
     model = study.free.apply(study.model, jnp.asarray(values))
     solved = time.monotonic()
-    settled = convergence(found, rows, study.initial, seed, robust)
+    settled = convergence(found, rows, start, seed, robust)
     draws = max((g.instruments.draws for g in fitted_sets if g.instruments is not None), default=0)
-    drawn = monte_carlo(model, found, fitted_sets, study.initial, draws, seed) if draws > 1 else None
+    drawn = monte_carlo(model, found, fitted_sets, start, draws, seed) if draws > 1 else None
     machine = machine_of(study.machine, model)
     return Result(
         study=study,
         status="converged",
         seed=seed,
         cost=fit.cost,
-        initial_cost=_cost(rows, found.compliance(study.initial), fit),
-        parameters=_parameters(study, fit, values),
+        initial_cost=_cost(rows, found.compliance(start), fit),
+        parameters=_parameters(study, known, values, start),
         modes=(),
-        metrics=_metrics(study, fit, values, settled, drawn),
+        metrics=_metrics(study, fit, known, values, settled, drawn),
         remarks=(
-            *_remarks(study, machine, found, fit, rows, values),
+            # what is grossly wrong first: nothing else is worth reading then
+            *factor_remarks(fitted_sets, unexplained(study.model, found, start)),
+            *bound_remarks(found, values, np.isfinite(fit.known.std)),
+            *size_remarks(fitted_sets),
+            *misfit_remarks(fit.cost, rows.weight, fit.robust_weight, int(np.isfinite(fit.known.std).sum())),
+            *_impossible(machine),
+            *value_remarks(study, start, found, fit, known),
             *spring_remarks(machine),
             *clipped_remarks(study.free.names, drawn),
-            *factor_remarks(fitted_sets, unexplained(study.model, found, study.initial)),
-            *bound_remarks(found, values, np.isfinite(fit.known.std)),
+            *assumed_remarks(fitted_sets),
         ),
         correlation=correlation(fit.known.covariance),
         singular_values=fit.known.singular_values,
@@ -91,10 +105,24 @@ def _cost(rows: Equations, compliance: np.ndarray, fit: DeflectionFit) -> float:
     return float(np.sum(rows.weight * fit.robust_weight * residual**2))
 
 
-def _parameters(study: Study, fit: DeflectionFit, values: np.ndarray) -> dict[str, Parameter]:
+def _plan(study: Study, sets: Sequence[DeflectionSet]) -> tuple[Unknowns, Equations]:
+    """What is to be found, and the equations of the tests, checked."""
+    with place("[free]"):
+        found = unknowns(study.model, study.free)
+    for group in sets:
+        with place(called(group.name)):
+            check_tests(study.model, group.tests)
+            check_postures(study.model, group.tests)
+    rows = equations(study.model, found, sets)
+    with place(sets_told(sets)):
+        check_equations(found, [test for group in sets for test in group.tests], rows)
+    return found, rows
+
+
+def _parameters(study: Study, known: Knowledge, values: np.ndarray, start: np.ndarray) -> dict[str, Parameter]:
     free, found = study.free, {}
     for i, names in enumerate(free.tied):
-        value, std_u = float(values[i]), float(fit.known.std[i])
+        value, std_u = float(values[i]), float(known.std[i])
         if free.logarithmic[i]:
             std, std_log = std_u * value, std_u
         else:
@@ -103,35 +131,26 @@ def _parameters(study: Study, fit: DeflectionFit, values: np.ndarray) -> dict[st
         for name in names:
             found[name] = Parameter(
                 value, std, std_log, unit_of(study.model, name), free.lower_value[i], free.upper_value[i],
-                float(study.initial[i]), fit.known.verdict[i],
+                float(start[i]), known.verdict[i],
             )  # fmt: skip
     return found
 
 
-def _remarks(
-    study: Study, machine: Machine, found: Unknowns, fit: DeflectionFit, rows: Equations, values: np.ndarray
-) -> tuple[str, ...]:
-    known = np.isfinite(fit.known.std)
-    remarks = misfit_remarks(fit.cost, rows.weight, fit.robust_weight, int(known.sum()))
+def _impossible(machine: Machine) -> list[str]:
     try:
         Machine.model_validate(machine.model_dump())
     except ValidationError as error:
-        remarks.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
-    for i, name in enumerate(study.free.names):
-        lower, upper = study.free.lower_value[i], study.free.upper_value[i]
-        if fit.unloaded[i]:
-            remarks.append(f"{name} is not known: no test loads it, it keeps its initial value")
-        elif not known[i]:
-            remarks.append(f"{name} is not known: other parameters act on these tests as it does")
-        elif fit.on_bound[i]:
-            remarks.append(f"{name} ends on its {'upper' if found.stiffness[i] else 'lower'} bound")
-        elif not lower <= values[i] <= upper:
-            remarks.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
-    return tuple(remarks)
+        return [f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}"]
+    return []
 
 
 def _metrics(
-    study: Study, fit: DeflectionFit, values: np.ndarray, settled: Convergence, drawn: MonteCarlo | None
+    study: Study,
+    fit: DeflectionFit,
+    known: Knowledge,
+    values: np.ndarray,
+    settled: Convergence,
+    drawn: MonteCarlo | None,
 ) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     named = study.free.named(values)
@@ -140,7 +159,7 @@ def _metrics(
     if errors:
         metrics["parameter_error"] = errors
         metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    metrics |= deflection_metrics(study, study.free.encode(values), fit.known.covariance)
+    metrics |= deflection_metrics(study, study.free.encode(values), known.covariance)
     metrics["table2"] = _table2(study, fit, values, drawn)
     metrics["convergence"] = _convergence(study, settled)
     return metrics
@@ -151,7 +170,8 @@ def _table2(study: Study, fit: DeflectionFit, values: np.ndarray, drawn: MonteCa
     for i, (name, value) in enumerate(zip(study.free.names, values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
         scale = value if study.free.logarithmic[i] else study.free.width[i]
-        linear = float(fit.known.std[i] * scale)
+        # of the instruments alone, as the draws are: not widened for a misfit
+        linear = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan
         rows.append({
             "parameter": name,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmb.identify.elastostatic.monte_carlo import MonteCarlo
+from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.machine.schema import Machine
 
 ROUNDING = 1e-6
@@ -43,3 +44,34 @@ def clipped_remarks(names: Sequence[str], drawn: MonteCarlo | None) -> list[str]
         for name, count in zip(names, drawn.clipped.tolist(), strict=True)
         if count
     ]
+
+
+def assumed_remarks(sets: Sequence[DeflectionSet]) -> list[str]:
+    """One sentence on standard deviations that nothing states."""
+    assumed = list(dict.fromkeys(text for group in sets for text in group.assumed))
+    if not assumed:
+        return []
+    names = ", ".join(repr(group.name) for group in sets if group.assumed)
+    return [
+        f"no standard deviation is stated for displacements of {names}: {' and '.join(assumed)} {_is(assumed)} assumed,"
+        " and all standard deviations follow from it"
+    ]
+
+
+def size_remarks(sets: Sequence[DeflectionSet]) -> list[str]:
+    """A sentence on each set all of whose translations, or rotations, are smaller than their standard deviations."""
+    told = []
+    for group in sets:
+        for kind, columns in (("translations", slice(0, 3)), ("rotations", slice(3, 6))):
+            share = np.concatenate([np.abs(t.displacement / t.std)[:, columns].ravel() for t in group.tests])
+            share = share[np.isfinite(share)]
+            if share.size and share.max() < 1.0:
+                told.append(
+                    f"{kind} of '{group.name}' are smaller than their standard deviation throughout (at most"
+                    f" {share.max():.2g} of it): is it the unit?"
+                )
+    return told
+
+
+def _is(items: Sequence[str]) -> str:
+    return "is" if len(items) == 1 else "are"

@@ -1,6 +1,7 @@
 """From one entry of a study to the deflection tests that it stands for."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,11 +11,11 @@ from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_tests
 from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart, Instruments
 from jaxmb.identify.elastostatic.plan import designed
 from jaxmb.identify.elastostatic.simulated import planned_tests, simulated_tests
-from jaxmb.identify.elastostatic.table import DEGREE, read_deflections
+from jaxmb.identify.elastostatic.table import DEGREE, read_table
 from jaxmb.identify.parameters import parameters, set_parameters
 from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
-from jaxmb.machine.schema import Machine
+from jaxmb.machine.schema import Machine, known_name
 from jaxmb.mechanics.kinematics import posture
 
 
@@ -31,6 +32,8 @@ class DeflectionSet:
     instruments: Instruments | None = None
     truth: dict[str, float] | None = None
     """Parameters of the machine that was measured, where it was simulated and has the coordinates of the fitted one."""
+    assumed: tuple[str, ...] = ()
+    """Standard deviations that neither the table nor the study states, "0.03 mm"."""
 
 
 def deflection_set(
@@ -56,11 +59,13 @@ def deflection_set(
     Raises:
         ValueError: the tests cannot be made, read or be the machine's.
     """
+    if "frame" in part.model_fields_set and part.frame not in model.frames:
+        raise ValueError(known_name("frame", part.frame, model.frames))
     std = _std(part)
-    truth = None
+    truth, stated = None, None
     if part.simulate is None:
         start = np.asarray(posture(model, part.posture))
-        tests = read_deflections(model, folder / str(part.file), part.frame, start, std)
+        tests, stated = read_table(model, folder / str(part.file), part.frame, start, std)
     else:
         how = part.simulate
         measured = whole if how.machine is None else load_machine(_beside(folder, how.machine))
@@ -73,8 +78,22 @@ def deflection_set(
         check_tests(model, tests)
         truth = parameters(true) if true.coordinates == model.coordinates else None
     return DeflectionSet(
-        label, tuple(tests), part.role, part.rotation_weight, part.robust, part.instruments, truth
+        label, tuple(tests), part.role, part.rotation_weight, part.robust, part.instruments, truth,
+        _assumed(part, tests, stated),
     )  # fmt: skip
+
+
+def _assumed(
+    part: DeflectionTestPart, tests: Sequence[DeflectionTest], stated: Sequence[np.ndarray] | None
+) -> tuple[str, ...]:
+    """Standard deviations that nobody stated, of what was measured without one."""
+    if part.instruments is not None:
+        return ()
+    lacking = np.zeros(6, bool)
+    for i, test in enumerate(tests):
+        lacking |= (test.measured if stated is None else test.measured & ~stated[i]).any(axis=0)
+    kinds = (("std_mm", f"{part.std_mm:g} mm", lacking[:3]), ("std_deg", f"{part.std_deg:g} deg", lacking[3:]))
+    return tuple(text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set)
 
 
 def _std(part: DeflectionTestPart) -> np.ndarray:

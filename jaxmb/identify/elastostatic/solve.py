@@ -19,7 +19,7 @@ from jaxmb.identify.elastostatic.deflections import (
     spring_term,
 )
 from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.identifiability import Knowledge, knowledge
+from jaxmb.identify.identifiability import NOTABLE, Knowledge, knowledge
 from jaxmb.identify.linear import linear_fit
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -213,13 +213,18 @@ def check_plan(model: Model, found: Unknowns, tests: Sequence[DeflectionTest], r
     and leave a parameter undetermined.
     """
     check_tests(model, tests)
+    check_postures(model, tests)
+    check_equations(found, tests, rows)
+
+
+def check_equations(found: Unknowns, tests: Sequence[DeflectionTest], rows: Equations) -> None:
+    """Raise ValueError where tests are too few, or their loads all parallel and leave a parameter undetermined."""
     count, wanted = rows.displacement.size, len(found.terms)
     if count < wanted:
         raise ValueError(
             f"{named(tests)}: {count} measured displacements give fewer equations than the {wanted} free parameters"
             " need"
         )
-    check_postures(model, tests)
     if parallel_loads(tests):
         known = knowledge(np.where(rows.unloaded, 0.0, rows.matrix) / rows.std[:, None], np.ones(count))
         lost = [name for name, std in zip(found.free.names, known.std, strict=True) if not np.isfinite(std)]
@@ -239,11 +244,12 @@ def named(tests: Sequence[DeflectionTest]) -> str:
 
 def check_postures(model: Model, tests: Sequence[DeflectionTest]) -> None:
     """Raise ValueError where the posture of a test is singular: there two joints act alike; the test is named."""
-    for test, ratio in zip(tests, _conditioning(model, tests), strict=True):
+    for test, (ratio, alike) in zip(tests, _conditioning(model, tests), strict=True):
         if ratio < SINGULAR:
             raise ValueError(
-                f"deflection test '{test.name}': its posture is singular (least over largest singular value of the"
-                f" Jacobian {ratio:.1g}, expected at least {SINGULAR:g})"
+                f"deflection test '{test.name}': its posture is singular, {' and '.join(alike)} act nearly alike there"
+                f" (least over largest singular value of the Jacobian {ratio:.2g}, expected at least {SINGULAR:g}):"
+                " expected a posture some degrees away, or the study without this test"
             )
 
 
@@ -254,19 +260,22 @@ def parallel_loads(tests: Sequence[DeflectionTest]) -> bool:
     return len(tests) > 1 and bool(np.linalg.norm(across, axis=1).max() < PARALLEL)
 
 
-def _conditioning(model: Model, tests: Sequence[DeflectionTest]) -> np.ndarray:
-    """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever [t]."""
-    ratio = np.ones(len(tests))
+def _conditioning(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[float, list[str]]]:
+    """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever, and the
+    joints that the least one is of [t]."""
+    told: list[tuple[float, list[str]]] = [(1.0, [])] * len(tests)
     for frame in {test.frame for test in tests}:
         of_frame = [i for i, test in enumerate(tests) if test.frame == frame]
         columns = np.array(_joint_columns(model, jnp.asarray(np.stack([tests[i].q for i in of_frame])), frame))
-        columns = columns[:, :, np.any(columns != 0.0, axis=(0, 1))]  # joints that carry the frame
+        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints that carry the frame
+        columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
         if columns.size:
             length = np.linalg.norm(columns[:, :3], axis=1).max() or 1.0
             columns[:, :3] /= length
-            size = np.linalg.svd(columns, compute_uv=False)
-            ratio[of_frame] = size[:, -1] / size[:, 0]
-    return ratio
+            _, size, right = np.linalg.svd(columns, full_matrices=False)
+            for i, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
+                told[i] = float(sizes[-1] / sizes[0]), names[parts >= NOTABLE * parts.max()].tolist()
+    return told
 
 
 @eqx.filter_jit

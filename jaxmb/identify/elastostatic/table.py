@@ -1,6 +1,8 @@
 """Deflection tests in tables: arrays, and CSV files with a unit in the heading of each column."""
 
 import csv
+import dataclasses
+import difflib
 import io
 import math
 import os
@@ -12,7 +14,6 @@ import numpy as np
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, check_names, check_tests
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import InputError, read_text
-from jaxmb.machine.schema import known_name
 
 DEGREE = math.pi / 180.0
 LENGTH = {"m": 1.0, "mm": 1e-3, "um": 1e-6}
@@ -101,6 +102,17 @@ def read_deflections(
     Raises:
         InputError: the file is no such table; one sentence names the line or the test.
     """
+    return read_table(model, path, frame, posture, std)[0]
+
+
+def read_table(
+    model: Model,
+    path: str | os.PathLike[str],
+    frame: str = "tool",
+    posture: np.ndarray | None = None,
+    std: np.ndarray = DEFAULT_STD,
+) -> tuple[list[DeflectionTest], list[np.ndarray]]:
+    """Tests from a CSV file as `read_deflections` gives them, and of each which deviations [p, 6] the file states."""
     path = Path(path)
     table = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
@@ -113,11 +125,9 @@ def read_deflections(
     try:
         columns = _columns(model, [cell.strip() for cell in lines[0][1]])
         start = np.asarray(model.reference if posture is None else posture, float)
-        tests = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
-        check_tests(model, tests)
+        return _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
-    return tests
 
 
 def deflections_csv(model: Model, tests: Sequence[DeflectionTest]) -> str:
@@ -142,6 +152,9 @@ def deflections_csv(model: Model, tests: Sequence[DeflectionTest]) -> str:
 def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
     """Position and unit of each column by name."""
     found: dict[str, tuple[int, float]] = {}
+    if len(headings) == 1 and (separator := next((c for c in ";\t" if c in headings[0]), None)):
+        called = "tabs" if separator == "\t" else f"'{separator}'"
+        raise ValueError(f"the headings are one cell, separated by {called}, expected commas (and points in numbers)")
     for place, heading in enumerate(headings):
         name, _, unit = (heading, "", "") if heading in WORDS else heading.partition(" ")
         if name in model.coordinates:
@@ -151,7 +164,7 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         elif name in WORDS:
             units = {"": 1.0}
         else:
-            raise ValueError(known_name("column", heading, (*WORDS, *model.coordinates, *UNITS)))
+            raise ValueError(_unknown(heading, (*WORDS, *model.coordinates, *UNITS)))
         unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
         if unit not in units:
             stood = f"has the unit '{unit}'" if unit else "has no unit"
@@ -167,12 +180,23 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
     return found
 
 
+def _unknown(heading: str, names: Sequence[str]) -> str:
+    """Sentence for a heading that is no column, with the one that was meant, whatever the case of its letters."""
+    lower = {name.lower(): name for name in names}
+    words = [text.strip().lower() for text in (heading, heading.partition(" ")[0])]
+    near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1) if word else [])]
+    # The whole heading may be nearer to another column than its first word is.
+    near.sort(key=lambda m: m not in words)
+    hint = f", did you mean '{lower[near[0]]}'?" if near else ";"
+    return f"column '{heading}' does not exist{hint} expected one of: {', '.join(names)}"
+
+
 def _tests(
     columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> list[DeflectionTest]:  # fmt: skip
+) -> tuple[list[DeflectionTest], list[np.ndarray]]:  # fmt: skip
     width = 1 + max(place for place, _ in columns.values())
-    groups: dict[str, list[tuple[str, list[str]]]] = {}
+    groups: dict[str, list[tuple[int, list[str]]]] = {}
     for number, row in lines:
         cells = [cell.strip() for cell in row]
         if len(cells) < width or any(cells[width:]):
@@ -180,16 +204,38 @@ def _tests(
         name = cells[columns["test"][0]]
         if not name:
             raise ValueError(f"line {number} has no test, expected its name or number")
-        groups.setdefault(name, []).append((f"line {number}, deflection test '{name}'", cells))
+        groups.setdefault(name, []).append((number, cells))
     if not groups:
         raise ValueError("there are headings only, expected a line for each measured point")
-    return [_test(name, columns, rows, frame, start, std, model) for name, rows in groups.items()]
+    found = []
+    for name, rows in groups.items():
+        places = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
+        test, stated = _test(name, columns, places, frame, start, std, model)
+        _check(model, test, [number for number, _ in rows])
+        found.append((test, stated))
+    return [test for test, _ in found], [stated for _, stated in found]
+
+
+def _check(model: Model, test: DeflectionTest, lines: Sequence[int]) -> None:
+    """Raise ValueError where a test cannot be, with the line of the point that is wrong."""
+    measured = test.measured.any(axis=1)
+    for i in np.flatnonzero(measured).tolist() if measured.any() else [0]:
+        one = slice(i, i + 1)
+        point = dataclasses.replace(
+            test, points=test.points[one], displacement=test.displacement[one], std=test.std[one]
+        )
+        try:
+            check_tests(model, [point])
+        except ValueError as error:
+            raise ValueError(f"line {lines[i]}, {error}") from None
 
 
 def _test(
     name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> DeflectionTest:  # fmt: skip
+) -> tuple[DeflectionTest, np.ndarray]:  # fmt: skip
+    """A test, and which deviations the table states."""
+
     def text(cells: list[str], what: str) -> str:
         return cells[columns[what][0]] if what in columns else ""
 
@@ -216,15 +262,17 @@ def _test(
     points = tuple(text(more, "point") or at for _, more in rows)
     if len(set(points)) < len(points):
         raise ValueError(f"{first}: a point stands there twice, expected a line for each point")
-    return DeflectionTest(
+    stated = np.stack([values(place, more, SPREAD, none) for place, more in rows])
+    test = DeflectionTest(
         name=name,
         q=q,
         frame=at,
         wrench=wrench,
         points=points,
         displacement=np.stack([values(place, more, MOTION, none) for place, more in rows]),
-        std=np.stack([values(place, more, SPREAD, std) for place, more in rows]),
+        std=np.where(np.isfinite(stated), stated, std),
     )
+    return test, np.isfinite(stated)
 
 
 def _number(place: str, what: str, text: str) -> float:

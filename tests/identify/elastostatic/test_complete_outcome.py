@@ -190,3 +190,14 @@ def test_an_angle_at_which_the_compensated_joint_is_not_loaded(study, fit_tests)
     assert np.isnan(told["compliance"][0])
     assert np.isinf(told["std"][0])
     assert np.isfinite(told["compliance"][1:]).all()
+
+
+def test_published_numbers_are_shown_for_the_published_machine_alone(result, text):
+    assert "parameters published" in text
+    machine = result.study.machine.model_copy(update={"name": "mine"})
+    study = dataclasses.replace(result.study, machine=machine)
+    other = jaxmb.identify(study)
+    assert "published_reduction" not in other.metrics
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(result_tables(other, 200))
+    assert "published" not in console.export_text()

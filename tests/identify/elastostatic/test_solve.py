@@ -259,5 +259,5 @@ def test_studies_that_cannot_be_fitted_are_refused(study):
         study(tests, ({"robust": True},), prior={"*": 1.0})
     with pytest.raises(ValueError, match="every test has the role 'check'"):
         study(tests, ({"role": "check"},))
-    with pytest.raises(InputError, match=r"test 'a': .*tests.csv: deflection test 't1': frame 'hand'"):
+    with pytest.raises(InputError, match=r"test 'a': .*tests.csv: line 2, deflection test 't1': frame 'hand'"):
         study([dataclasses.replace(tests[0], frame="hand")], ({"name": "a"},))

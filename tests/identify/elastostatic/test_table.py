@@ -69,6 +69,14 @@ def test_what_is_written_is_read_back(tmp_path):
     [
         ([], "is empty, expected a line of headings"),
         ([HEAD], "headings only"),
+        ([HEAD.replace(",", ";"), "a;45"], "the headings are one cell, separated by ';', expected commas"),
+        ([HEAD.replace(",", "\t")], "the headings are one cell, separated by tabs, expected commas"),
+        (
+            [HEAD.replace("fx N", "Fx N")],
+            "column 'Fx N' does not exist, did you mean 'fx'? expected one of: test, load",
+        ),
+        ([HEAD.replace("load frame", "Load frame")], "column 'Load frame' does not exist, did you mean 'load frame'?"),
+        ([HEAD.replace("fx N", "torque x")], "column 'torque x' does not exist; expected one of"),
         ([HEAD.replace("dx mm", "dx")], "column 'dx' has no unit, expected 'dx m' or another of m, mm, um"),
         ([HEAD.replace("dx mm", "dx inch")], "column 'dx inch' has the unit 'inch'"),
         ([HEAD.replace("q2 deg", "q2 mm")], "column 'q2 mm' has the unit 'mm', expected 'q2 rad'"),
@@ -97,7 +105,11 @@ def test_what_is_written_is_read_back(tmp_path):
         ),
         (
             [HEAD.replace("q2 deg", "q2 rad"), "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
-            "deflection test 'a': q2 is 45 rad, expected a finite number of at most 12.57 rad",
+            "deflection test 'a': q2 is 45 rad, expected a finite number of at most 12.57 rad, is it in deg?",
+        ),
+        (
+            [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,", "a,,,,,,,tool,500,,,"],
+            "line 3, deflection test 'a': a displacement of 0.5 m or rad is too large for a deflection",
         ),
         ([HEAD, "a" * 200_000], "line 2 is no line of a table: field larger than field limit"),
         (
