@@ -74,3 +74,17 @@ def test_stiffness_notebook(
     assert printed.count("cannot be told") == 1
     down = np.array([0.0, 0.0, -1500.0, 0.0, 0.0, 0.0])
     assert names["missed"](names["correct"](names["path"], down), down).max() < 0.1
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+def test_next_posture_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The posture that was chosen tells what the first did not, and the errors are what was promised."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(ROOT / "notebooks" / "next_posture.py"))
+    before = [p.relative_std for p in names["plan"].parameters.values()]
+    after = [p.next_std for p in names["plan"].parameters.values()]
+    assert max(before) > 10.0
+    assert max(after) < 0.5
+    # errors in standard deviations: their mean square over 18 parameters is 1 on average; above 3 in one of 1e5 draws
+    assert np.mean(np.square(list(names["within"].values()))) < 3.0
