@@ -62,10 +62,9 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     check_rigid_links(model)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
-    def static_effort(x: Array, xd: Array) -> Array:
-        return gravity_effort(model, x) + elastic_effort(model, x, xd, q_rest)
-
-    stiffness, damping = jax.jacfwd(static_effort, argnums=(0, 1))(point, jnp.zeros_like(point))
+    rest = jnp.zeros_like(point)
+    stiffness = jax.jacfwd(lambda x: gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))(point)
+    damping = jax.jacfwd(lambda xd: elastic_effort(model, point, xd, q_rest))(rest)
     return Tangent(mass_matrix(model, point), damping, stiffness)
 
 
