@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -66,7 +66,10 @@ def validated(
 
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
     """One sentence for the most telling of the errors: the place, what stood there and what was expected."""
-    errors = _as_meant([dict(e) for e in error.errors(include_url=False)], data)
+    found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
+    for each in found:
+        each["loc"], each["beside"] = _without_tags(cls, each["loc"])
+    errors = _as_meant(found, data)
     # A list whose items are wrong is called too short as well.
     errors = [e for e in errors if e["type"] != "too_short"] or errors
     # A misspelt key gives both an unknown and a missing one: the unknown one says more.
@@ -74,7 +77,7 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
     place = _place(first["loc"], data)
     key = first["loc"][-1] if first["loc"] else ""
     if first["type"] == "extra_forbidden":
-        allowed = [k for e in _keys_beside(cls, first["loc"]) for k in e]
+        allowed = list(first["beside"])
         near = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f", did you mean '{near[0]}'?" if near else ";"
         text = f"{place}: unknown key{hint} expected one of: {', '.join(allowed)}"
@@ -168,20 +171,37 @@ def _place(loc: tuple[int | str, ...], data: Any) -> str:
     return ", ".join(words)
 
 
-def _keys_beside(cls: type[BaseModel], loc: tuple[int | str, ...]) -> Iterator[tuple[str, ...]]:
-    at: Any = cls
-    for step in loc[:-1]:
-        if isinstance(step, str) and hasattr(at, "model_fields") and step in at.model_fields:
-            at = _inner_model(at.model_fields[step].annotation)
-    if hasattr(at, "model_fields"):
-        yield tuple(at.model_fields)
+def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
+    """Place of an error without the tags of unions ("frf" of a test whose kind that is), which are no keys of the file;
+    and the keys that there are beside the last step of it."""
+    keys: list[int | str] = []
+    models: list[type[BaseModel]] = [cls]
+    beside: list[type[BaseModel]] = models
+    for step in loc:
+        beside = models
+        tagged = [m for m in models if len(models) > 1 and _is_tagged(m, step)]
+        holder = next((m for m in models if step in m.model_fields), None)
+        if tagged and holder is None:
+            models = tagged
+            continue
+        keys.append(step)
+        if holder is not None:
+            models = list(_models_in(holder.model_fields[str(step)].annotation))
+    return tuple(keys), tuple(beside[0].model_fields) if beside else ()
 
 
-def _inner_model(annotation: Any) -> Any:
+def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
+    """Whether one of a model's required fields can be this text alone: that is by what a union tells its members."""
+    return any(f.is_required() and get_args(f.annotation) == (tag,) for f in model.model_fields.values())
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The classes that a field may hold, in lists, tables and unions too."""
     if hasattr(annotation, "model_fields"):
-        return annotation
-    found = [_inner_model(a) for a in getattr(annotation, "__args__", ())]
-    return next((f for f in found if f is not None), None)
+        yield annotation
+    else:
+        for part in get_args(annotation):
+            yield from _models_in(part)
 
 
 def shown(value: Any) -> str:

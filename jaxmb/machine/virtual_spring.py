@@ -7,6 +7,9 @@ from pydantic import BeforeValidator, model_validator
 
 from jaxmb.machine.values import GROUND, Name, Origin, Part, Positive, Row6, rows_of_six
 
+ROUNDING = 1e-6
+"""Negative eigenvalue of a scaled compliance that is taken for the rounding of 0."""
+
 
 class Beam(Part):
     """A straight beam along x, clamped at one end and loaded at the other (Euler-Bernoulli), SI units."""
@@ -56,13 +59,23 @@ class VirtualSpring(Part):
             raise ValueError("compliance is not symmetric")
         if np.diagonal(matrix).min() < 0.0:
             raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
-        size = np.sqrt(np.diagonal(matrix))
-        scaled = matrix / np.outer(np.where(size > 0.0, size, 1.0), np.where(size > 0.0, size, 1.0))
-        if np.linalg.eigvalsh(scaled)[0] < -1e-6:
+        if least_scaled_eigenvalue(matrix) < -ROUNDING:
             raise ValueError("compliance is not positive semi-definite: some load would be answered against its way")
         if self.at == "joint" and self.body == GROUND:
             raise ValueError("at is 'joint', but the ground has none: expected 'end'")
         return self
+
+
+def least_scaled_eigenvalue(matrix: np.ndarray) -> float:
+    """Least eigenvalue of a symmetric matrix scaled to a diagonal of 1, which knows no units; its sign is the matrix's.
+
+    Where a diagonal is 0 its row is scaled to what couples it with others: no coupling is so small that a matrix with
+    it could be positive semi-definite.
+    """
+    size = np.sqrt(np.abs(np.diagonal(matrix)))
+    size = np.where(size > 0.0, size, np.sqrt(np.abs(matrix).max(axis=1)))
+    size = np.where(size > 0.0, size, 1.0)
+    return float(np.linalg.eigvalsh(matrix / np.outer(size, size))[0])
 
 
 def beam_compliance(beam: Beam) -> np.ndarray:

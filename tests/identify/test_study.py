@@ -209,7 +209,7 @@ MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2
 @pytest.mark.parametrize(
     ("tests", "settings", "message"),
     [
-        ([arm_test(simulate=None)], {}, "test number 1, frf: expected either file or simulate"),
+        ([arm_test(simulate=None)], {}, "test number 1: expected either file or simulate"),
         ([arm_test(file="h.npz")], {}, "expected either file or simulate"),
         ([arm_test(simulate=None, file="none.npz")], {}, "none.npz: cannot be read: No such file"),
         ([arm_test(simulate=None, file="h.npz", name="big")], {}, "test 'big': .*has 2 outputs and 1 inputs,"

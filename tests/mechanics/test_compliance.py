@@ -165,6 +165,8 @@ def test_wrong_virtual_springs():
         ({"compliance": np.triu(np.ones((6, 6))).tolist()}, "compliance is not symmetric"),
         ({"diagonal": [1, 1, 1, 1, 1, -1]}, "on its diagonal, expected none below 0"),
         ({"compliance": (2.0 * np.ones((6, 6)) - np.eye(6)).tolist()}, "not positive semi"),
+        # a coupling beside a diagonal of 0, as small as compliances are
+        ({"compliance": (1e-8 * np.eye(6)[::-1]).tolist()}, "not positive semi"),
         ({"body": "ground", "at": "joint"}, "the ground has none"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -7,25 +7,17 @@ import numpy as np
 from jaxmb.identify.elastostatic.monte_carlo import MonteCarlo
 from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.machine.schema import Machine
-
-ROUNDING = 1e-6
-"""Negative eigenvalue of a scaled compliance that machine files still take for the rounding of 0."""
+from jaxmb.machine.virtual_spring import ROUNDING, least_scaled_eigenvalue
 
 
 def spring_remarks(machine: Machine) -> list[str]:
     """A sentence on each virtual spring whose fitted compliance is not positive semi-definite.
 
-    A linear fit keeps diagonals from being negative, and no more. The eigenvalue is of the matrix scaled to a diagonal
-    of 1, which knows no units; its sign is that of the matrix itself.
+    A linear fit keeps diagonals from being negative, and no more.
     """
     told = []
     for spring in machine.virtual_spring:
-        matrix = spring.matrix
-        size = np.sqrt(np.abs(np.diagonal(matrix)))
-        # Where a diagonal is 0 its row is scaled to what couples it with others.
-        size = np.where(size > 0.0, size, np.sqrt(np.abs(matrix).max(axis=1)))
-        size = np.where(size > 0.0, size, 1.0)
-        least = float(np.linalg.eigvalsh(matrix / np.outer(size, size))[0])
+        least = least_scaled_eigenvalue(spring.matrix)
         if least < -ROUNDING:
             told.append(
                 f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"

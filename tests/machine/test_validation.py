@@ -1,0 +1,49 @@
+"""Sentences on wrong files whose parts may be of several kinds."""
+
+import pytest
+
+from jaxmb.identify.study_file import StudyFile
+from jaxmb.machine.file import InputError
+from jaxmb.machine.validation import validated
+
+
+def told(*tests, **more):
+    with pytest.raises(InputError) as error:
+        validated(StudyFile, {"machine": "m", "test": list(tests), "free": {}} | more, "study.toml")
+    return str(error.value)
+
+
+DEFLECTION = {"kind": "deflection", "file": "a.csv"}
+MODES = {"kind": "modes", "frequency_std_hz": 0.1, "damping_std_percent": 0.1}
+
+
+def test_keys_are_those_of_the_kind_of_test():
+    text = told(DEFLECTION | {"fram": "tool"})
+    assert text.startswith("study.toml: test number 1, fram: unknown key, did you mean 'frame'? expected one of: kind,")
+    assert "std_mm" in text
+    assert "noise_log_std" not in text
+    text = told(DEFLECTION, MODES | {"contents": []})
+    assert text.startswith("study.toml: test number 2, contents: unknown key, did you mean 'content'?")
+    assert "content_share" in text
+    assert "std_mm" not in text
+    text = told({"kind": "frf", "file": "h.npz", "weigths": {}, "name": "a"})
+    assert text.startswith("study.toml: test 'a', weigths: unknown key, did you mean 'weights'?")
+
+
+def test_keys_are_those_of_the_part_that_the_key_stands_in():
+    simulate = {"tests": 5, "zones": {"a": {"q1": [0.0, 1.0]}}, "force_n": [1.0, 2.0]}
+    text = told({"kind": "deflection", "simulate": simulate | {"forces": 1}})
+    assert text.startswith("study.toml: test number 1, simulate, forces: unknown key")
+    assert "plan_seed" in text
+    text = told(DEFLECTION | {"instruments": {"tracker_mm": 0.1, "draw": 5}})
+    assert text.startswith(
+        "study.toml: test number 1, instruments, draw: unknown key, did you mean 'draws'? expected one"
+    )
+    text = told({"kind": "modes", "simulate": {"below": 5.0}, "frequency_std_hz": 1.0, "damping_std_percent": 1.0})
+    assert "test number 1, simulate, below: unknown key, did you mean 'below_hz'?" in text
+
+
+def test_other_mistakes_name_no_kind():
+    assert told(DEFLECTION | {"std_mm": "thick"}).startswith('study.toml: test number 1, std_mm: found "thick"')
+    assert told(DEFLECTION | {"simulate": {"tests": 1}}).startswith("study.toml: test number 1, simulate, ")
+    assert "test number 1, kind: found \"sound\", expected one of 'frf'" in told({"kind": "sound"})
