@@ -236,6 +236,8 @@ def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
 def _remarks(study: Study) -> tuple[str, ...]:
     told = [study.note] if study.note else []
     told += study.masked
+    if study.laws is not None:
+        told.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
     unknown = [test.name for test in study.tests if isinstance(test, FrfTest) and not test.noise_known]
     if unknown:
         level = float(next(t.nominal_std for t in study.tests if isinstance(t, FrfTest) and not t.noise_known))

@@ -139,6 +139,13 @@ def test_json_is_strict_and_complete(narrow):
     assert unknown["groups"][0]["std"] is None
 
 
+def test_the_noise_that_stands_for_one_to_be_estimated_is_told():
+    small = {"stiffness.*": {"lower": 2e5, "upper": 2e7}}
+    test = frf_test(last_hz=20.0) | {"noise_log_std": "estimate", "name": "arm"}
+    (told,) = jaxmb.inspect(made(test, machine="manipulator-3r", free=small)).remarks
+    assert told.startswith("the noise of arm is to be estimated from a fit: here a standard deviation of 0.01 of log H")
+
+
 def test_a_complete_stiffness_model_is_refused():
     with pytest.raises(NotImplementedError, match="reduced to what its tests can tell by `identify`"):
         jaxmb.inspect(jaxmb.load_study("kr270-complete-stiffness"))
