@@ -1,6 +1,7 @@
 """What can be known of the free parameters from the tests: one SVD of the weighted Jacobian answers."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -161,6 +162,14 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
                 parts[fixed[part]] = axis * np.sign(axis[np.argmax(np.abs(axis))])
                 weak.append(Group(float(np.sqrt(size)), parts, _members(parts)))
     return (*found, *sorted(weak, key=lambda group: -group.std))
+
+
+def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Groups as results hold them: std, number of directions, and the parts of their parameters by name."""
+    return [
+        {"std": g.std, "dimension": g.dimension, "parameters": {names[i]: float(g.parts[i]) for i in g.members}}
+        for g in found
+    ]
 
 
 def _components(joined: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,14 @@ from jaxmb.identify.elastostatic.complete_outcome import identify_complete
 from jaxmb.identify.elastostatic.outcome import identify_deflections
 from jaxmb.identify.experiments import Scene, Test, scene
 from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
-from jaxmb.identify.identifiability import Knowledge, correlation, knowledge
+from jaxmb.identify.identifiability import (
+    Knowledge,
+    correlation,
+    groups,
+    groups_by_name,
+    information_rows,
+    knowledge,
+)
 from jaxmb.identify.metrics import band_end_hz, fit_metrics
 from jaxmb.identify.misfit import misfit_remarks
 from jaxmb.identify.modal_agreement import modal_agreements, unmatched_remark
@@ -100,6 +107,8 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
     metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known.covariance)
     metrics |= one_model_metrics(study, np.asarray(u), residual, jacobian, row_weights)
+    found = groups(information_rows(jacobian, variances), _prior_std(study))
+    metrics["groups"] = groups_by_name(found, study.free.names)
     metrics |= law_metrics(study, np.asarray(u))
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))

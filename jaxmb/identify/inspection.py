@@ -12,7 +12,15 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.candidate_tests import NO_EFFECT, Candidate, Place
 from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.fit import final_state
-from jaxmb.identify.identifiability import Group, Knowledge, correlation, groups, information_rows, knowledge
+from jaxmb.identify.identifiability import (
+    Group,
+    Knowledge,
+    correlation,
+    groups,
+    groups_by_name,
+    information_rows,
+    knowledge,
+)
 from jaxmb.identify.mode_shares import mode_shares
 from jaxmb.identify.next_tests import NextTests, choose_next, pool_of
 from jaxmb.identify.parameters import unit
@@ -79,14 +87,7 @@ class Inspection:
                 "at": self.at,
                 "parameters": {name: p._asdict() for name, p in self.parameters.items()},
                 "singular_values": self.singular_values,
-                "groups": [
-                    {
-                        "std": group.std,
-                        "dimension": group.dimension,
-                        "parameters": {names[i]: group.parts[i] for i in group.members},
-                    }
-                    for group in self.groups
-                ],
+                "groups": groups_by_name(self.groups, names),
                 "without_effect": self.without_effect,
                 "correlation": self.correlation,
                 "criterion": None if self.next is None else self.next.part.criterion,

@@ -14,6 +14,7 @@ from jaxmb.report.cells import VERDICT_STYLE, new_table, number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.complete_tables import complete_tables
 from jaxmb.report.deflection_tables import deflection_tables
+from jaxmb.report.law_tables import law_tables
 from jaxmb.report.profile_plots import profile_table
 from jaxmb.response.modal import Modes
 
@@ -48,6 +49,7 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
         parts += deflection_tables(result)
     if "profiles" in result.metrics:
         parts.append(profile_table(result))
+    parts += law_tables(result)
     return Group(*parts, summary(result))
 
 
@@ -78,6 +80,22 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
             Text(p.identifiable, style=VERDICT_STYLE.get(p.identifiable, "")),
         )
     return table
+
+
+def together_lines(result: Result) -> list[str]:
+    """A line on each group of parameters that the data know only together, or not at all."""
+    lines = []
+    for group in result.metrics.get("groups", ()):
+        parts = group["parameters"]
+        if len(parts) < 2:
+            continue  # which its own standard deviation tells
+        if group["dimension"] > 1:
+            what = f"{', '.join(parts)} ({group['dimension']} directions)"
+        else:
+            what = "  ".join(f"{size:+.2f} {name}" for name, size in parts.items())
+        std = percent(100.0 * group["std"])
+        lines.append(f"known only together: {what}, std {std} %" if np.isfinite(group["std"]) else f"not known: {what}")
+    return lines
 
 
 def what_marks_mean(result: Result) -> Text:
@@ -222,6 +240,7 @@ def summary(result: Result) -> Group:
             f"largest error of a mode: {number(result.metrics['largest_frequency_error_hz'], 2)} Hz,"
             f" {number(result.metrics['largest_damping_error_percent'], 2)} % damping"
         )
+    lines += together_lines(result)
     lines += [f"remark: {remark}" for remark in result.remarks]
     counts, seconds = result.evaluations, result.seconds
     lines.append(
