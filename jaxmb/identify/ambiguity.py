@@ -11,22 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.experiments import Test, scene
 from jaxmb.identify.fit import Fit, final_state
 from jaxmb.identify.identifiability import Knowledge, limits, verdicts
 from jaxmb.identify.modal_agreement import ModalAgreement
+from jaxmb.identify.mode_shares import GOVERNS, mode_shares
 from jaxmb.identify.study import Study
-from jaxmb.response.modal import modes
 
 AS_GOOD = 1.96
 """Standard deviations of their difference in cost within which two fits are equally good: 95 % of a normal one."""
 DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
-GOVERNS = 0.5
-"""Share of a mode's stiffness or damping from which on a parameter governs it, as a coordinate "dominates" a mode that
-holds half of its strain energy."""
-STEP = 1e-4
-"""Relative change of a value, of which the change of a mode is taken."""
 
 
 def ambiguity(
@@ -65,8 +59,11 @@ def ambiguity(
     for test, agreement in zip(study.tests, agreements, strict=True):
         if agreement is None:
             continue
+        if not agreement.unmeasured:
+            continue
+        shares = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share
         for mode in agreement.unmeasured:
-            governing = np.flatnonzero((governed(study, test, fit.best_u, mode) >= GOVERNS) & (std < weakest))
+            governing = np.flatnonzero((shares[mode] >= GOVERNS) & (std < weakest))
             std[governing] = weakest[governing]
             frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
             remarks += [
@@ -95,36 +92,3 @@ def equally_good(
         if other @ change <= AS_GOOD * np.sqrt(np.sum(variances * change**2)):
             found.append(end[1:])
     return np.array(found).reshape(-1, study.free.size)
-
-
-def governed(study: Study, test: Test, u: Float[np.ndarray, "d"], mode: int) -> Float[np.ndarray, "d"]:
-    """How much of a mode each free parameter holds.
-
-    2 d log frequency / d log value, which is the share of strain energy for a stiffness and of kinetic energy for a
-    mass; for a damping d log damping ratio / d log value, its share of what is dissipated.
-
-    Args:
-        study: what was fitted.
-        test: at whose posture.
-        u: the fit.
-        mode: number of the mode, of all of the machine.
-    """
-    values = study.free.values(u)
-
-    def eigenvalues(at: np.ndarray) -> np.ndarray:
-        return np.asarray(modes(scene(test, study.free.apply(study.model, jnp.asarray(at))).tangent).eigenvalue)
-
-    before = eigenvalues(values)[mode]
-    share = np.zeros(values.size)
-    for i, name in enumerate(study.free.names):
-        if values[i] == 0.0:
-            continue
-        moved = values.copy()
-        moved[i] *= 1.0 + STEP
-        after = eigenvalues(moved)
-        after = after[np.argmin(np.abs(after - before))]
-        if name.startswith("damping."):
-            share[i] = np.log((after.real / abs(after)) / (before.real / abs(before))) / STEP
-        else:
-            share[i] = 2.0 * np.log(abs(after) / abs(before)) / STEP
-    return np.abs(share)

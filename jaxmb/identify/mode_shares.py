@@ -6,11 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.ambiguity import STEP
 from jaxmb.identify.experiments import Test, scene
 from jaxmb.identify.parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes
+
+GOVERNS = 0.5
+"""Share of a mode's stiffness or damping from which on a parameter governs it, as a coordinate "dominates" a mode that
+holds half of its strain energy."""
+STEP = 1e-4
+"""Relative change of a value, of which the change of a mode is taken."""
 
 
 class ModeShares(NamedTuple):
@@ -22,7 +27,7 @@ class ModeShares(NamedTuple):
 
 
 def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np.ndarray, "d"]) -> ModeShares:
-    """`ambiguity.governed` for all modes at once.
+    """How much of each mode each free parameter holds.
 
     Shares of strain energy for stiffnesses, of kinetic energy for masses, of what is dissipated for dampings: the
     derivatives of log frequency (times two) and of log damping ratio by the logarithm of the value.

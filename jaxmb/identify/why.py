@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.ambiguity import GOVERNS
 from jaxmb.identify.candidate_tests import (
     Candidate,
     Place,
@@ -18,7 +17,7 @@ from jaxmb.identify.candidate_tests import (
 )
 from jaxmb.identify.experiments import FrfTest, ModesTest, Test
 from jaxmb.identify.identifiability import TOGETHER, Group, Knowledge, knowledge
-from jaxmb.identify.mode_shares import ModeShares
+from jaxmb.identify.mode_shares import GOVERNS, ModeShares
 from jaxmb.machine.build import Model
 
 BEYOND = 1.1

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.ambiguity import ambiguity, governed
+from jaxmb.identify.ambiguity import ambiguity
 from jaxmb.identify.experiments import scene
 from jaxmb.identify.fit import final_state, run_fit
 from jaxmb.identify.identifiability import knowledge
 from jaxmb.identify.modal_agreement import ModalAgreement
+from jaxmb.identify.mode_shares import mode_shares
 from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.study_file import StudyFile
 
@@ -91,7 +92,7 @@ def test_shares_of_a_mode(fitted):
     """All stiffnesses together hold the whole strain energy, all dampings all that is dissipated."""
     study, fit, *_ = fitted
     test = study.tests[0]
-    shares = governed(study, test, fit.best_u, 1)
+    shares = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share[1]
     # Light damping (2 %) changes |lambda| by its square; the step of 1e-4 errs by as much
     assert shares[:3].sum() == pytest.approx(1.0, abs=1e-3)
     assert shares[3:].sum() == pytest.approx(1.0, abs=1e-3)
@@ -108,7 +109,7 @@ def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitte
     found = jaxmb.modes(seen.tangent)
     agreement = ModalAgreement(found, found, np.eye(3), (0, 1, None), (2,))
     doubted, remarks = ambiguity(study, fit, known, residual, variances, [agreement])
-    share = governed(study, test, fit.best_u, 2)
+    share = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share[2]
     expected = ["weak" if s >= 0.5 else "yes" for s in share]
     assert "weak" in expected[:3]
     assert list(doubted.verdict) == expected
