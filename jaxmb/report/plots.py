@@ -18,6 +18,7 @@ from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.correlation_plot import correlation_figure
 from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.frf_plot import frf_test_figure
+from jaxmb.report.law_plots import law_figures
 from jaxmb.report.mac_plot import MOST_MODES, mac_panels
 from jaxmb.report.modal_plots import stabilization_figure, synthesized_figure
 from jaxmb.report.modal_report import synthesized
@@ -61,6 +62,7 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
         yield "correlation", correlation_figure(result)
     if "profiles" in result.metrics:
         yield "profiles", profile_figure(result)
+    yield from law_figures(result)
     names = _file_names(result.study.tests)
     for number, (test, name) in enumerate(zip(result.study.tests, names, strict=True)):
         if isinstance(test, ModesTest):

@@ -1,0 +1,125 @@
+"""Figures of the laws that parameters follow from test to test."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from jaxmb.identify.law_part import AMPLITUDE, LOAD
+from jaxmb.identify.law_terms import Term
+from jaxmb.identify.posture_law import covariates, in_tests
+from jaxmb.identify.result import Result
+from jaxmb.report.cells import number
+from jaxmb.report.style import FITTED, MEASURED, TRUE
+
+INTERVAL = 1.96
+"""Standard deviations to either side that hold 95 % of a normal distribution."""
+MOST_PANELS = 4
+WIDEST = 0.5
+"""Standard deviation of a logarithm from which on a test says nothing of a parameter by itself, and is not drawn."""
+
+
+def law_figures(result: Result) -> Iterator[tuple[str, Figure]]:
+    """Name and figure of the laws of a result; nothing where the study asks for none."""
+    if "laws" in result.metrics:
+        yield "laws", law_figure(result)
+
+
+def law_figure(result: Result) -> Figure:
+    """Each parameter over what its law is of: the law, what each test says by itself, and the truth where it is known.
+
+    Below it how far both are from the law, with 95 % intervals. Where a parameter has terms of something else as well,
+    these are taken out. Where no law was taken, the candidate that fitted best is shown at its constant value.
+    """
+    panels, laws = _panels(result), result.metrics["laws"]
+    figure = Figure(figsize=(max(1.2 + 3.3 * len(panels), 4.8), 4.4), layout="constrained")
+    grid = figure.subplots(2, len(panels), sharex="col", squeeze=False, height_ratios=(1.7, 1.0))
+    for (above, below), (parameter, by) in zip(grid.T, panels, strict=True):
+        _panel(above, below, result, parameter, by)
+    handles = [
+        Line2D([], [], color=FITTED, lw=1.4, label="law" if laws["chosen"] else "one value for all tests"),
+        Line2D([], [], color=FITTED, lw=4.0, alpha=0.35, label="its 95 %"),
+        Line2D([], [], color="black", ls="", marker="o", ms=4, mfc=MEASURED, label="each test by itself, 95 %"),
+    ]
+    if any(line["truth"] is not None for lines in laws["values"].values() for line in lines):
+        handles.append(Line2D([], [], color=TRUE, lw=1.0, ls="--", marker="D", ms=4.5, mfc="none", label="true"))
+    errors = laws["holdout"]
+    title = f"{result.study.name}\nheld-out tests: {number(errors['without'], 3)} times the noise by one model"
+    if laws["chosen"]:
+        title += f", {number(errors['with'], 3)} with the {'law' if len(laws['chosen']) == 1 else 'laws'}"
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, title=title, title_fontsize=8)
+    return figure
+
+
+def _panels(result: Result) -> list[tuple[str, str]]:
+    laws = result.metrics["laws"]
+    shown = [(line["parameter"], line["by"]) for line in laws["chosen"] or laws["considered"][:1]]
+    return list(dict.fromkeys(shown))[:MOST_PANELS]
+
+
+def _panel(above: Axes, below: Axes, result: Result, parameter: str, by: str) -> None:
+    study, laws = result.study, result.metrics["laws"]
+    lines = laws["values"][parameter]
+    terms = [(_term(line), line["coefficient"]) for line in laws["chosen"] if line["parameter"] == parameter]
+    mine = [(term, c) for term, c in terms if term.by == by]
+    others = np.exp(np.sum([c * in_tests(study, term) for term, c in terms if term.by != by] or [[0.0]], axis=0))
+    x = covariates(study, Term(parameter, by, "linear", 1.0, 0.0))
+    angle = by not in (AMPLITUDE, LOAD) and study.model.revolute[study.model.coordinates.index(by)]
+    unit = 180.0 / np.pi if angle else 1.0
+    reach = np.ptp(x)
+    if by == AMPLITUDE:
+        above.set_xscale("log")
+        levels = np.unique(x) if np.unique(x).size <= 8 else np.geomspace(x.min(), x.max(), 5)
+        below.set_xticks(levels, [f"{level:.3g}" for level in levels])
+        below.xaxis.set_minor_locator(NullLocator())
+        dense = np.geomspace(x.min() / 1.05, x.max() * 1.05, 200)
+    else:
+        dense = np.linspace(x.min() - 0.05 * reach, x.max() + 0.05 * reach, 200)
+    curve = laws["centre"][parameter] * np.exp(sum((c * term.at(dense) for term, c in mine), np.zeros(dense.size)))
+    above.plot(unit * dense, curve, color=FITTED, lw=1.4)
+    below.axhline(0.0, color=FITTED, lw=1.4)
+    law, own, std, law_std = (_column(lines, key) for key in ("law", "own", "own_std_log", "law_std_log"))
+    told = np.isfinite(own) & (std < WIDEST)
+    points = own / others
+    ends = np.abs(np.exp(np.array([[-1.0], [1.0]]) * INTERVAL * std) - 1.0) * points
+    style = {"fmt": "o", "ms": 4, "mfc": MEASURED, "mec": "black", "ecolor": "black", "elinewidth": 0.9, "mew": 0.7}
+    above.errorbar(unit * x[told], points[told], yerr=ends[:, told], **style)
+    percent = 100.0 * (own / law - 1.0)
+    below.errorbar(
+        unit * x[told], percent[told], yerr=(100.0 * ends / (law / others))[:, told], capsize=2, **style
+    )  # fmt: skip
+    below.errorbar(
+        unit * x, np.zeros(x.size), yerr=100.0 * np.minimum(INTERVAL * law_std, 10.0), fmt="none", ecolor=FITTED,
+        elinewidth=4.0, alpha=0.35,
+    )  # fmt: skip
+    truth = _column(lines, "truth")
+    order = np.argsort(x)
+    if np.isfinite(truth).all():
+        look = {"color": TRUE, "lw": 1.0, "ls": "--", "marker": "D", "ms": 4.5, "mfc": "none"}
+        above.plot(unit * x[order], (truth / others)[order], **look)
+        below.plot(unit * x[order], (100.0 * (truth / law - 1.0))[order], **{**look, "lw": 0.0})
+    above.set_ylabel(f"{parameter} ({result.parameters[parameter].unit})")
+    below.set_ylabel("beside the law (%)" if mine else "beside one value (%)")
+    below.set_xlabel(_axis(result, parameter, by, bool(angle)))
+
+
+def _axis(result: Result, parameter: str, by: str, angle: bool) -> str:
+    if by == AMPLITUDE:
+        return "amplitude"
+    if by == LOAD:
+        joint = parameter.split(".", 1)[1]
+        turns = result.study.model.revolute[result.study.model.coordinates.index(joint)]
+        return f"load of gravity on {joint} ({'N m' if turns else 'N'})"
+    return f"{by} ({'deg' if angle else 'm'})"
+
+
+def _term(line: dict[str, Any]) -> Term:
+    return Term(line["parameter"], line["by"], line["function"], line["scale"], line["mean"])
+
+
+def _column(lines: list[dict[str, Any]], key: str) -> np.ndarray:
+    return np.array([np.nan if line[key] is None else line[key] for line in lines], dtype=float)
