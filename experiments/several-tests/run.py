@@ -1,10 +1,10 @@
 """What several tests in one fit are worth, whether their intervals hold, and what several postures cost.
 
-    python experiments/several-tests/run.py [--draws 200] [--out results/several-tests] [fused] [coverage] [cost]
+    python experiments/several-tests/run.py [--draws 200] [--out results/several-tests] [PART ...]
 
 `fused`: predicted and achieved error of every parameter of the KR90 from FRFs at one posture, from six static
 deflections, and from both. `coverage`: how often 95 % intervals hold the truth over draws of noise. `cost`: time and
-memory of 1, 8 and 32 postures. All three where none is named.
+memory of 1, 8 and 32 postures. `convergence`: random starts that come to the truth. All where none is named.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.fit import final_state
+from jaxmb.identify.fit import final_state, run_fit
 from jaxmb.identify.identifiability import knowledge
 from jaxmb.identify.result import strict, versions
 from jaxmb.identify.study_file import StudyFile
@@ -151,6 +151,18 @@ def coverage(draws: int) -> dict[str, Any]:
     return found
 
 
+def convergence(starts: int = 100) -> dict[str, Any]:
+    """Share of random starts that come to the truth, on all lines, for one and for three postures of the validation."""
+    found = {}
+    for name in ("validation-3r", "validation-3r-postures"):
+        refine = {"starts": starts, "keep": starts, "coarse_lines": 0}
+        study = study_of(library_study(name) | {"rounds": 1, "refine": refine}, name)
+        ends = [float(end[0]) for end in run_fit(study, 0).ends]
+        found[name] = sum(objective <= 1e-12 * study.noise_objective for objective in ends) / starts
+        print_now(f"{name}: {100 * found[name]:.0f} % of {starts} random starts end at the truth")
+    return found
+
+
 def cost(repeats: int = 7) -> dict[str, Any]:
     """Time of residual and Jacobian, and of a whole fit, for 1, 8 and 32 postures; peak memory of the process."""
     data = library_study("kr90-postures")
@@ -193,12 +205,17 @@ def cost(repeats: int = 7) -> dict[str, Any]:
 def main() -> None:
     """Run what is asked for, print it, and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=["fused", "coverage", "cost", []], default=[])
+    parser.add_argument("parts", nargs="*", choices=["fused", "coverage", "cost", "convergence", []], default=[])
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("results/several-tests"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    work = {"cost": cost, "fused": lambda: fused(options.draws), "coverage": lambda: coverage(options.draws)}
+    work = {
+        "cost": cost,
+        "convergence": convergence,
+        "fused": lambda: fused(options.draws),
+        "coverage": lambda: coverage(options.draws),
+    }
     numbers = {name: do() for name, do in work.items() if name in (options.parts or list(work))}
     for name, told in numbers.items():
         (options.out / f"{name}.json").write_text(json.dumps(strict(told | {"versions": versions()}), indent=1))
