@@ -48,6 +48,8 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py
+	$(BIN)/python experiments/maps/modal.py
+	$(BIN)/python experiments/several-tests/run.py cost
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml
