@@ -7,7 +7,11 @@ from matplotlib.figure import Figure
 
 from jaxmb.identify.result import Result
 from jaxmb.report.complete_tables import MODELS
+from jaxmb.report.deflection_plots import INTERVAL
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
+
+BINS = 31
+"""Of a histogram of errors: odd, so that the middle one is about 0."""
 
 
 def complete_figures(result: Result) -> Iterator[tuple[str, Figure]]:
@@ -19,43 +23,53 @@ def complete_figures(result: Result) -> Iterator[tuple[str, Figure]]:
 
 
 def error_figure(result: Result, role: str) -> Figure:
-    """Histograms of the errors after compensation along x, y and z, the joints' model beside the complete one."""
+    """Histograms of the errors after compensation along x, y and z, a row for each model.
+
+    The middle bin is centred on 0, and bins are the same in the figures of fitted and of other tests.
+    """
     errors = result.metrics[f"errors_mm_{role}"]
-    pair = ("J2", "C2") if "C2" in errors else ("J1", "C1")
-    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
-    largest = max(float(np.abs(errors[name]).max()) for name in pair)
-    bins = np.linspace(-largest, largest, 31)
-    for i, (axes, axis) in enumerate(zip(figure.subplots(1, 3, sharey=True), "xyz", strict=True)):
-        for name, colour in zip(pair, (MEASURED, FITTED), strict=True):
-            values = np.asarray(errors[name])[:, i]
-            label = f"{name}, {MODELS[name]}"
-            axes.hist(values, bins, color=colour, alpha=0.9 if colour == MEASURED else 0.7, label=label)
+    models = list(result.metrics["parameters"])
+    both = [result.metrics.get(f"errors_mm_{each}", {}) for each in ("check", "fit")]
+    largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
+    bins = np.linspace(-largest, largest, BINS + 1)
+    figure = Figure(figsize=(7.2, 0.8 + 1.15 * len(models)), layout="constrained")
+    grid = figure.subplots(len(models), 3, sharex=True, sharey="row", squeeze=False)
+    for row, name in zip(grid, models, strict=True):
+        for i, axes in enumerate(row):
+            if name in errors:
+                colour = MEASURED if name.startswith("J") else FITTED
+                axes.hist(np.asarray(errors[name])[:, i], bins, color=colour)
+            else:
+                axes.text(0.5, 0.5, "not judged", transform=axes.transAxes, ha="center", va="center")
+                axes.set_yticks([])
+            axes.axvline(0.0, color="0.3", lw=0.6)
+        row[0].set_title(f"{name}: {MODELS[name]}", loc="left")
+        row[0].set_ylabel("points")
+    for axes, axis in zip(grid[-1], "xyz", strict=True):
+        axes.set_xlim(-1.03 * largest, 1.03 * largest)
         axes.set_xlabel(f"error along {axis} (mm)")
-    figure.axes[0].set_ylabel("number of points")
     told = {"check": "not used in the fit", "fit": "used in the fit"}[role]
     figure.suptitle(f"{result.study.name}: errors after compensation, tests {told}", fontsize=9, x=0.01, ha="left")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure
 
 
 def compliance_figure(result: Result) -> Figure:
-    """Identified compliances with twice their standard deviations, a panel for each unit."""
+    """Identified compliances with their 95 % intervals, a panel for each unit."""
     groups: dict[str, list[str]] = {}
     for name, parameter in result.parameters.items():
         groups.setdefault(parameter.unit, []).append(name)
     sizes = [len(names) for names in groups.values()]
-    figure = Figure(figsize=(6.4, 1.4 + 0.17 * sum(sizes)), layout="constrained")
-    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=sizes)[:, 0]
+    figure = Figure(figsize=(6.4, 0.4 + 0.5 * len(sizes) + 0.17 * sum(sizes)), layout="constrained")
+    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=[size + 0.2 for size in sizes])[:, 0]
     for axes, (unit, names) in zip(grid, groups.items(), strict=True):
         value = np.array([result.parameters[name].value for name in names])
         std = np.array([result.parameters[name].std for name in names])
         place = np.arange(len(names))
         axes.axvline(0.0, color="0.5", lw=0.8)
-        axes.errorbar(value, place, xerr=2.0 * std, fmt="none", ecolor=INITIAL, elinewidth=1.4)
+        axes.errorbar(value, place, xerr=INTERVAL * std, fmt="none", ecolor=INITIAL, elinewidth=1.4)
         axes.plot(value, place, "o", ms=3.5, color=FITTED)
         axes.set_yticks(place, [name.removeprefix("compliance.") for name in names])
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlabel(f"compliance ({unit})")
-    figure.suptitle(f"{result.study.name}: compliances and 2 standard deviations", fontsize=9, x=0.01, ha="left")
+    figure.suptitle(f"{result.study.name}: compliances and 95 % intervals", fontsize=9, x=0.01, ha="left")
     return figure

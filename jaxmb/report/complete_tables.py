@@ -17,6 +17,7 @@ STEPS = {
     "G3": "known only together with others",
     "final": "independent, kept",
 }
+AXES = ("x", "y", "z", "position")
 MODELS = {
     "none": "deflections without compensation",
     "J1": "joints",
@@ -50,15 +51,35 @@ def reduction_table(result: Result) -> Table:
 
 
 def compensation_table(result: Result, role: str, title: str) -> Table:
-    """What each model leaves of the deflections, mm, in the layout of Table 2 of Klimchik et al. 2014."""
+    """What each model leaves of the deflections, mm, in the layout of Table 2 of Klimchik et al. 2014.
+
+    Models that cannot be judged on these tests have dashes. Of the tests on which compensation is judged the last two
+    columns say, where the errors of the instruments were drawn, how far the compensated percent and the predicted
+    translations scatter with them (standard deviations).
+    """
     table = new_table(f"Errors after compensation, tests {title} (mm; layout of Table 2)", "model")
-    for heading in ("parameters", "x max, RMS", "y max, RMS", "z max, RMS", "position max, RMS", "compensated %"):
+    judged = role == ("check" if "table2_check" in result.metrics else "fit")
+    drawn = result.metrics.get("monte_carlo") if judged else None
+    scatter = () if drawn is None else ("scatter %", "scatter mm")
+    for heading in ("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter):
         table.add_column(heading, justify="right")
-    for row in result.metrics[f"table2_{role}"]:
-        errors = [f"{row[axis]['max']:.2f}  {row[axis]['rms']:.2f}" for axis in ("x", "y", "z", "position")]
-        name = row["model"] if row["model"] == "none" else f"{row['model']}: {MODELS[row['model']]}"
-        table.add_row(name, str(row["parameters"] or "-"), *errors, f"{row['compensated_percent']:.1f}")
+    rows = {row["model"]: row for row in result.metrics[f"table2_{role}"]}
+    for name in ("none", *result.metrics["parameters"]):
+        label = name if name == "none" else f"{name}: {MODELS[name]}"
+        if name not in rows:
+            table.add_row(label, str(result.metrics["parameters"][name]), *["-"] * (len(AXES) + 1 + len(scatter)))
+            continue
+        row = rows[name]
+        cells = [f"{row[axis]['max']:.2f}  {row[axis]['rms']:.2f}" for axis in AXES]
+        cells.append(f"{row['compensated_percent']:.1f}")
+        if drawn is not None:
+            cells += [_scatter(drawn[key], name) for key in ("compensated_percent_std", "predicted_std_mm")]
+        table.add_row(label, str(row["parameters"] or "-"), *cells)
     return table
+
+
+def _scatter(told: dict[str, float], model: str) -> str:
+    return number(told[model], 2) if model in told else "-"
 
 
 def compensator_table(result: Result) -> Table:

@@ -37,20 +37,22 @@ def instrument_table(result: Result) -> Table:
     """Each value with its error, in the layout of Table II of Dumas et al. 2011.
 
     The error is the standard deviation of Monte-Carlo draws where there are any; beside it stands the one that follows
-    from the standard deviations of the displacements to first order.
+    from the standard deviations of the displacements to first order. "on a bound" counts the draws that ended there,
+    whose scatter is too small for that.
     """
     rows = result.metrics["table2"]
     draws = rows[0]["draws"] if rows else 0
     table = new_table("Values with their errors (layout of Dumas et al. 2011, Table II)", "parameter", "unit")
     drawn = (f"error, {draws} draws", "%") if draws else ()
-    for heading in ("value", *drawn, "error, first order", "%"):
+    for heading in ("value", *drawn, *(("on a bound",) if draws else ()), "error, first order", "%"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if row["value"] is None:
-            cells = ["cannot be determined", *([MISSING, MISSING] if draws else []), MISSING, MISSING]
+            cells = ["cannot be determined", *([MISSING] * 3 if draws else []), MISSING, MISSING]
         else:
             cells = [number(row["value"])]
             for error, percent in (("error", "percent"), ("linear_error", "linear_percent"))[0 if draws else 1 :]:
                 cells += [number(row[error], 2), number(row[percent], 2)]
+                cells += [str(row["clipped"])] if error == "error" else []
         table.add_row(Text(row["parameter"]), Text(result.parameters[row["parameter"]].unit), *cells)
     return table

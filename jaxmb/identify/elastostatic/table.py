@@ -38,15 +38,15 @@ DEFAULT_STD = np.array([3e-5] * 3 + [0.01 * DEGREE] * 3)
 
 def deflection_tests(
     model: Model,
-    q: np.ndarray,
-    wrench: np.ndarray,
-    displacement: np.ndarray,
+    q: np.typing.ArrayLike,
+    wrench: np.typing.ArrayLike,
+    displacement: np.typing.ArrayLike,
     frame: str = "tool",
     points: Sequence[str] | None = None,
-    std: np.ndarray = DEFAULT_STD,
+    std: np.typing.ArrayLike = DEFAULT_STD,
     names: Sequence[str] | None = None,
 ) -> list[DeflectionTest]:
-    """Tests from arrays with one entry a test, all loaded and measured at the same frames.
+    """Tests from arrays or lists with one entry a test, all loaded and measured at the same frames.
 
     Args:
         model: the machine.

@@ -17,6 +17,9 @@ from jaxmb.identify.elastostatic.parts import Instruments
 from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.table import deflections_csv
 from jaxmb.identify.elastostatic.variants import compensated_joint, fitted, stiffness_models
+from jaxmb.report.cells import number
+from jaxmb.report.complete_plots import complete_figures
+from jaxmb.report.style import drawing
 from jaxmb.report.tables import result_tables
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr270"))
@@ -201,3 +204,35 @@ def test_published_numbers_are_shown_for_the_published_machine_alone(result, tex
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(result_tables(other, 200))
     assert "published" not in console.export_text()
+
+
+def test_models_that_are_not_judged_have_dashes_and_draws_a_scatter(result, text):
+    check, fit = text.split("tests used in the fit")
+    assert f"J2: joints and compensator {result.metrics['parameters']['J2']} - - - - - - -" in " ".join(check.split())
+    assert "scatter % scatter mm" in check
+    assert "scatter" not in fit.split("remark")[0]
+    drawn = result.metrics["monte_carlo"]
+    assert number(drawn["predicted_std_mm"]["C1"], 2) in check
+
+
+def test_histograms_of_all_models_have_one_scale(result):
+    with drawing():
+        figures = dict(complete_figures(result))
+    limits = {axes.get_xlim() for name in ("errors-check", "errors-fit") for axes in figures[name].axes}
+    assert len(limits) == 1
+    for name in ("errors-check", "errors-fit"):
+        titles = [axes.get_title(loc="left") for axes in figures[name].axes]
+        assert [t[:2] for t in titles if t] == ["J1", "J2", "C1", "C2"]
+        for axes in figures[name].axes:
+            bars = [patch.get_window_extent() for patch in axes.patches]
+            # the middle bin is about 0
+            assert len(bars) in (0, 31)
+            if bars:
+                middle = axes.transData.transform((0.0, 0.0))[0]
+                assert bars[15].x0 + bars[15].x1 == pytest.approx(2.0 * middle, abs=1e-6)
+    assert [t.get_text() for axes in figures["errors-check"].axes for t in axes.texts] == ["not judged"] * 6
+    for axes in figures["compliances"].axes:
+        below, above = axes.get_ylim()
+        assert above < -0.5
+        assert below > len(axes.get_yticks()) - 0.5
+    assert "95 % intervals" in figures["compliances"].get_suptitle()

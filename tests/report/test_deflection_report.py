@@ -1,0 +1,87 @@
+"""Tables and figures of deflection tests: nothing is cut off, and bands say what they are."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+import tomli_w
+from rich.console import Console
+
+import jaxmb
+from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
+from jaxmb.identify.elastostatic.table import deflections_csv
+from jaxmb.report.deflection_plots import deflection_figures
+from jaxmb.report.style import drawing
+from jaxmb.report.tables import result_tables
+
+MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+STD = np.repeat([3e-5, 6e-5], 3)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """Of two tests with long names."""
+    draw = np.random.default_rng(0)
+    tests = [
+        DeflectionTest(f"a long name of a test, number {i}", np.asarray(MODEL.reference) + 0.2 * i, "tool",
+                       draw.uniform(-1.0, 1.0, 6) * np.repeat([2000.0, 500.0], 3), ("tool",), np.zeros((1, 6)),
+                       STD[None])
+        for i in (1, 2)
+    ]  # fmt: skip
+    moved = zip(tests, predicted(MODEL, tests), strict=True)
+    tests = [dataclasses.replace(t, displacement=d + STD * draw.normal(size=d.shape)) for t, d in moved]
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "tests.csv").write_text(deflections_csv(MODEL, tests))
+    part = {"kind": "deflection", "file": "tests.csv", "instruments": {"tracker_mm": 0.03, "draws": 20}}
+    free = {f"stiffness.q{i}": {"lower": 1e4, "upper": 1e9} for i in range(1, 6)}
+    free["stiffness.q4"]["upper"] = 5.7e5
+    (folder / "two.toml").write_text(tomli_w.dumps({"machine": "kuka-kr240", "test": [part], "free": free}))
+    return jaxmb.identify(jaxmb.load_study(folder / "two.toml"))
+
+
+@pytest.fixture(scope="module")
+def figures(result):
+    with drawing():
+        found = dict(deflection_figures(result))
+        for figure in found.values():
+            figure.draw_without_rendering()
+    return found
+
+
+@pytest.mark.parametrize("name", ["convergence", "displacements", "rotations"])
+def test_nothing_is_cut_off(figures, name):
+    figure = figures[name]
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    # half a pixel of the files, of rounding
+    assert box.x0 > -2.5e-3
+    assert box.y0 > -2.5e-3
+    assert box.x1 < width + 2.5e-3
+    assert box.y1 < height + 2.5e-3
+
+
+def test_the_band_of_the_orders_is_called_what_it_is(figures):
+    (legend,) = figures["convergence"].legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert "middle 90 % of the orders, no confidence band" in labels
+    assert "95 % interval of the value" in labels
+
+
+def test_what_is_missed_is_shown_along_each_axis(figures, result):
+    _, missed = figures["displacements"].axes
+    points = list(missed.containers)
+    assert [each.get_label() for each in points] == [f"missed along {axis}" for axis in "xyz"]
+    for i, each in enumerate(points):
+        left = [row["measured_mm"][i] - row["predicted_mm"][i] for row in result.metrics["deflections"]]
+        np.testing.assert_allclose(each[0].get_ydata(), left, rtol=1e-12)
+
+
+def test_draws_on_a_bound_stand_in_the_table(result):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(result_tables(result, 200))
+    text = console.export_text()
+    assert "on a bound" in text
+    row = next(row for row in result.metrics["table2"] if row["parameter"] == "stiffness.q4")
+    line = [line.split() for line in text.splitlines() if line.strip().startswith("stiffness.q4")][-1]
+    assert str(row["clipped"]) in line
