@@ -269,7 +269,7 @@ def one_model_remarks(metrics: dict[str, Any]) -> list[str]:
     line = told["parameters"][0]
     if line["p_holm"] >= LEVEL:
         return [f"{size}; the tests disagree (p {told['separate']['p']:.1g}), but on no single parameter"]
-    left = "" if line["leaves"] is None else f", which leaves {line['leaves']:.2g} times the noise"
+    left = "" if line["leaves"] is None else f", which leaves {line['leaves']:.3g} times the noise"
     return [
         f"{size}; {line['parameter']} would have to differ by {100.0 * line['spread']:.2g} % between the tests{left}"
     ]

@@ -31,6 +31,8 @@ class HoldOut(NamedTuple):
 
     error: np.ndarray
     """Root mean square residual of each group, in units of its noise."""
+    fits: list[Fitted]
+    """The fit without each group."""
 
     @property
     def mean(self) -> float:
@@ -51,6 +53,14 @@ class Considered(NamedTuple):
     gain: float
     """Mean logarithm of the ratio of hold-out errors, before over after; NaN where it was not judged."""
     gain_std: float
+    choice_gain: float
+    """The same where for each group the term, too, is chosen without it."""
+    choice_gain_std: float
+
+    @property
+    def predicts(self) -> bool:
+        """Whether held-out tests are predicted better, by more than the standard error."""
+        return self.gain > self.gain_std and self.choice_gain > self.choice_gain_std
 
 
 def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
@@ -59,9 +69,11 @@ def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
     Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
     fully, and the best of those judged by the tests they do not see: each group of tests that share all covariates is
     held out once. A term is taken where the mean of the paired logarithms of the error is better by more than its
-    standard error over the groups (the rule of one standard error), and where its coefficient is not what noise alone
-    makes of the largest among so many candidates (probability below `LEVEL`). The first guards against a law that
-    imitates another error of the model and does not carry over, the second against the choice among many.
+    standard error over the groups (the rule of one standard error), both with this term and with the one that would
+    have been chosen without the group; and where its coefficient is not what noise alone makes of the largest among so
+    many candidates (probability below `LEVEL`). The first guards against a law that imitates another error of the
+    model and does not carry over; the other two against the choice among many, of which one always looks well on the
+    tests it was chosen by.
 
     Args:
         study: what was fitted to what.
@@ -76,13 +88,13 @@ def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
     apart = _groups(study, terms)
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
-    first = held_out = _hold_out(study, chosen, fit, apart)
+    first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
     told: list[dict[str, Any]] = []
     while len(chosen) < count:
         left = [term for term in terms if term not in chosen]
         tried = _tried(study, chosen, left, fit, held_out, apart)
         best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
-        taken = best is not None and best.p < LEVEL and best.gain > best.gain_std
+        taken = best is not None and best.p < LEVEL and best.predicts
         told += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
         if best is None or best.held_out is None or not taken:
             break
@@ -98,20 +110,30 @@ def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
     return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
 
 
-def _hold_out(study: Study, terms: Sequence[Term], fit: Fitted, apart: Sequence[np.ndarray]) -> HoldOut:
-    count, weights = fit.coefficients.size, np.asarray(study.problem.row_weights())
+def _hold_out(
+    study: Study, terms: Sequence[Term], starts: Sequence[Fitted], apart: Sequence[np.ndarray],
+    further: Sequence[Term] | None = None,
+) -> HoldOut:  # fmt: skip
+    """Errors of each group by a fit to all others, from a start each; with a further term each where there are such."""
+    count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
     ends = np.cumsum([0, *(test.rows for test in study.tests)])
-    whole = law_problem(study, terms, count)
-    errors = []
-    for group in apart:
+    errors, fits = [], []
+    for place, (group, begin) in enumerate(zip(apart, starts, strict=True)):
         keep = np.ones(len(study.tests))
         keep[group] = 0.0
-        without = fit_laws(law_problem(study, terms, count, keep), fit.u, fit.coefficients)
-        residual, _ = law_state(whole, without)
+        mine = [*terms, *([] if further is None else [further[place]])]
+        fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
+        residual, _ = law_state(law_problem(study, mine, count), fits[-1])
         rows = np.concatenate([np.arange(int(ends[t]), int(ends[t + 1])) for t in group])
         used = weights[rows] > 0.0
         errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
-    return HoldOut(np.array(errors))
+    return HoldOut(np.array(errors), fits)
+
+
+def _gain(before: HoldOut, after: HoldOut) -> tuple[float, float]:
+    """Mean logarithm of the ratio of errors, and its standard error."""
+    gains = np.log(before.error / after.error)
+    return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(gains.size)) if gains.size > 1 else np.inf
 
 
 def _tried(
@@ -129,16 +151,19 @@ def _tried(
         z = new.coefficients[len(chosen)] / _coefficient_std(study, problem, new, len(terms))[-1]
         found.append((terms[-1], new, float(z)))
     found.sort(key=lambda one: one[1].objective)
+    blind = []
+    for group, without in zip(apart, before.fits, strict=True):
+        best = np.argmax(_promised(study, law_problem(study, chosen, count), left, without, group))
+        blind.append(left[int(best)])
+    choice = _gain(before, _hold_out(study, chosen, before.fits, apart, blind))
     tried = []
     for place, (term, new, z) in enumerate(found):
         p = _chance(z, len(left))
         if place < HELD_OUT:
-            held_out = _hold_out(study, [*chosen, term], new, apart)
-            gains = np.log(before.error / held_out.error)
-            spread = float(np.std(gains, ddof=1) / np.sqrt(gains.size)) if gains.size > 1 else np.inf
-            tried.append(Considered(term, new, z, p, held_out, float(np.mean(gains)), spread))
+            held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
+            tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice))
         else:
-            tried.append(Considered(term, new, z, p, None, np.nan, np.nan))
+            tried.append(Considered(term, new, z, p, None, np.nan, np.nan, *choice))
     return tried
 
 
@@ -148,16 +173,20 @@ def _chance(z: float, candidates: int) -> float:
     return min(2.0 * candidates * float(norm.sf(abs(z))), 1.0) if np.isfinite(z) else 1.0
 
 
-def _promised(study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted) -> np.ndarray:
-    """Drop of chi^2 by each candidate to first order, all other numbers fitted again."""
-    tests, relative = _blocks(study, problem, fit), relative_columns(study, fit.u)
+def _promised(
+    study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
+) -> np.ndarray:
+    """Drop of chi^2 by each candidate to first order, all other numbers fitted again; some tests left out."""
+    seen = [t for t in range(len(study.tests)) if t not in unseen]
+    every, relative = _blocks(study, problem, fit), relative_columns(study, fit.u)
+    tests = [every[t] for t in seen]
     residual = np.concatenate([b.residual for b in tests])
     svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
     basis = svd.left[: residual.size, : svd.rank]
     drops = []
     for term in left:
         i = study.free.names.index(term.parameter)
-        columns = zip(in_tests(study, term), tests, strict=True)
+        columns = zip(in_tests(study, term)[seen], tests, strict=True)
         column = np.concatenate([value * relative[i] * b.jacobian[:, i] for value, b in columns])
         beside = column - basis @ (basis.T @ column)
         size = np.linalg.norm(beside)
@@ -188,7 +217,8 @@ def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
         "step": step, "parameter": one.term.parameter, "by": one.term.by, "term": one.term.text,
         "coefficient": float(one.fit.coefficients[step - 1]), "z": one.z, "p": one.p,
         "holdout_error": None if one.held_out is None else one.held_out.mean,
-        "gain": one.gain, "gain_std": one.gain_std, "taken": taken,
+        "gain": one.gain, "gain_std": one.gain_std, "choice_gain": one.choice_gain,
+        "choice_gain_std": one.choice_gain_std, "predicts": one.predicts, "taken": taken,
     }  # fmt: skip
 
 
@@ -295,13 +325,13 @@ def law_remarks(metrics: dict[str, Any]) -> list[str]:
     if not laws["chosen"]:
         return [
             f"no law of {', '.join(laws['by'])} predicts tests that are held out better than one model"
-            f" ({errors['without']:.2g} times the noise)"
+            f" ({errors['without']:.3g} times the noise)"
         ]
     found = [
         f"{line['parameter']} follows exp({line['coefficient']:.3g} (± {line['std']:.1g}) {line['term']})"
         for line in laws["chosen"]
     ]
     return [
-        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.2g} times the noise,"
-        f" {errors['without']:.2g} without"
+        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.3g} times the noise,"
+        f" {errors['without']:.3g} without"
     ]
