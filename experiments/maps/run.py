@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import jaxmb
+from jaxmb.response.dexterity import characteristic_length
 from jaxmb.response.maps import QUANTITIES
 from jaxmb.response.posture_batches import posture_quantities
 
@@ -85,13 +86,15 @@ def main() -> None:
             model, postures, quantities, "tool", "tool", 1.0, WRENCH, np.array([0.0, 0.0, 1.0]), model.coordinates, six
         )
 
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (*WORK, "Pinocchio loop")}
+    work: dict[str, Callable[[], object]] = {name: lambda q=quantities: ours(q) for name, quantities in WORK.items()}
+    work["characteristic length"] = lambda: characteristic_length(model, postures)
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (*work, "Pinocchio loop")}
     with threadpool_limits(1, user_api="blas"):
-        compile_seconds = {name: timed(lambda q=quantities: ours(q))[0] for name, quantities in WORK.items()}
+        compile_seconds = {name: timed(first)[0] for name, first in work.items()}
         difference = np.abs(ours(("dexterity",))["dexterity"] - peer_dexterity(robot, frame, postures)).max()
         for _ in range(options.rounds):
-            for name, quantities in WORK.items():
-                seconds[name].append(timed(lambda q=quantities: ours(q)))
+            for name, again in work.items():
+                seconds[name].append(timed(again))
             seconds["Pinocchio loop"].append(timed(lambda: peer_dexterity(robot, frame, postures)))
     print(
         f"{POSTURES} postures, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f};"

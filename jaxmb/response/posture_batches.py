@@ -10,16 +10,13 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, node_poses
-from jaxmb.response.dexterity import inverse_condition, normalized_jacobian
+from jaxmb.response.dexterity import CHUNK, inverse_condition, normalized_jacobian
 from jaxmb.response.posture_indices import (
     load_influence,
     principal_stiffness,
     stiffness_along,
     translational_compliance,
 )
-
-CHUNK = 1024
-"""Postures that are computed together: more do not fit the cache."""
 
 
 def posture_quantities(

@@ -126,6 +126,53 @@ def test_characteristic_length_against_its_closed_form(robot):
     assert characteristic_length(robot, jnp.asarray(postures)) == pytest.approx(expected, rel=1e-6)
 
 
+def test_characteristic_length_of_all_postures_of_a_map(robot):
+    # the best posture of this map is one of 40 425, which no even subsample of some thousand meets
+    q2, q3 = np.meshgrid(np.radians(np.arange(0, 147)), np.radians(np.arange(-245, 30)), indexing="ij")
+    postures = np.tile(np.asarray(jaxmb.reference_posture(robot)), (q2.size, 1))
+    postures[:, 1], postures[:, 2] = q2.ravel(), q3.ravel()
+    jacobian = np.asarray(jax.jit(jax.vmap(lambda q: elastic_jacobian(robot, q, "tool")))(jnp.asarray(postures)))
+    jacobian = jacobian[np.abs(np.linalg.det(jacobian)) > 1e-9]
+    inverse = np.linalg.inv(jacobian)
+    a, b = np.sum(jacobian[:, :3] ** 2, (1, 2)), np.sum(jacobian[:, 3:] ** 2, (1, 2))
+    c, d = np.sum(inverse[:, :, :3] ** 2, (1, 2)), np.sum(inverse[:, :, 3:] ** 2, (1, 2))
+    best = int(np.argmax(6 / (np.sqrt(a * c) + np.sqrt(b * d))))
+    expected = (a * d / (b * c))[best] ** 0.25
+    assert characteristic_length(robot, jnp.asarray(postures)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "last", "directions"),
+    [
+        (3, "prismatic", ("x", "y", "rz")),
+        (5, "prismatic", ("x", "y", "rz")),
+        (4, "revolute", ("x", "y", "rz")),
+        (2, "revolute", ("x", "y", "rz")),
+    ],
+)
+def test_characteristic_length_of_other_sizes(count, last, directions):
+    model = planar(count, last)
+    postures = jnp.asarray(np.random.default_rng(5).uniform(0.3, 2.4, (40, count)))
+    length = characteristic_length(model, postures, "tool", directions=directions)
+
+    @jax.jit
+    def best(length):
+        return jnp.max(jax.vmap(lambda q: dexterity(model, q, "tool", length, directions=directions))(postures))
+
+    # no length of a fine grid is better, to the square of the width at which the search ends
+    assert float(best(length)) >= max(float(best(x)) for x in np.geomspace(1e-2, 1e2, 400)) * (1.0 - 1e-12)
+
+
+def test_characteristic_length_where_none_is_best():
+    postures = jnp.asarray(np.random.default_rng(6).uniform(0.3, 1.2, (20, 2)))
+    assert characteristic_length(planar(2), postures, "tool", directions=("x", "y")) == 1.0  # of one unit
+    # three joints judged by six directions: at the best posture rotations are best not counted
+    arm = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    z2, z3 = np.meshgrid(np.linspace(-2, 2, 20), np.linspace(-2, 2, 21))
+    postures = jnp.stack([jnp.zeros(z2.size), jnp.asarray(z2.ravel()), jnp.asarray(z3.ravel())], axis=-1)
+    assert characteristic_length(arm, postures) == 1e-3
+
+
 def test_against_pinocchio(robot):
     import pinocchio as pin
 
