@@ -22,12 +22,13 @@ from jaxmb.identify.identifiability import (
     information_rows,
     knowledge,
 )
+from jaxmb.identify.law_outcome import law_remarks
 from jaxmb.identify.metrics import band_end_hz, fit_metrics
 from jaxmb.identify.misfit import misfit_remarks
 from jaxmb.identify.modal_agreement import modal_agreements, unmatched_remark
 from jaxmb.identify.one_model import one_model_metrics, one_model_remarks
 from jaxmb.identify.parameters import unit
-from jaxmb.identify.posture_law_choice import law_metrics, law_remarks
+from jaxmb.identify.posture_law_choice import law_metrics
 from jaxmb.identify.remarks import on_bound, prior_size, remarks, undamped
 from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.result import Mode, Parameter, Result, evaluations

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.identifiability import knowledge, scaled_svd
+from jaxmb.identify.identifiability import scaled_svd
+from jaxmb.identify.law_outcome import HoldOut, law_blocks, law_covariance, law_outcome
 from jaxmb.identify.law_terms import Term
-from jaxmb.identify.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
+from jaxmb.identify.one_model import LEVEL, relative_columns
 from jaxmb.identify.posture_law import (
     Fitted,
     LawProblem,
@@ -17,27 +18,12 @@ from jaxmb.identify.posture_law import (
     law_state,
     terms_of,
 )  # fmt: skip
-from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.study import Study
 
 FITTED_FULLY = 6
 """Candidates of each step that are fitted, those that promise most to first order."""
 HELD_OUT = 2
 """Candidates of each step that are judged by what they predict, those that fit best."""
-
-
-class HoldOut(NamedTuple):
-    """How well each group of equal tests is predicted by a fit to all others."""
-
-    error: np.ndarray
-    """Root mean square residual of each group, in units of its noise."""
-    fits: list[Fitted]
-    """The fit without each group."""
-
-    @property
-    def mean(self) -> float:
-        """Root mean square over the groups."""
-        return float(np.sqrt(np.mean(self.error**2)))
 
 
 class Considered(NamedTuple):
@@ -100,7 +86,7 @@ def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
             break
         chosen.append(best.term)
         fit, held_out = best.fit, best.held_out
-    return {"laws": _outcome(study, chosen, fit, told, first, held_out, apart)}
+    return {"laws": law_outcome(study, chosen, fit, told, first, held_out, apart)}
 
 
 def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
@@ -178,7 +164,7 @@ def _promised(
 ) -> np.ndarray:
     """Drop of chi^2 by each candidate to first order, all other numbers fitted again; some tests left out."""
     seen = [t for t in range(len(study.tests)) if t not in unseen]
-    every, relative = _blocks(study, problem, fit), relative_columns(study, fit.u)
+    every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
     tests = [every[t] for t in seen]
     residual = np.concatenate([b.residual for b in tests])
     svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
@@ -195,21 +181,8 @@ def _promised(
     return np.array(drops)
 
 
-def _blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
-    residual, jacobian = law_state(problem, fit)
-    return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
-
-
-def _covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance and standard deviations of u and of the coefficients of the terms there are."""
-    residual, jacobian = law_state(problem, fit)
-    variances = row_variances(study, residual, np.asarray(study.problem.row_weights()))
-    known = knowledge(jacobian[:, : study.free.size + terms], variances)
-    return known.covariance, known.std
-
-
 def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> np.ndarray:
-    return _covariance(study, problem, fit, terms)[1][study.free.size :]
+    return law_covariance(study, problem, fit, terms)[1][study.free.size :]
 
 
 def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
@@ -220,118 +193,3 @@ def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
         "gain": one.gain, "gain_std": one.gain_std, "choice_gain": one.choice_gain,
         "choice_gain_std": one.choice_gain_std, "predicts": one.predicts, "taken": taken,
     }  # fmt: skip
-
-
-def _outcome(
-    study: Study, chosen: Sequence[Term], fit: Fitted, considered: list[dict[str, Any]], without: HoldOut,
-    with_laws: HoldOut, apart: Sequence[np.ndarray],
-) -> dict[str, Any]:  # fmt: skip
-    """What `metrics.laws` holds."""
-    problem = law_problem(study, chosen, fit.coefficients.size)
-    covariance, std = _covariance(study, problem, fit, len(chosen))
-    free, d = study.free, study.free.size
-    after = agreement(_blocks(study, problem, fit), relative_columns(study, fit.u))
-    centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
-    relative = relative_columns(study, fit.u)
-    lawful = list(dict.fromkeys(term.parameter for term in chosen))
-    # The candidate that came nearest stands for itself where none was taken, so that one sees why.
-    shown = lawful or [line["parameter"] for line in considered[:1]]
-    return {
-        "by": [] if study.laws is None else list(study.laws.by),
-        "chosen": [
-            {
-                "parameter": t.parameter, "by": t.by, "term": t.text, "coefficient": float(c), "std": float(s),
-                "function": t.function, "scale": t.scale, "mean": t.mean,
-            }
-            for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
-        ],
-        "centre": free.named(centre),
-        "centre_std_log": free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
-        "holdout": {
-            "without": without.mean, "with": with_laws.mean,
-            "tests": [
-                {"tests": [study.tests[t].name for t in group], "without": float(a), "with": float(b)}
-                for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
-            ],
-        },
-        "considered": considered,
-        "one_model": {
-            "does": after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL,
-            "residual_over_noise": after.ratio, "p": after.p,
-        },
-        "values": {name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
-    }  # fmt: skip
-
-
-def _values(
-    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
-) -> list[dict[str, Any]]:
-    """Of one parameter in each test: by its law, and by the test itself, with standard deviations of the logarithm."""
-    i, d = study.free.names.index(name), study.free.size
-    relative = relative_columns(study, fit.u)[i]
-    table = np.array([in_tests(study, t) if t.parameter == name else np.zeros(len(study.tests)) for t in chosen])
-    change = table.T @ fit.coefficients[: len(chosen)] if chosen else np.zeros(len(study.tests))
-    own, own_std = _by_each_test(study, chosen, fit, problem, name)
-    lines = []
-    for t, test in enumerate(study.tests):
-        direction = np.zeros(d + len(chosen))
-        direction[i] = 1.0 / relative
-        direction[d:] = table[:, t] if chosen else []
-        value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
-        # What a test says by itself may be nothing: a log beyond 50 is no value of anything.
-        apart = float(np.exp(own[t])) if abs(own[t]) < 50.0 else np.nan
-        lines.append({
-            "test": test.name, "law": value,
-            "law_std_log": float(np.sqrt(max(direction @ covariance @ direction, 0.0))),
-            "own": value * apart, "own_std_log": float(own_std[t]), "truth": _truth(study, t, name),
-        })  # fmt: skip
-    return lines
-
-
-def _by_each_test(
-    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, name: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of what each test says of a parameter beside its law, to first order, and its standard deviation.
-
-    All other numbers are common to the tests and fitted again.
-    """
-    i, d = study.free.names.index(name), study.free.size
-    tests = _blocks(study, problem, fit)
-    relative = relative_columns(study, fit.u)[i]
-    first = np.cumsum([0, *(b.residual.size for b in tests)])
-    apart = np.zeros((first[-1], len(tests)))
-    for t, block in enumerate(tests):
-        apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * relative
-    others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
-    whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], apart])
-    residual = np.concatenate([b.residual for b in tests])
-    svd = scaled_svd(whole)
-    move = -(svd.right[: svd.rank].T / svd.values[: svd.rank]) @ (svd.left[: residual.size, : svd.rank].T @ residual)
-    std = knowledge(whole, np.ones(residual.size)).std
-    return (move / svd.scale)[len(others) :], std[len(others) :]
-
-
-def _truth(study: Study, t: int, name: str) -> float | None:
-    simulated = study.simulated[t]
-    return None if simulated is None else simulated.parameters.get(name)
-
-
-def law_remarks(metrics: dict[str, Any]) -> list[str]:
-    """A sentence on each law that was taken, or on there being none."""
-    laws = metrics.get("laws")
-    if laws is None:
-        return []
-    errors = laws["holdout"]
-    if not laws["chosen"]:
-        return [
-            f"no law of {', '.join(laws['by'])} predicts tests that are held out better than one model"
-            f" ({errors['without']:.3g} times the noise)"
-        ]
-    found = [
-        f"{line['parameter']} follows exp({line['coefficient']:.3g} (± {line['std']:.1g}) {line['term']})"
-        for line in laws["chosen"]
-    ]
-    return [
-        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.3g} times the noise,"
-        f" {errors['without']:.3g} without"
-    ]
