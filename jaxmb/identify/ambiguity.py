@@ -74,6 +74,34 @@ def ambiguity(
     return known._replace(std=std, verdict=verdicts(std, known.prior_std)), remarks
 
 
+def not_held_back(
+    study: Study, known: Knowledge, bound: np.ndarray, residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+) -> tuple[Knowledge, list[str]]:  # fmt: skip
+    """Knowledge without the parameters that only a bound holds back, and a remark on each.
+
+    The standard deviation on a bound is that of a minimum there. Where the data would move a parameter beyond by more
+    than its 95 % interval, there is none: all that is known is that it wants to leave.
+
+    Args:
+        study: what was fitted.
+        known: of the fit.
+        bound: `remarks.on_bound` of it.
+        residual: of the fit, in units of the noise.
+        jacobian: likewise.
+    """
+    move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
+    beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
+    std = known.std.copy()
+    std[beyond] = np.inf
+    told = [
+        f"{study.free.names[i]} is held back by its {'upper' if bound[i] > 0 else 'lower'} bound, beyond which the data"
+        " would move it: it is not known"
+        for i in beyond
+    ]
+    return known._replace(std=std, verdict=verdicts(std, known.prior_std)), told
+
+
 def equally_good(
     study: Study, fit: Fit, residual: Float[np.ndarray, "m"], variances: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "k d"]:

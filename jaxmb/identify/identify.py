@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.ambiguity import ambiguity
+from jaxmb.identify.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.elastostatic.complete_outcome import identify_complete
 from jaxmb.identify.elastostatic.outcome import identify_deflections
 from jaxmb.identify.experiments import Scene, Test, scene
@@ -106,10 +106,11 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
     scenes = [scene(test, model) for test in study.tests]
     agreements = modal_agreements(study, scenes, model)
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
+    known, pushed = not_held_back(study, known, bound, residual, jacobian)
     metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known.covariance)
     metrics |= one_model_metrics(study, np.asarray(u), residual, jacobian, row_weights)
     found = groups(information_rows(jacobian, variances), _prior_std(study))
-    metrics["groups"] = groups_by_name(found, study.free.names)
+    metrics["known_together"] = groups_by_name(found, study.free.names)
     metrics |= law_metrics(study, np.asarray(u))
     noise = float(problem.noise_unit)
     cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))
@@ -128,6 +129,7 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
             *remarks(study, machine, fit, known, bound, jacobian),
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
+            *pushed,
             *one_model_remarks(metrics),
             *law_remarks(metrics),
         ),

@@ -85,7 +85,7 @@ def parameter_table(result: Result, complete: bool = True) -> Table:
 def together_lines(result: Result) -> list[str]:
     """A line on each group of parameters that the data know only together, or not at all."""
     lines = []
-    for group in result.metrics.get("groups", ()):
+    for group in result.metrics.get("known_together", ()):
         parts = group["parameters"]
         if len(parts) < 2:
             continue  # which its own standard deviation tells

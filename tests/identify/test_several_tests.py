@@ -224,3 +224,19 @@ def test_a_wrong_machine_is_seen_in_what_was_held_out(tmp_path):
     below = np.asarray(true) <= 25.0
     expected = float(np.mean(np.abs(found - true)[below]))
     assert result.metrics["holdout"]["frequency_error_hz"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_only_a_bound_holds_back_is_not_known(tmp_path):
+    """The truth lies beyond a bound: the Jacobian there knows the value to 1e-4, and the data that it is another."""
+    free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 4e4}}
+    result = identify(study_of(tmp_path, frf(noise=0.01), free=free))
+    found = result.parameters["stiffness.a"]
+    assert found.value == pytest.approx(4e4)
+    assert found.identifiable == "no"
+    assert result.as_json()["parameters"]["stiffness.a"]["std"] is None
+    assert any("stiffness.a is held back by its upper bound" in remark for remark in result.remarks)
+    # a truth on the bound itself is a minimum there, and known
+    free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 5e4}}
+    found = identify(study_of(tmp_path, frf(), free=free)).parameters["stiffness.a"]
+    assert found.value == pytest.approx(5e4)
+    assert found.identifiable == "yes"
