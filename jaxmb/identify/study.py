@@ -186,10 +186,11 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     _unique_names(source, names)
     with _place(source):
         _check_kinds(file)
-    for label, part in zip(names, file.test, strict=True):
+    for number, (label, part) in enumerate(zip(names, file.test, strict=True)):
+        own_seed = _seed_of(noise_seed, number)
         with _place(f"{source}: {called(label)}"):
             if isinstance(part, FrfTestPart):
-                test, notes, data = frf_test(part, label, file, folder, whole, model, noise_seed)
+                test, notes, data = frf_test(part, label, file, folder, whole, model, own_seed)
                 truth = data.truth
                 masked += [f"{called(label)}: {note}" for note in notes]
                 if part.check_every is not None:
@@ -197,9 +198,9 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
                     checks.append(Check(held_out, data))
             elif isinstance(part, ModesTestPart):
                 data = None
-                test, truth = modes_test(part, label, file, folder, whole, model, noise_seed)
+                test, truth = modes_test(part, label, file, folder, whole, model, own_seed)
             elif isinstance(part, DeflectionTestPart):
-                deflections.append(deflection_set(part, label, folder, whole, model, noise_seed, file.complete))
+                deflections.append(deflection_set(part, label, folder, whole, model, own_seed, file.complete))
                 continue
             else:
                 continue
@@ -262,6 +263,13 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         laws=file.laws,
         amplitudes=tuple(amplitudes),
     )
+
+
+def _seed_of(noise_seed: int | None, number: int) -> int | None:
+    """Seed of one test's noise: that of all for the first, and for each other one that follows from it."""
+    if noise_seed is None or number == 0:
+        return noise_seed
+    return int(np.random.SeedSequence([noise_seed, number]).generate_state(1)[0])
 
 
 def _unique_names(source: str, names: list[str]) -> None:

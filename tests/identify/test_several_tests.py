@@ -240,3 +240,12 @@ def test_what_only_a_bound_holds_back_is_not_known(tmp_path):
     found = identify(study_of(tmp_path, frf(), free=free)).parameters["stiffness.a"]
     assert found.value == pytest.approx(5e4)
     assert found.identifiable == "yes"
+
+
+def test_one_noise_seed_gives_every_test_its_own_noise(tmp_path):
+    write_machine(MACHINE, tmp_path / "arm.toml")
+    tests = [frf(noise=0.01), frf(noise=0.01)]  # the same posture, the same seed of its own
+    file = StudyFile.model_validate({"machine": "arm.toml", "test": tests, "free": FREE})
+    first, second = make_study(file, "arm", tmp_path, noise_seed=3).tests
+    assert not np.allclose(first.measured, second.measured, rtol=1e-3)
+    np.testing.assert_array_equal(make_study(file, "arm", tmp_path, noise_seed=3).tests[1].measured, second.measured)
