@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxmb.identify.file_points import at_points
-from jaxmb.identify.simulated import Simulated, simulated_frf
-from jaxmb.identify.study_file import FrfTestPart, StudyFile
+from jaxmb.identify.simulated import Setting, Simulated, simulated_frf
+from jaxmb.identify.study_file import FrfTestPart
 from jaxmb.machine.build import Model
-from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet, in_band, pick, to_si, with_unit
 from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
 from jaxmb.measurement.modal.model import synthesize
@@ -47,20 +46,15 @@ class Measured:
 
 
 def measured_responses(
-    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], file: StudyFile, folder: Path,
-    whole: Machine, model: Model, noise_seed: int | None,
-) -> Measured:  # fmt: skip
+    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
+) -> Measured:
     """The responses of an FRF test, as its description asks for them.
 
     Args:
         part: what the study says of the test.
         outputs: points of the test.
         inputs: likewise.
-        file: the whole study.
-        folder: what paths are relative to.
-        whole: the study's machine, nothing locked.
-        model: the machine that is fitted.
-        noise_seed: seed of simulated noise instead of the study's own.
+        setting: of the test.
 
     Raises:
         ValueError: the data cannot be used as described.
@@ -70,9 +64,9 @@ def measured_responses(
     )
     truth, remarks = None, ()
     if part.simulate is not None:
-        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, file, folder, whole, noise_seed)
+        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting)
     else:
-        everything, remarks = _from_file(part, folder, sensors, inputs, model)
+        everything, remarks = _from_file(part, setting.folder, sensors, inputs, setting.model)
     analysis = None
     if part.modal is not None:
         analysis = modal_analysis(

@@ -28,6 +28,21 @@ BEFORE_HIT = 0.02
 """Share of a record before the hammer touches."""
 
 
+class Setting(NamedTuple):
+    """What the tests of a study stand in."""
+
+    file: StudyFile
+    """The whole study."""
+    folder: Path
+    """What paths are relative to."""
+    whole: Machine
+    """The study's machine, nothing locked."""
+    model: Model
+    """The machine that is fitted."""
+    noise_seed: int | None
+    """Seed of simulated noise instead of the study's own."""
+
+
 class Simulated(NamedTuple):
     """The machine behind a simulated test."""
 
@@ -43,9 +58,8 @@ def machine_named(name: str, folder: Path) -> Machine:
 
 
 def simulated_frf(
-    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], file: StudyFile,
-    folder: Path, whole: Machine, noise_seed: int | None,
-) -> tuple[FrfSet, Simulated]:  # fmt: skip
+    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
+) -> tuple[FrfSet, Simulated]:
     """FRFs between points of a machine at a posture, and what the machine was.
 
     Args:
@@ -53,20 +67,17 @@ def simulated_frf(
         at: posture, by coordinate.
         outputs: points and directions of the sensors.
         inputs: those of the forces.
-        file: the study.
-        folder: what a machine's path is relative to.
-        whole: the study's machine, nothing locked.
-        noise_seed: seed of the noise instead of the study's own.
+        setting: of the test.
 
     Raises:
         ValueError: the machine or its posture cannot be.
     """
-    model = build_model(machine_named(how.machine, folder) if how.machine is not None else whole)
+    model = build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder))
     model = set_parameters(model, how.parameters)
     q = posture(model, at)
-    seen = observe(model, q, file.linearize_at, outputs, inputs)
+    seen = observe(model, q, setting.file.linearize_at, outputs, inputs)
     check_scene(seen, model)
-    draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
+    draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
     if how.hits is not None:
         frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:

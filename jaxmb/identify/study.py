@@ -2,16 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.elastostatic.load_tests import load_tests
-from jaxmb.identify.elastostatic.parts import CompletePart, DeflectionTestPart
-from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
+from jaxmb.identify.elastostatic.parts import CompletePart
+from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.initial import initial_values
 from jaxmb.identify.law_part import LawsPart
@@ -22,23 +20,15 @@ from jaxmb.identify.parameters import FreeParameters, free_parameters, set_param
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Problem, make_problem
 from jaxmb.identify.search import check_algorithm
-from jaxmb.identify.simulated import Simulated, check_scene, machine_named
-from jaxmb.identify.study_file import FreePart, FrfTestPart, ModesTestPart, RefinePart, SearchPart, StudyFile
-from jaxmb.identify.study_modes import modes_test
+from jaxmb.identify.simulated import Setting, Simulated, check_scene, machine_named
+from jaxmb.identify.study_contents import Check, check_kinds, common_truth, place, read_tests
+from jaxmb.identify.study_file import FreePart, RefinePart, SearchPart, StudyFile
 from jaxmb.identify.study_parameters import bounds_of, held_values, prior_of
-from jaxmb.identify.study_tests import called, frf_test, held_out_lines, names_of_tests
+from jaxmb.identify.study_tests import called
 from jaxmb.machine.build import Model, build_model, without_coordinates
-from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
+from jaxmb.machine.file import find_description, library_names, read_toml, validated
 from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import Modes
-
-
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """A test that the fit does not see."""
-
-    test: Test
-    measured: Measured | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,81 +152,51 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     Raises:
         InputError: see `load_study`.
     """
-    with _place(source):
+    with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = without_coordinates(whole, file.lock)
         file = with_preset(file, len(machine.coordinates))
         model = build_model(machine)
-    with _place(f"{source}: [hold]"):
+    with place(f"{source}: [hold]"):
         held = held_values(model, file)
         model = set_parameters(model, held)
-    with _place(f"{source}: [free]"):
+    with place(f"{source}: [free]"):
         bounds = bounds_of(model, file.free or EVERY_JOINT, set(held))
         free = free_parameters(model, bounds)
-    tests: list[Test] = []
-    checks: list[Check] = []
-    masked: list[str] = []
-    measured: list[Measured | None] = []
-    simulated: list[Simulated | None] = []
-    amplitudes: list[float | None] = []
-    deflections: list[DeflectionSet] = []
-    names = names_of_tests(file.test)
-    _unique_names(source, names)
-    with _place(source):
-        _check_kinds(file)
-    for number, (label, part) in enumerate(zip(names, file.test, strict=True)):
-        own_seed = _seed_of(noise_seed, number)
-        with _place(f"{source}: {called(label)}"):
-            if isinstance(part, FrfTestPart):
-                test, notes, data = frf_test(part, label, file, folder, whole, model, own_seed)
-                truth = data.truth
-                masked += [f"{called(label)}: {note}" for note in notes]
-                if part.check_every is not None:
-                    test, held_out = held_out_lines(test, part.check_every)
-                    checks.append(Check(held_out, data))
-            elif isinstance(part, ModesTestPart):
-                data = None
-                test, truth = modes_test(part, label, file, folder, whole, model, own_seed)
-            elif isinstance(part, DeflectionTestPart):
-                deflections.append(deflection_set(part, label, folder, whole, model, own_seed, file.complete))
-                continue
-            else:
-                continue
-            if part.role == "check":
-                checks.append(Check(test, data))
-            else:
-                tests.append(test)
-                measured.append(data)
-                simulated.append(truth)
-                amplitudes.append(part.amplitude)
-    with _place(source):
-        if not tests and all(group.role == "check" for group in deflections):
-            raise ValueError("every test has the role 'check', expected one to fit")
-    with _place(f"{source}: [next]"):
+    with place(source):
+        check_kinds(file)
+    found = read_tests(file, source, Setting(file, folder, whole, model, noise_seed))
+    tests = found.tests
+    with place(f"{source}: [next]"):
         check_next(file.next, model, [test.name for test in tests if isinstance(test, FrfTest)])
     if file.laws is not None:
-        with _place(f"{source}: [laws]"):
-            if deflections:
+        with place(f"{source}: [laws]"):
+            if found.deflections:
                 raise NotImplementedError("laws cannot be found together with deflection tests")
             law_terms(
-                file.laws, model, free, np.array([np.asarray(t.q) for t in tests]), amplitudes, [t.name for t in tests]
+                file.laws,
+                model,
+                free,
+                np.array([np.asarray(t.q) for t in tests]),
+                found.amplitudes,
+                [t.name for t in tests],
             )
-    with _place(f"{source}: [search]"):
+    with place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
-    with _place(source):
-        loads = None if file.complete is not None else load_tests(model, deflections)
-        if loads is not None and (tests or file.prior) and any(group.robust for group in deflections):
+    with place(source):
+        loads = None if file.complete is not None else load_tests(model, found.deflections)
+        if loads is not None and (tests or file.prior) and any(group.robust for group in found.deflections):
             raise NotImplementedError("robust is for deflection tests alone, with no other tests and no prior")
         problem = make_problem(model, free, tests, loads)
         initial, origin = initial_values(problem, bounds)
-    for test in (*tests, *(check.test for check in checks)):
-        with _place(f"{source}: {called(test.name)}"):
+    for test in (*tests, *(check.test for check in found.checks)):
+        with place(f"{source}: {called(test.name)}"):
             check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
-    with _place(f"{source}: [prior]"):
+    with place(f"{source}: [prior]"):
         prior = prior_of(free, file.prior, initial)
-    truth = _common_truth([*simulated, *deflections], model)
+    truth = common_truth([*found.simulated, *found.deflections], model)
     return Study(
         name=name,
         description=file.description,
@@ -246,9 +206,9 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         random_start=file.start == "random",
         problem=dataclasses.replace(problem, prior=prior),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
-        measured=tuple(measured),
-        simulated=tuple(simulated),
-        masked=tuple(masked),
+        measured=tuple(found.measured),
+        simulated=tuple(found.simulated),
+        masked=tuple(found.masked),
         search=file.search,
         refine=file.refine,
         rounds=file.rounds,
@@ -256,40 +216,13 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         agreement=file.agreement,
         tolerance=_tolerance(file, problem),
         note=file.note,
-        deflections=tuple(deflections),
-        checks=tuple(checks),
+        deflections=tuple(found.deflections),
+        checks=tuple(found.checks),
         complete=file.complete,
         next=file.next,
         laws=file.laws,
-        amplitudes=tuple(amplitudes),
+        amplitudes=tuple(found.amplitudes),
     )
-
-
-def _seed_of(noise_seed: int | None, number: int) -> int | None:
-    """Seed of one test's noise: that of all for the first, and for each other one that follows from it."""
-    if noise_seed is None or number == 0:
-        return noise_seed
-    return int(np.random.SeedSequence([noise_seed, number]).generate_state(1)[0])
-
-
-def _unique_names(source: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
-
-
-def _check_kinds(file: StudyFile) -> None:
-    """Raise where the tests of a study cannot stand beside each other, or beside what else it says."""
-    count = sum(isinstance(part, DeflectionTestPart) for part in file.test)
-    if file.complete is not None and count < len(file.test):
-        raise ValueError("[complete] is for deflection tests alone, expected no others")
-    if file.complete is not None and file.prior:
-        raise NotImplementedError("a prior cannot be used with [complete]")
-    if count and file.lock:
-        raise NotImplementedError(
-            f"lock: '{file.lock[0]}' cannot be locked in deflection tests, whose postures name it;"
-            f' write "stiffness.{file.lock[0]}" = 0.0 in [hold] for a joint that does not give way'
-        )
 
 
 def _tolerance(file: StudyFile, problem: Problem) -> float:
@@ -301,26 +234,3 @@ def _tolerance(file: StudyFile, problem: Problem) -> float:
     # All else is compared in units of its standard deviations: a millionth of one.
     loads = 0 if problem.loads is None else problem.loads.std.size
     return 1e-12 * (loads + sum(t.rows for t in problem.tests))
-
-
-def _common_truth(simulated: Sequence[Simulated | DeflectionSet | None], model: Model) -> dict[str, float]:
-    """True parameters, where all tests were simulated on one machine with the coordinates of the fitted one."""
-    truths: list[dict[str, float] | None] = []
-    for one in simulated:
-        if isinstance(one, Simulated):
-            truths.append(one.parameters if one.coordinates == model.coordinates else None)
-        else:
-            truths.append(None if one is None else one.truth)
-    first = truths[0] if truths else None
-    return first if first is not None and all(t == first for t in truths) else {}
-
-
-@contextmanager
-def _place(place: str) -> Iterator[None]:
-    """Name the place in the study in front of what is wrong there."""
-    try:
-        yield
-    except NotImplementedError as error:
-        raise NotImplementedError(f"{place}: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{place}: {error}") from None

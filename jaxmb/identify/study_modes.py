@@ -1,39 +1,32 @@
 """From a modal test in a study file to what the fit compares with."""
 
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments import ModesTest, observe
 from jaxmb.identify.parameters import parameters, set_parameters
 from jaxmb.identify.simulate_parts import SimulateModes
-from jaxmb.identify.simulated import Simulated, check_scene, machine_named
-from jaxmb.identify.study_file import ModesTestPart, StudyFile
-from jaxmb.machine.build import Model, build_model
-from jaxmb.machine.schema import Machine, known_name
+from jaxmb.identify.simulated import Setting, Simulated, check_scene, machine_named
+from jaxmb.identify.study_file import ModesTestPart
+from jaxmb.machine.build import build_model
+from jaxmb.machine.schema import known_name
 from jaxmb.mechanics.kinematics import check_coordinates, posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes
 
 
-def modes_test(
-    part: ModesTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
-) -> tuple[ModesTest, Simulated | None]:
+def modes_test(part: ModesTestPart, label: str, setting: Setting) -> tuple[ModesTest, Simulated | None]:
     """Modal test of a study, and the machine behind it where it was simulated.
 
     Args:
         part: what the study says of the test.
         label: what messages call it.
-        file: the whole study.
-        folder: what paths are relative to.
-        whole: the study's machine, nothing locked.
-        model: the machine that is fitted.
-        noise_seed: seed of simulated errors instead of the study's own.
+        setting: of the test.
 
     Raises:
         ValueError: more modes than the machine has, content by coordinates or shapes at points that it has not.
     """
+    model = setting.model
     q = posture(model, part.posture)
     check_coordinates(model, q=q)
     check_points(model, part.outputs)
@@ -42,7 +35,7 @@ def modes_test(
         frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
         shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
     else:
-        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, file, folder, whole, noise_seed)
+        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, setting)
     count = frequency_hz.size
     if count > len(model.coordinates):
         raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
@@ -55,7 +48,7 @@ def modes_test(
     test = ModesTest(
         name=label,
         q=q,
-        at=file.linearize_at,
+        at=setting.file.linearize_at,
         frequency_hz=jnp.asarray(frequency_hz),
         damping_ratio=jnp.asarray(damping_percent) / 100.0,
         content=jnp.asarray(content),
@@ -72,13 +65,14 @@ def modes_test(
 
 
 def _simulated(
-    part: ModesTestPart, how: SimulateModes, file: StudyFile, folder: Path, whole: Machine, noise_seed: int | None
+    part: ModesTestPart, how: SimulateModes, setting: Setting
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Simulated]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
     true = set_parameters(
-        build_model(whole if how.machine is None else machine_named(how.machine, folder)), how.parameters
+        build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder)),
+        how.parameters,
     )
-    seen = observe(true, posture(true, part.posture), file.linearize_at, part.outputs, part.outputs)
+    seen = observe(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
     check_scene(seen, true)
     found = modes(seen.tangent)
     kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
@@ -88,7 +82,7 @@ def _simulated(
     damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
     shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
     if how.noise:
-        draw = np.random.default_rng(how.noise_seed if noise_seed is None else noise_seed)
+        draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
         count = kept.size
         frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
             size=count

@@ -11,10 +11,9 @@ import numpy as np
 from jaxmb.identify.elastostatic.parts import DeflectionTestPart
 from jaxmb.identify.experiments import FrfTest
 from jaxmb.identify.measured import Measured, measured_responses, points_text
-from jaxmb.identify.study_file import FrfTestPart, StudyFile, TestPart
+from jaxmb.identify.simulated import Setting
+from jaxmb.identify.study_file import FrfTestPart, TestPart
 from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
-from jaxmb.machine.build import Model
-from jaxmb.machine.schema import Machine
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
 from jaxmb.mechanics.kinematics import posture
@@ -41,23 +40,18 @@ def called(name: str) -> str:
     return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"
 
 
-def frf_test(
-    part: FrfTestPart, label: str, file: StudyFile, folder: Path, whole: Machine, model: Model, noise_seed: int | None
-) -> tuple[FrfTest, list[str], Measured]:
+def frf_test(part: FrfTestPart, label: str, setting: Setting) -> tuple[FrfTest, list[str], Measured]:
     """FRF test, sentences on lines that are not used, and everything that was measured.
 
     Args:
         part: what the study says of the test.
         label: what messages call it.
-        file: the whole study.
-        folder: what paths are relative to.
-        whole: the study's machine, nothing locked.
-        model: the machine that is fitted.
-        noise_seed: seed of simulated noise instead of the study's own.
+        setting: of the test.
 
     Raises:
         ValueError: the data cannot be used as described.
     """
+    model = setting.model
     q = posture(model, part.posture)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
@@ -66,7 +60,7 @@ def frf_test(
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
             raise ValueError(f"{what} holds a point twice: {points_text(points)}")
-    data = measured_responses(part, outputs, inputs, file, folder, whole, model, noise_seed)
+    data = measured_responses(part, outputs, inputs, setting)
     measured = data.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
@@ -79,7 +73,7 @@ def frf_test(
         outputs=outputs,
         inputs=inputs,
         derivatives=DERIVATIVES[measured.kind],
-        at=file.linearize_at,
+        at=setting.file.linearize_at,
         phase=part.phase,
         omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
         measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
