@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.elastostatic.complete_outcome import identify_complete
 from jaxmb.identify.elastostatic.outcome import identify_deflections
+from jaxmb.identify.elastostatic.remarks import assumed_remarks
 from jaxmb.identify.experiments import Scene, Test, scene
 from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import (
@@ -130,6 +131,7 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
             *pushed,
+            *assumed_remarks([group for group in study.deflections if group.role == "fit"]),
             *one_model_remarks(metrics),
             *law_remarks(metrics),
         ),

@@ -31,7 +31,7 @@ def remarks(
     if excess > PLAUSIBLE:
         told.append(
             f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
-            " or the noise is larger than stated"
+            " or the noise is larger than stated; standard deviations are widened where it is so"
         )
     try:
         Machine.model_validate(machine.model_dump())

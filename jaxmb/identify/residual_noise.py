@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from jaxmb.identify.experiments import FrfTest
+from jaxmb.identify.experiments import FrfTest, Test
+from jaxmb.identify.fit import PLAUSIBLE
+from jaxmb.identify.remarks import prior_size
 from jaxmb.identify.study import Study
 from jaxmb.measurement.line_noise import correlated_lines
 
@@ -33,14 +35,27 @@ def lines_as_one(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -
 def row_variances(study: Study, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated.
 
-    What a model cannot follow goes on over many lines, which then tell no more than one: their variance counts as many
-    times as there are.
+    So it is where the noise was stated and the fit leaves more than `PLAUSIBLE` times its variance: the model does not
+    follow the test, and intervals by the stated noise would be those of another fit (Birge, "The calculation of errors
+    by the method of least squares", 1932). What a model cannot follow goes on over many lines, which then tell no more
+    than one: their variance counts as many times as there are.
     """
-    variances, first_row = row_weights.copy(), 0
-    for test in study.tests:
-        rows = slice(first_row, first_row + test.rows)
-        first_row += test.rows
-        if isinstance(test, FrfTest) and not test.noise_known:
-            factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
-            variances[rows] *= factor**2 * lines_as_one(test, residual[rows], row_weights[rows])
+    variances = row_weights.copy()
+    for rows, test in _parts(study, residual.size):
+        factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
+        estimated = isinstance(test, FrfTest) and not test.noise_known
+        if estimated or factor**2 > PLAUSIBLE:
+            together = lines_as_one(test, residual[rows], row_weights[rows]) if isinstance(test, FrfTest) else 1.0
+            variances[rows] *= factor**2 * together
     return variances
+
+
+def _parts(study: Study, size: int) -> list[tuple[slice, Test | None]]:
+    """Rows of each test, and those of the deflections where there are such; the prior's, the last ones, left out."""
+    parts: list[tuple[slice, Test | None]] = []
+    first = 0
+    for test in study.tests:
+        parts.append((slice(first, first + test.rows), test))
+        first += test.rows
+    last = size - prior_size(study)
+    return [*parts, (slice(first, last), None)] if last > first else parts

@@ -17,11 +17,12 @@ from jaxmb.identify.law_terms import law_terms
 from jaxmb.identify.measured import Measured
 from jaxmb.identify.next_part import NextPart, check_next
 from jaxmb.identify.parameters import FreeParameters, free_parameters, set_parameters
+from jaxmb.identify.places import place
 from jaxmb.identify.presets import with_preset
 from jaxmb.identify.problem import Problem, make_problem
 from jaxmb.identify.search import check_algorithm
 from jaxmb.identify.simulated import Setting, Simulated, check_scene, machine_named
-from jaxmb.identify.study_contents import Check, check_kinds, common_truth, place, read_tests
+from jaxmb.identify.study_contents import Check, check_kinds, common_truth, read_tests
 from jaxmb.identify.study_file import FreePart, RefinePart, SearchPart, StudyFile
 from jaxmb.identify.study_parameters import bounds_of, held_values, prior_of
 from jaxmb.identify.study_tests import called

@@ -1,8 +1,7 @@
 """From the tests that a study describes to what its fit compares with, and what is known beside that."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from jaxmb.identify.elastostatic.parts import DeflectionTestPart
 from jaxmb.identify.elastostatic.sets import DeflectionSet, deflection_set
 from jaxmb.identify.experiments import Test
 from jaxmb.identify.measured import Measured
+from jaxmb.identify.places import place
 from jaxmb.identify.simulated import Setting, Simulated
 from jaxmb.identify.study_file import FrfTestPart, ModesTestPart, StudyFile
 from jaxmb.identify.study_modes import modes_test
@@ -112,17 +112,6 @@ def common_truth(simulated: Sequence[Simulated | DeflectionSet | None], model: M
             truths.append(None if one is None else one.truth)
     first = truths[0] if truths else None
     return first if first is not None and all(t == first for t in truths) else {}
-
-
-@contextmanager
-def place(name: str) -> Iterator[None]:
-    """Name the place in the study in front of what is wrong there."""
-    try:
-        yield
-    except NotImplementedError as error:
-        raise NotImplementedError(f"{name}: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 def _seed_of(noise_seed: int | None, number: int) -> int | None:

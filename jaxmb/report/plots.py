@@ -147,7 +147,10 @@ def parameter_figure(result: Result) -> Figure:
         handles.append(Line2D([], [], ls="", marker="|", ms=11, mew=2.2, color=TRUE, label="true"))
     labels = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not identifiable"}
     handles += [Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in verdicts]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3 if across == 1 else 6, columnspacing=1.2)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=3 if across == 1 else 6, columnspacing=1.2,
+        title=f"{result.study.name}: identified parameters", title_fontsize=9,
+    )  # fmt: skip
     return figure
 
 

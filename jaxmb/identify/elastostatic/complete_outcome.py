@@ -14,7 +14,6 @@ from jaxmb.identify.elastostatic.completion import Completion, completed_model, 
 from jaxmb.identify.elastostatic.deflections import DeflectionTest, measured_displacements
 from jaxmb.identify.elastostatic.factors import factor_remarks, unexplained_by
 from jaxmb.identify.elastostatic.misfit import misfit_remarks, widening
-from jaxmb.identify.elastostatic.places import place, sets_told
 from jaxmb.identify.elastostatic.remarks import assumed_remarks, size_remarks
 from jaxmb.identify.elastostatic.solve import check_postures, named, parallel_loads, row_weights
 from jaxmb.identify.elastostatic.variants import (
@@ -26,6 +25,7 @@ from jaxmb.identify.elastostatic.variants import (
     stiffness_models,
 )
 from jaxmb.identify.identifiability import correlation, limits
+from jaxmb.identify.places import place, sets_told
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.identify.study_tests import called

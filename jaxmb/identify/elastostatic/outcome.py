@@ -14,7 +14,6 @@ from jaxmb.identify.elastostatic.gaps import deflection_metrics
 from jaxmb.identify.elastostatic.known import knowledge_of, start_of, value_remarks
 from jaxmb.identify.elastostatic.misfit import misfit_remarks
 from jaxmb.identify.elastostatic.monte_carlo import Convergence, MonteCarlo, convergence, monte_carlo
-from jaxmb.identify.elastostatic.places import place, sets_told
 from jaxmb.identify.elastostatic.remarks import assumed_remarks, clipped_remarks, size_remarks, spring_remarks
 from jaxmb.identify.elastostatic.sets import DeflectionSet
 from jaxmb.identify.elastostatic.solve import (
@@ -29,6 +28,7 @@ from jaxmb.identify.elastostatic.solve import (
 )
 from jaxmb.identify.identifiability import Knowledge, correlation
 from jaxmb.identify.parameters import unit as unit_of
+from jaxmb.identify.places import place, sets_told
 from jaxmb.identify.result import Parameter, Result
 from jaxmb.identify.study import Study
 from jaxmb.identify.study_tests import called
