@@ -15,9 +15,6 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.response.modal import modes
 
-FARTHEST = 1.25
-"""Ratio of two frequencies above which they are not those of one mode."""
-
 
 def verdicts_on_tests(study: Study, model: Model) -> dict[str, Any]:
     """`metrics.fit` and, where something was held out, `metrics.holdout`: how well the machine predicts each.
@@ -41,13 +38,13 @@ def verdict(model: Model, tests: Sequence[tuple[Test, Measured | None]]) -> dict
         tests: each with what is known of its measurement.
 
     Returns:
-        "frac": mean over all FRFs, 1 alike; "log_error": root mean square error of log H; "frequency_error_hz": mean
-        absolute error of the natural frequencies; each None where no test has it. "tests": the same of each test by
-        name, with the number of its modes.
+        "frac": mean over all FRFs of all tests, 1 alike; "log_error": root mean square error of log H;
+        "frequency_error_hz": mean absolute error of the natural frequencies; each None where no test has it. "tests":
+        the same of each test by name, with the number of its modes.
     """
     each = {test.name: _of_test(model, test, data) for test, data in tests}
     frequency_errors = [e for one in each.values() for e in one["errors_hz"]]
-    fracs = [one["frac"] for one in each.values() if one["frac"] is not None]
+    fracs = [x for one in each.values() for x in one["fracs"]]
     logs = [one["log_error"] for one in each.values() if one["log_error"] is not None]
     return {
         "frac": float(np.mean(fracs)) if fracs else None,
@@ -55,7 +52,7 @@ def verdict(model: Model, tests: Sequence[tuple[Test, Measured | None]]) -> dict
         "frequency_error_hz": float(np.mean(frequency_errors)) if frequency_errors else None,
         "tests": {
             name: {
-                "frac": one["frac"],
+                "frac": float(np.mean(one["fracs"])) if one["fracs"] else None,
                 "log_error": one["log_error"],
                 "frequency_error_hz": float(np.mean(one["errors_hz"])) if one["errors_hz"] else None,
                 "modes": len(one["errors_hz"]),
@@ -69,7 +66,7 @@ def _of_test(model: Model, test: Test, data: Measured | None) -> dict[str, Any]:
     seen = scene(test, model)
     if isinstance(test, ModesTest):
         found = np.asarray(predict_modes(test, seen).frequency_hz)
-        return {"frac": None, "log_error": None, "errors_hz": np.abs(found - np.asarray(test.frequency_hz)).tolist()}
+        return {"fracs": [], "log_error": None, "errors_hz": np.abs(found - np.asarray(test.frequency_hz)).tolist()}
     used = np.asarray(test.weight) > 0.0
     measured, predicted = np.asarray(test.measured), np.asarray(test.predict(seen))
     alike = frac(np.where(used, measured, np.nan), np.where(used, predicted, np.nan))
@@ -84,22 +81,18 @@ def _of_test(model: Model, test: Test, data: Measured | None) -> dict[str, Any]:
         reference, found = _peaks(test, measured), _peaks(test, predicted)
     errors = paired_errors_hz(reference[reference <= end_hz], found)
     return {
-        "frac": float(np.nanmean(alike)) if np.isfinite(alike).any() else None,
+        "fracs": alike[np.isfinite(alike)].tolist(),
         "log_error": log_error(test, residual, weights),
         "errors_hz": errors,
     }
 
 
 def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> list[float]:
-    """Absolute differences of frequencies that belong together, by the smallest sum of ratios; far ones left out."""
+    """Absolute differences of frequencies that belong together, by the smallest sum of ratios, however far they are."""
     if not (reference.size and found.size):
         return []
     distance = np.abs(np.log(reference[:, None] / found))
-    return [
-        float(abs(found[j] - reference[i]))
-        for i, j in zip(*linear_sum_assignment(distance), strict=True)
-        if distance[i, j] <= np.log(FARTHEST)
-    ]
+    return [float(abs(found[j] - reference[i])) for i, j in zip(*linear_sum_assignment(distance), strict=True)]
 
 
 def _peaks(test: FrfTest, frf: np.ndarray) -> np.ndarray:

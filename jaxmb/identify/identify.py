@@ -13,6 +13,7 @@ from jaxmb.identify.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.elastostatic.complete_outcome import identify_complete
 from jaxmb.identify.elastostatic.outcome import identify_deflections
 from jaxmb.identify.elastostatic.remarks import assumed_remarks
+from jaxmb.identify.estimated_noise import with_estimated_noise
 from jaxmb.identify.experiments import Scene, Test, scene
 from jaxmb.identify.fit import COMPILATION, Fit, Report, final_state, run_fit
 from jaxmb.identify.identifiability import (
@@ -80,7 +81,7 @@ def _identify(
         began = time.monotonic()
         fit = run_fit(study, seed, state_file, resume, report)
         fitted = COMPILATION.seconds
-        result = _result(study, seed, fit)
+        result = _result(*with_estimated_noise(study, fit), seed)
         # What a resumed run did before it was interrupted is in the parts, and so in the total.
         parts = {
             "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
@@ -91,7 +92,7 @@ def _identify(
         return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _result(study: Study, seed: int, fit: Fit) -> Result:
+def _result(study: Study, fit: Fit, seed: int) -> Result:
     problem = study.problem
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
@@ -108,7 +109,7 @@ def _result(study: Study, seed: int, fit: Fit) -> Result:
     agreements = modal_agreements(study, scenes, model)
     known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
     known, pushed = not_held_back(study, known, bound, residual, jacobian)
-    metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known.covariance)
+    metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known)
     metrics |= one_model_metrics(study, np.asarray(u), residual, jacobian, row_weights)
     found = groups(information_rows(jacobian, variances), _prior_std(study))
     metrics["known_together"] = groups_by_name(found, study.free.names)

@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from jaxmb.identify.elastostatic.gaps import deflection_metrics
 from jaxmb.identify.experiments import FrfTest, ModesTest, Scene, Test, predict_modes
 from jaxmb.identify.holdout import verdicts_on_tests
+from jaxmb.identify.identifiability import Knowledge
 from jaxmb.identify.modal_agreement import ModalAgreement, agreement_metrics, unmatched_metrics
 from jaxmb.identify.residual_noise import log_error, noise_factor
 from jaxmb.identify.study import Study
@@ -42,7 +43,7 @@ def _against_true_modes(test: Test, seen: Scene, true: Modes) -> list[dict[str, 
 
 def fit_metrics(
     study: Study, u: np.ndarray, model: Model, scenes: Sequence[Scene], agreements: Sequence[ModalAgreement | None],
-    residual: np.ndarray, row_weights: np.ndarray, covariance: np.ndarray,
+    residual: np.ndarray, row_weights: np.ndarray, known: Knowledge,
 ) -> dict[str, Any]:  # fmt: skip
     """Errors against the truth, against measured modes and FRFs, on what was fitted and on what was held out.
 
@@ -54,7 +55,7 @@ def fit_metrics(
         agreements: of each test, with its modal analysis.
         residual: of the fit, in units of the noise.
         row_weights: variance of each residual.
-        covariance: of u [d, d].
+        known: of u.
     """
     metrics: dict[str, Any] = {}
     named = study.free.named(np.clip(study.free.values(u), study.free.lower_value, study.free.upper_value))
@@ -103,7 +104,7 @@ def fit_metrics(
             metrics.setdefault("unmatched_modes", []).extend(unmatched_metrics(test.name, agreement))
     metrics |= verdicts_on_tests(study, model)
     if study.deflections:
-        metrics |= deflection_metrics(study, u, covariance)
+        metrics |= deflection_metrics(study, u, known)
     if study.problem.prior is not None:
         metrics["prior_log_std"] = {
             name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)

@@ -221,7 +221,7 @@ def one_model_metrics(
         first few are fitted with a value for each test, the best fit first: "spread" is then of these values, and
         "leaves" what it leaves in units of the noise, else None.
     """
-    if len(study.tests) < 2:
+    if len(study.tests) + (study.problem.loads is not None) < 2:
         return {}
     found = agreement(blocks(study, residual, jacobian, row_weights), relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])

@@ -5,16 +5,17 @@ import fnmatch
 import itertools
 from collections.abc import Sequence
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.stats import chi2
 
 from jaxmb.identify.fit import final_state
-from jaxmb.identify.least_squares import Box, LeastSquaresState, finished, start, step
+from jaxmb.identify.identifiability import knowledge
+from jaxmb.identify.least_squares import Box
 from jaxmb.identify.problem import Problem
+from jaxmb.identify.refine import least_squares_from
+from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.result import INTERVAL, Result
 from jaxmb.machine.schema import known_name
 
@@ -23,8 +24,6 @@ REACH = 3.5
 """Standard deviations to either side that are looked at."""
 WIDEST = 4.0
 """Of u to either side, where the standard deviation is not known or larger: a factor of 55."""
-MOST_STEPS = 60
-GRADIENT = 1e-9
 RISE = float(chi2.ppf(0.95, 1))
 """Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
 
@@ -75,7 +74,7 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     """The least cost at values of one parameter, from the fit outwards, all others starting where they were before.
 
     The rise is scaled so that it has the meaning of a likelihood ratio also where weights or an estimated noise make
-    the cost another quantity: by the variance that the fit states over the one that its curvature alone would give.
+    the cost another quantity: by the variance of the weighted estimate over that by the curvature alone.
 
     Args:
         result: a finished identification.
@@ -91,7 +90,7 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     below = np.linspace(best[i], low, points // 2 + 1)[1:] if low < best[i] else np.zeros(0)
     above = np.linspace(best[i], high, points // 2 + 1)[1:] if high > best[i] else np.zeros(0)
     at_best = float(np.sum(np.asarray(final_state(problem, jnp.asarray(best))[0]) ** 2))
-    scale = _scale(problem, best, i, std)
+    scale = _scale(result, best, i)
     rises = [_side(problem, best, i, side) for side in (below, above)]
     u = np.concatenate([below[::-1], best[i : i + 1], above])
     rise = scale * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
@@ -124,15 +123,18 @@ def _std_u(result: Result, i: int) -> float:
     return parameter.std_log if free.logarithmic[i] else parameter.std / free.width[i]
 
 
-def _scale(problem: Problem, u: np.ndarray, i: int, std: float) -> float:
-    """Variance of u_i by the curvature of the cost, over the one that the fit states; 1 where that is not known."""
-    _, jacobian, _ = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
+def _scale(result: Result, u: np.ndarray, i: int) -> float:
+    """Variance of u_i by the curvature of the cost, over that of the weighted estimate; 1 where it has none.
+
+    What made the fit's own standard deviation larger afterwards, other fits as good for one, is left out.
+    """
+    study = result.study
+    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
     others = np.delete(jacobian, i, axis=1)
     column = jacobian[:, i] - others @ np.linalg.lstsq(others, jacobian[:, i], rcond=None)[0]
     curvature = float(column @ column)
-    if not (np.isfinite(std) and std > 0.0 and curvature > 0.0):
-        return 1.0
-    return 1.0 / (curvature * std**2)
+    variance = float(knowledge(jacobian, row_variances(study, residual, weights)).std[i] ** 2)
+    return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
 
 
 def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
@@ -142,21 +144,10 @@ def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> np.
     for value in values:
         lower[i] = upper[i] = value
         box = Box(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(problem.free.logarithmic))
-        state = _least(problem, box, u.at[i].set(value))
+        state = least_squares_from(problem, box, u.at[i].set(value))
         u = state.u
         costs.append(float(state.objective) / float(problem.noise_unit) ** 2)
     return np.array(costs)
-
-
-@eqx.filter_jit
-def _least(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
-    def going(counted: tuple[Array, LeastSquaresState]) -> Array:
-        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
-
-    def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        return counted[0] + 1, step(problem.residual, box, GRADIENT, counted[1])
-
-    return jax.lax.while_loop(going, one, (jnp.asarray(0), start(u)))[1]
 
 
 def _crossing(u: np.ndarray, rise: np.ndarray, middle: int, side: int) -> float | None:

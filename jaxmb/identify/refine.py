@@ -14,6 +14,11 @@ from jaxmb.identify.least_squares import Box, LeastSquaresState, finished, start
 from jaxmb.identify.problem import Problem
 from jaxmb.identify.stage import STEPS_AT_ONCE, Progress, objective
 
+MOST_STEPS = 60
+"""From a point that is nearly a minimum already."""
+SETTLED = 1e-9
+"""Cosine between residual and Jacobian at which a point is a minimum."""
+
 
 class LeastSquares:
     """Bounded least squares from several candidates at once (see `least_squares`)."""
@@ -80,6 +85,19 @@ def _advance_least_squares(
 
     _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, jax.vmap(one)(c[1])), (jnp.asarray(0), state))
     return state
+
+
+@eqx.filter_jit
+def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
+    """Bounded least squares from one point to its end, compiled as a whole."""
+
+    def going(counted: tuple[Array, LeastSquaresState]) -> Array:
+        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
+
+    def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
+        return counted[0] + 1, step(problem.residual, box, SETTLED, counted[1])
+
+    return jax.lax.while_loop(going, one, (jnp.asarray(0), start(u)))[1]
 
 
 class SimplexState(NamedTuple):

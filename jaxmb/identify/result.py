@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmb.identify.fit import Fit
+from jaxmb.identify.parameters import NOT_NEGATIVE
 from jaxmb.identify.study import Study
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -132,7 +133,8 @@ class Result:
         """What result.json adds to a parameter: its 95 % interval, null where its standard deviation is."""
         if not math.isfinite(p.std_log if self.is_logarithmic(name) else p.std):
             return {"interval_95": [None, None]}
-        return {"interval_95": list(interval(p, self.is_logarithmic(name)))}
+        low, high = interval(p, self.is_logarithmic(name))
+        return {"interval_95": [max(low, 0.0) if name.split(".")[0] in NOT_NEGATIVE else low, high]}
 
     def is_logarithmic(self, name: str) -> bool:
         """Whether a parameter was fitted on a logarithmic scale."""

@@ -90,7 +90,7 @@ def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
     """A test without each `every`-th line, and those lines as a test of their own.
 
     Raises:
-        ValueError: there are fewer lines.
+        ValueError: there are fewer lines, or none that counts on one side.
     """
     number = np.arange(test.omega.size)
     out = number % every == every - 1
@@ -101,6 +101,10 @@ def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
         parts = {name: getattr(test, name)[chosen] for name in ("omega", "measured", "weight", "noise_std")}
         return dataclasses.replace(test, **parts)
 
+    counts = np.asarray(test.weight).max(axis=(1, 2)) > 0.0
+    for chosen, what in ((~out, "left to fit"), (out, "held out")):
+        if not counts[chosen].any():
+            raise ValueError(f"check_every is {every}: no line with a weight is {what}")
     return some(~out), some(out)
 
 

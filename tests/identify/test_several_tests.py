@@ -10,6 +10,7 @@ from jaxmb.identify.elastostatic.deflections import predicted
 from jaxmb.identify.experiments import predict_modes, scene
 from jaxmb.identify.identify import identify
 from jaxmb.identify.problem import alike
+from jaxmb.identify.profile import cost_profile
 from jaxmb.identify.study import make_study
 from jaxmb.identify.study_file import StudyFile
 from jaxmb.machine.file import InputError, write_machine
@@ -249,3 +250,59 @@ def test_one_noise_seed_gives_every_test_its_own_noise(tmp_path):
     first, second = make_study(file, "arm", tmp_path, noise_seed=3).tests
     assert not np.allclose(first.measured, second.measured, rtol=1e-3)
     np.testing.assert_array_equal(make_study(file, "arm", tmp_path, noise_seed=3).tests[1].measured, second.measured)
+
+
+def test_noise_to_be_estimated_counts_as_it_is_found(tmp_path):
+    """FRFs of 30 % noise beside precise modes: called "estimate", they count as if it had been stated."""
+    noisy = frf(noise=0.3, seed=5)
+    stated = identify(study_of(tmp_path, noisy | {"noise_log_std": 0.3}, shapes(noise=True)))
+    found = identify(study_of(tmp_path, noisy | {"noise_log_std": "estimate"}, shapes(noise=True)))
+    assert found.converged
+    assert found.metrics["noise_log_std"]["test 1"] == pytest.approx(0.3, rel=0.1)  # of 97 lines, twice four FRFs
+    for name, p in stated.parameters.items():
+        # the estimate of the noise is some per cent off, and so is what the FRFs count
+        assert abs(np.log(found.parameters[name].value / p.value)) < 0.2 * p.std_log
+        assert found.parameters[name].std_log == pytest.approx(p.std_log, rel=0.1)
+
+
+def test_deflections_that_nothing_is_known_of_have_no_deviation(tmp_path):
+    """The wrist's stiffness is not in a load at the elbow: a check at the tool cannot be predicted."""
+    fit = loads(noise=0.001) | {"frame": "elbow"}
+    check = loads(noise=0.001, role="check", name="check")
+    result = identify(study_of(tmp_path, fit, check, free={"stiffness.*": FREE["stiffness.*"]}, prior={"*": 1e6}))
+    rows = result.metrics["deflections"]
+    assert all(np.isfinite(row["predicted_std_mm"]).all() for row in rows if row["role"] == "fit")
+    linear = identify(study_of(tmp_path, fit, check, free={"stiffness.*": FREE["stiffness.*"]}))
+    rows = linear.metrics["deflections"]
+    assert all(np.isfinite(row["predicted_std_mm"]).all() for row in rows if row["role"] == "fit")
+    assert not np.isfinite([row["predicted_std_mm"][0] for row in rows if row["role"] == "check"]).any()
+
+
+def test_what_is_held_out_must_count(tmp_path):
+    some = {"bands": [{"band_hz": [1.25, 1.25], "weight": 1.0}], "elsewhere": 0.0}
+    with pytest.raises(InputError, match="check_every is 2: no line with a weight is left to fit"):
+        study_of(tmp_path, frf(check_every=2, weights=some))
+    some = {"bands": [{"band_hz": [1.0, 1.0], "weight": 1.0}], "elsewhere": 0.0}
+    with pytest.raises(InputError, match="check_every is 2: no line with a weight is held out"):
+        study_of(tmp_path, frf(check_every=2, weights=some))
+
+
+def test_intervals_of_what_cannot_be_negative_end_at_zero(tmp_path):
+    """A mass that modes hardly tell, on a linear scale: value minus 1.96 standard deviations is below zero."""
+    free = FREE | {"mass.upper": {"lower": 1.0, "upper": 100.0}}
+    test = shapes(noise=False, frequency_std_hz=3.0, damping_std_percent=30.0, shape_std=0.5)
+    result = identify(study_of(tmp_path, test, free=free))
+    p = result.parameters["mass.upper"]
+    assert p.value - 1.96 * p.std < 0.0
+    assert result.as_json()["parameters"]["mass.upper"]["interval_95"][0] == 0.0
+
+
+def test_an_ambiguous_parameter_has_the_profile_of_its_cost(tmp_path):
+    """The rise of a profile is that of the cost, also where other fits as good have widened the deviation."""
+    result = identify(study_of(tmp_path, frf(noise=0.05, seed=4, noise_log_std=0.05)))
+    plain = cost_profile(result, "stiffness.b", points=5)
+    wide = {name: p._replace(std_log=3.0) for name, p in result.parameters.items()}
+    doubted = cost_profile(dataclasses.replace(result, parameters=wide), "stiffness.b", points=41)
+    at = np.interp(np.log(plain.values[1]), np.log(doubted.values), np.sqrt(np.maximum(doubted.rise, 0.0)))
+    assert doubted.values[0] < plain.values[0]
+    assert at**2 == pytest.approx(plain.rise[1], rel=0.3, abs=1.0)  # the points are wide apart there

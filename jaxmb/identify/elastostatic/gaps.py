@@ -12,22 +12,25 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.elastostatic.load_tests import LoadTests, rows_of
 from jaxmb.identify.elastostatic.sets import DeflectionSet
+from jaxmb.identify.identifiability import Knowledge
 from jaxmb.identify.problem import Problem
 from jaxmb.identify.study import Study
 
 DEGREES = 180.0 / np.pi
+NO_EFFECT = 1e-9
+"""Part of a slope, or of the largest singular value, that is rounding."""
 KINDS = {"translation": "mm", "rotation": "deg"}
 
 
-def deflection_metrics(study: Study, u: np.ndarray, covariance: np.ndarray) -> dict[str, Any]:
+def deflection_metrics(study: Study, u: np.ndarray, known: Knowledge) -> dict[str, Any]:
     """How the identified machine's deflections compare with the measured ones: by set, by role, and each of them.
 
     Args:
         study: what was measured.
         u: the identified entries of its free parameters [d].
-        covariance: of u [d, d].
+        known: of u.
     """
-    rows = [row for group in study.deflections for row in compared(group, study.problem, u, covariance)]
+    rows = [row for group in study.deflections for row in compared(group, study.problem, u, known)]
     metrics: dict[str, Any] = {
         "sets": [
             {"set": group.name, "role": group.role, "tests": len(group.tests)}
@@ -41,7 +44,7 @@ def deflection_metrics(study: Study, u: np.ndarray, covariance: np.ndarray) -> d
     return metrics | {"deflections": rows}
 
 
-def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, covariance: np.ndarray) -> list[dict[str, Any]]:
+def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, known: Knowledge) -> list[dict[str, Any]]:
     """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
 
     The deviations of what is predicted are those of the identified values, to first order.
@@ -50,14 +53,14 @@ def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, covariance: 
         group: the tests.
         problem: the machine and its free parameters.
         u: the identified entries [d].
-        covariance: of u [d, d].
+        known: of u.
 
     Returns:
         A line for each point of each test; mm and deg about and along ground axes.
     """
     whole = [dataclasses.replace(test, displacement=np.zeros_like(test.displacement)) for test in group.tests]
     moved, slope = (np.asarray(x) for x in _predicted(problem, rows_of(problem.model, whole), jnp.asarray(u)))
-    deviations = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", slope, covariance, slope), 0.0))
+    deviations = propagated_std(slope, known)
     pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
     rows = []
     for test in group.tests:
@@ -71,6 +74,22 @@ def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, covariance: 
                 row[f"predicted_std_{unit}"] = scale * deviation[part]
             rows.append(row)
     return rows
+
+
+def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[np.ndarray, "m"]:
+    """Standard deviation of what depends on u with some slopes, to first order; NaN where that is not known.
+
+    What acts on no data leaves it open, and so does a parameter whose standard deviation was taken back afterwards;
+    where one was widened the rest is added.
+    """
+    variance = np.maximum(np.einsum("mi,ij,mj->m", slope, known.covariance, slope), 0.0)
+    stated = np.maximum(np.diag(known.covariance), 0.0)
+    finite = np.isfinite(known.std)
+    variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
+    open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
+    size = np.linalg.norm(slope, axis=1)
+    lost = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
+    return np.where(lost > NO_EFFECT * size, np.nan, np.sqrt(variance))
 
 
 @eqx.filter_jit

@@ -159,7 +159,7 @@ def _metrics(
     if errors:
         metrics["parameter_error"] = errors
         metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    metrics |= deflection_metrics(study, study.free.encode(values), known.covariance)
+    metrics |= deflection_metrics(study, study.free.encode(values), known)
     metrics["table2"] = _table2(study, fit, values, drawn)
     metrics["convergence"] = _convergence(study, settled)
     return metrics
