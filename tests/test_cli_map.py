@@ -50,6 +50,12 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=2:1"], "expected the lower end first"),
         (["--over", "q2=0:1", "--over", "q2=0:1"], "over: 'q2' is given twice"),
         (["--over", "q9=0:1"], "over: coordinate 'q9' does not exist"),
+        (["--over", "q2=0:146"], "more than a turn; degrees? write '0:146 deg'"),
+        (["--over", "q2=0:400 deg"], "more than a turn"),
+        (["--over", "q2=0:146", "--show", "damping"], "degrees? write"),
+        (["--over", "q2=0:1", "--directions", "x,w"], "directions: component 'w'"),
+        (["--over", "q2=0:1", "--joints", "q9"], "joints: coordinate 'q9'"),
+        (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: has no part"),
         (["--over", "q2=0:1", "--points", "1"], "points: 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
         (["--over", "q2=0:1", "--good", "dexterity"], "good: found 'dexterity'"),
@@ -73,6 +79,34 @@ def test_wrong_input(tmp_path, capsys):
     slide.write_text(f'name = "slide"\n[[body]]\nname = "b"\n{joint}')
     assert main(["map", str(slide), "--over", "s=0:5 deg", "--frame", "b"]) == 2
     assert "expected metres" in capsys.readouterr().err
+
+
+def test_figures_of_an_earlier_map_do_not_stay(tmp_path, capsys):
+    load = ["--wrench", "0", "0", "-1000", "0", "0", "0", "--length", "1"]
+    mapped(tmp_path, "--show", "dexterity", "--show", "nu_p", *load)
+    figures = tmp_path / "figures"
+    for name in ("damping.png", "mine.png"):  # of a modal map, and of nobody's
+        (figures / name).write_bytes(b"")
+    assert len(list(figures.iterdir())) == 6
+    assert main(["map", "kuka-kr240", "--over", "q2=0:1", "--length", "1", "--out", str(tmp_path), "--points", "5",
+                 "--good", "dexterity=0.999"]) == 0  # fmt: skip
+    assert sorted(path.name for path in figures.iterdir()) == ["dexterity-joints.png", "mine.png"]
+    said = capsys.readouterr().out
+    assert "no zone: the best posture has 0." in said
+    assert said.count("zone   share") == 2  # of the first command's maps
+
+
+def test_a_dexterity_without_a_best_length(tmp_path, capsys):
+    """Three joints judged by six directions; by two of translation it has no part."""
+    plane = ["map", "manipulator-3r", "--over", "z2=-2:2", "--over", "z3=-2:2", "--points", "9", "--out", str(tmp_path)]
+    assert main(plane) == 0
+    said = capsys.readouterr().out
+    assert "length: 0.001 m is an end of the search" in said
+    assert "--directions" in said
+    assert main([*plane, "--directions", "x,z", "--joints", "z2,z3"]) == 0
+    assert "end of the search" not in capsys.readouterr().out
+    settings = json.loads((tmp_path / "map.json").read_text())["settings"]
+    assert settings == {"length_m": 1.0, "joints": ["z2", "z3"], "directions": ["x", "z"]}
 
 
 ARM = """name = "arm"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmb.cli.console import console_of, writable, writing
+from jaxmb.cli.map_figures import remove_stale_figures
 from jaxmb.identify.mapped import ModalMap, ModalMaps, load_identified, modal_maps
 from jaxmb.identify.result import strict
 from jaxmb.machine.build import Model
@@ -44,6 +45,7 @@ def write_modal_map(model: Model, saved: Path | None, folder: Path, wanted: Mapp
     with writing(folder):
         write_whole(folder / "map.json", json.dumps(modal_report(found), allow_nan=False).encode())
         figures = write_modal_map_figures(found, folder / "figures")
+        remove_stale_figures(folder / "figures", figures)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
     console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,5 +1,6 @@
 """Ranges of coordinates and places as they are written on the command line: "q2=0:146 deg", "tool.x=1:2.5"."""
 
+import math
 from typing import TYPE_CHECKING
 
 from jaxmb.cli.console import coordinate_values
@@ -14,7 +15,7 @@ def grid_of(model: "Model", texts: list[str], points: int) -> dict[str, "np.ndar
     """Values by coordinate or place from texts such as "q2=0:146 deg", so many points of each.
 
     Raises:
-        ValueError: a text is not such a range, or its lower end does not come first.
+        ValueError: a text is not such a range, its lower end does not come first, or an angle is more than a turn.
     """
     import numpy as np
 
@@ -75,5 +76,8 @@ def _ranges(model: "Model", option: str, texts: list[str], ascending: bool = Tru
             raise ValueError(
                 f"{option}: {name}: found '{range_text}', but it is a {kind}, expected metres without a unit"
             )
+        if turning and name in model.coordinates and max(abs(low), abs(high)) > math.tau:
+            hint = "" if unit else f"; degrees? write '{range_text} deg'"
+            raise ValueError(f"{option}: {name}: found '{range_text}', of which an end is more than a turn{hint}")
         found[name] = (low, high)
     return found

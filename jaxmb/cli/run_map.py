@@ -3,17 +3,13 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
+from jaxmb.cli.map_report import best_of_map, map_remarks, map_report, map_table, map_title
 from jaxmb.cli.ranges import grid_of, limits_of, path_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from jaxmb.response.maps import Map
 
 SHOW = ["dexterity"]
 
@@ -53,7 +49,14 @@ def map_postures(
     joints: Annotated[
         str | None,
         typer.Option(
-            help='Coordinates that move the frame to its places, as "z1,z2,z3".', show_default="all, of six or fewer"
+            help='Coordinates that count for the dexterity, or that move the frame to its places, as "z1,z2,z3".',
+            show_default="all, to places of six or fewer",
+        ),
+    ] = None,
+    directions: Annotated[
+        str | None,
+        typer.Option(
+            help='Directions in which the dexterity counts, of x,y,z,rx,ry,rz, as "x,y,rz".', show_default="all"
         ),
     ] = None,
     limits: Annotated[
@@ -66,12 +69,18 @@ def map_postures(
     ] = None,
     wrench: Annotated[
         tuple[float, float, float, float, float, float] | None,
-        typer.Option(help="Force (N) and moment (Nm) on the frame, ground axes.", show_default="none"),
+        typer.Option(
+            help="Force (N) and moment (Nm) on the frame, ground axes: six numbers separated by spaces, as"
+            " --wrench 0 0 -2000 0 0 0.",
+            show_default="none",
+        ),
     ] = None,
     direction: Annotated[
         tuple[float, float, float] | None,
         typer.Option(
-            help="Direction of the stiffness or compliance, ground axes.", show_default="of compliance the softest"
+            help="Direction of the stiffness or compliance, ground axes: three numbers separated by spaces, as"
+            " --direction 1 0 0.",
+            show_default="of compliance the softest",
         ),
     ] = None,
     frame: Annotated[str, typer.Option(help="Where the quantities are taken.")] = "tool",
@@ -105,7 +114,8 @@ def map_postures(
             other = next(name for name in show if name not in modal)
             raise ValueError(f"show: '{modal[0]}' and '{other}' are not mapped together, expected a command for each")
         indices_only = {"wrench": wrench, "length": length, "good": good, "plane": plane, "shown": shown}
-        modal_only = {"path": path, "modes": modes, "joints": joints, "limits": limits, "band_hz": band_hz}
+        indices_only |= {"directions": directions}
+        modal_only = {"path": path, "modes": modes, "limits": limits, "band_hz": band_hz}
         for option, given in (indices_only if modal else modal_only).items():
             if given is not None:
                 raise ValueError(f"{option}: has no part in a map of {(modal or show)[0]}, expected it left out")
@@ -122,13 +132,14 @@ def map_postures(
                 "over": None if path is not None else grid_of(model, over or [], points),
                 "path": None if path is None else path_of(model, path, points),
                 "held": coordinate_values(posture),
-                "joints": None if joints is None else tuple(name.strip() for name in joints.split(",")),
+                "joints": None if joints is None else _names(joints),
                 "limits": None if limits is None else limits_of(model, limits),
             }
             wanted = {"quantities": tuple(dict.fromkeys(modal)), "modes": 4 if modes is None else modes}
             wanted |= {"frame": frame, "direction": direction, "band_hz": band_hz}
             write_modal_map(model, saved, where, postures | wanted)
             return
+        from jaxmb.response.dexterity import DIRECTIONS
         from jaxmb.response.maps import posture_maps
 
         if plane not in (None, "xy", "xz", "yz"):
@@ -142,22 +153,32 @@ def map_postures(
             length,
             wrench,
             direction,
+            joints=None if joints is None else _names(joints),
+            directions=DIRECTIONS if directions is None else _names(directions),
             shown=shown,
             good=_thresholds(good or []),
         )
     folder = writable(where, ("map.json",))
     console = console_of()
     for found in maps.values():
-        console.print(_title(found), markup=False, highlight=False, style="italic")
-        console.print(_table(found))
+        console.print(map_title(found), markup=False, highlight=False, style="italic")
+        console.print(map_table(found) if found.zones else f"no zone: {best_of_map(found)}", highlight=False)
+        for sentence in [] if length is not None else map_remarks(found):
+            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     with writing(folder):
+        from jaxmb.cli.map_figures import remove_stale_figures
         from jaxmb.machine.file import write_whole
         from jaxmb.report.map_plots import write_map_figures
 
-        write_whole(folder / "map.json", json.dumps(_report(maps), allow_nan=False).encode())
+        write_whole(folder / "map.json", json.dumps(map_report(maps), allow_nan=False).encode())
         figures = write_map_figures(maps, folder / "figures", plane)
+        remove_stale_figures(folder / "figures", figures)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
     console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
 
 
 def _thresholds(texts: list[str]) -> dict[str, float]:
@@ -172,80 +193,3 @@ def _thresholds(texts: list[str]) -> dict[str, float]:
             raise ValueError(f"good: found '{text}', expected something like \"dexterity=0.4\"")
         found[name] = number
     return found
-
-
-def _title(found: "Map") -> str:
-    sense = "at least" if found.about.higher_is_better else "at most"
-    limit = f"{sense} {found.threshold:.4g} {found.about.unit}".rstrip()
-    length = f", length {found.settings['length_m']:.4g} m" if found.quantity == "dexterity" else ""
-    return f"{found.quantity} of {found.machine}{length}: zones of {limit}"
-
-
-def _table(found: "Map") -> "Table":
-    from rich.table import Table
-
-    from jaxmb.report.cells import number
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("zone", "share", *(f"{c} reaches" for c in found.over), *(f"{c} all good" for c in found.over)):
-        table.add_column(name, justify="right")
-    table.add_column("best", justify="right")
-    for i, zone in enumerate(found.zones, 1):
-        ends = [
-            f"{low:.0f} to {high:.0f} deg" if turning else f"{low:.3f} to {high:.3f} m"
-            for ranges in (zone.extent, zone.box)
-            for (low, high), turning in zip(_in_degrees(found, ranges), found.revolute, strict=True)
-        ]
-        table.add_row(f"Z{i}", f"{100 * zone.share:.1f} %", *ends, number(zone.best))
-    return table
-
-
-def _in_degrees(found: "Map", ranges: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
-    scale = [math.degrees(1.0) if turning else 1.0 for turning in found.revolute]
-    return [(s * low, s * high) for (low, high), s in zip(ranges, scale, strict=True)]
-
-
-def _report(maps: dict[str, "Map"]) -> dict[str, Any]:
-    """What map.json holds; null where a number is unknown or infinite."""
-    first = next(iter(maps.values()))
-    return {
-        "schema": 1,
-        "machine": first.machine,
-        "frame": first.frame,
-        "shown": first.shown,
-        "over": {name: axis.tolist() for name, axis in zip(first.over, first.grid, strict=True)},
-        "held": dict(first.held),
-        "settings": {name: _plain(value) for name, value in first.settings.items()},
-        "position_m": _plain(first.position),
-        "det_sign": _plain(first.side),
-        "maps": {
-            name: {
-                "unit": found.about.unit,
-                "higher_is_better": found.about.higher_is_better,
-                "threshold": _plain(found.threshold),
-                "zones": [
-                    {
-                        "points": zone.points,
-                        "share": zone.share,
-                        "reaches": dict(zip(found.over, map(list, zone.extent), strict=True)),
-                        "all_good": dict(zip(found.over, map(list, zone.box), strict=True)),
-                        "best": _plain(zone.best),
-                        "worst": _plain(zone.worst),
-                        "best_at": dict(zip(found.over, zone.best_at, strict=True)),
-                    }
-                    for zone in found.zones
-                ],
-                "values": _plain(found.values),
-            }
-            for name, found in maps.items()
-        },
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Lists and numbers, None for what is not finite."""
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -71,6 +71,8 @@ class Map:
     """Connected regions of good postures, largest first."""
     settings: Mapping[str, object]
     """Characteristic length, wrench, direction, joints and components, as they were used."""
+    angles: tuple[str, ...] = ()
+    """Which of the robot's coordinates are angles."""
 
     @property
     def about(self) -> Quantity:
@@ -170,6 +172,7 @@ def posture_maps(
             threshold=threshold,
             zones=find_zones(field, grid, threshold, sense, least_points),
             settings=settings,
+            angles=tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns),
         )
     return maps
 
@@ -192,6 +195,9 @@ def _checked_grid(model: Model, over: Mapping[str, Sequence[float] | np.ndarray]
         axis = np.asarray(values, dtype=float)
         if axis.ndim != 1 or len(axis) < 2 or not np.all(np.isfinite(axis)) or not np.all(np.diff(axis) > 0.0):
             raise ValueError(f"over: {name} has values {axis}, expected two or more, ascending and finite")
+        if model.revolute[model.coordinates.index(name)] and np.abs(axis).max() > math.tau:
+            ends = f"{axis[0]:g} to {axis[-1]:g} rad"
+            raise ValueError(f"over: {name} goes from {ends}, more than a turn; np.radians makes degrees to radians")
         grid.append(axis)
     return tuple(grid)
 
