@@ -91,7 +91,8 @@ def modal_remarks(found: ModalMaps) -> list[str]:
         said.append(f"{int(np.sum(~reached))} of {reached.size} places are not reached from the start posture")
     if found.hardly_known:
         names = ", ".join(found.hardly_known)
-        said.append(f"hardly known, so that standard deviations they act on are rough: {names}")
+        rough = "several times too small or too large"
+        said.append(f"hardly known, so that standard deviations they act on may be {rough}: {names}")
     for name, shown in found.maps.items():
         for parameter, share in shown.unknown.items():
             lost = f"{100 * share:.0f} % of the std"

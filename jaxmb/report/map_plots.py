@@ -10,17 +10,17 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from jaxmb.report.map_conditions import map_conditions, wrapped
+from jaxmb.report.map_zones import LABELLED, bounded, outline_zones, singular_line
 from jaxmb.report.style import ALERT, FITTED, INITIAL, drawing, write_figure
+from jaxmb.report.workspace_surface import best_in_cells, fine_patches
 from jaxmb.response.maps import Map
 from jaxmb.response.placement import VARIABLES, PlacementResult
-from jaxmb.response.zones import Zone
 
 BANDS = 12
 """Bands of colour, about."""
 LARGE_RATIO = 30.0
 """Of the greatest to the least value, above which the bands are logarithmic."""
-LABELLED = 6
-"""Zones that are outlined and labelled: the largest."""
 SHOWN_AS = {"rad": ("deg", np.degrees(1.0)), "m": ("mm", 1e3), "N/m": ("N/µm", 1e-6), "": ("", 1.0)}
 """Unit in a figure, and its number in one of the unit that is computed in."""
 AXIS = dict.fromkeys("xyz", ("m", 1.0)) | dict.fromkeys(("yaw", "spin"), ("deg", float(np.degrees(1.0))))
@@ -60,7 +60,7 @@ def joint_space_figure(found: Map) -> Figure:
     grid = [np.degrees(g) if turning else g for g, turning in zip(found.grid, found.revolute, strict=True)]
     names = [f"{n} ({'deg' if turning else 'm'})" for n, turning in zip(found.over, found.revolute, strict=True)]
     if len(grid) == 1:
-        axes.plot(grid[0], _bounded(found.values) * scale, color=FITTED)
+        axes.plot(grid[0], bounded(found.values) * scale, color=FITTED)
         axes.axhline(found.threshold * scale, color=ALERT, lw=0.8)
         for number, zone in enumerate(found.zones[:LABELLED], 1):
             shown = grid[0][zone.mask]
@@ -74,51 +74,52 @@ def joint_space_figure(found: Map) -> Figure:
         drawn = axes.contourf(grid[0], grid[1], values.T, levels=norm.boundaries, norm=norm, cmap=_colours(found))
         axes.contour(grid[0], grid[1], values.T, levels=norm.boundaries, colors="0.25", linewidths=0.25)
         x, y = np.meshgrid(grid[0], grid[1], indexing="ij")
-        _singular(axes, x, y, found)
-        _outline(axes, x, y, found.zones)
+        singular_line(axes, x, y, found)
+        outline_zones(figure, axes, x, y, found)
         figure.colorbar(drawn, ax=axes, label=_label(found), ticks=norm.boundaries)
         axes.set_xlabel(names[0])
         axes.set_ylabel(names[1])
-    axes.set_title(_title(found))
+    figure.suptitle(_title(found, figure), fontsize=8.0)
     return figure
 
 
 def workspace_figure(found: Map, plane: str | None = None) -> Figure:
     """Isocontours where the shown frame is, in two axes of the ground, zones outlined and labelled.
 
-    Where several postures reach the same place the best of them lies on top.
+    Where several postures reach the same place the best of them lies on top. Of a map of more than two coordinates
+    each cell of the plane shows the best posture that reaches it; cells without postures are left white.
 
     Args:
         found: a map of two or more coordinates.
         plane: two of x, y, z; where not given those along which the frame moves most.
     """
     plane = _plane(found) if plane is None else plane
-    figure = Figure(figsize=(5.4, 4.4), layout="constrained")
-    axes = figure.add_subplot()
     scale = SHOWN_AS[found.about.unit][1]
-    values, position = _flat(found) * scale, found.position
-    for _ in range(len(found.over) - 2):
-        position = position[:, :, 0]
-    x, y = (position[..., "xyz".index(axis)] for axis in plane)
-    quads = np.stack(
-        [np.stack([c[:-1, :-1], c[1:, :-1], c[1:, 1:], c[:-1, 1:]], axis=-1).reshape(-1, 4) for c in (x, y)], axis=-1
-    )
-    middle = 0.25 * (values[:-1, :-1] + values[1:, :-1] + values[1:, 1:] + values[:-1, 1:]).ravel()
-    # Drawn in this order, so that the best comes last.
-    order = np.argsort(middle if found.about.higher_is_better else -middle, kind="stable")
-    norm = _bands(values, found.about.unit == "N/m")
-    drawn = PolyCollection(
-        list(quads[order]), array=middle[order], norm=norm, cmap=_colours(found), edgecolors="face", lw=0.3
-    )
-    axes.add_collection(drawn)
+    values = bounded(found.values) * scale
+    x, y = (found.position[..., "xyz".index(axis)] for axis in plane)
+    figure = Figure(figsize=_size_around(x, y), layout="compressed")
+    axes = figure.add_subplot()
     _limit(axes, x, y)
-    _outline(axes, x, y, found.zones)
-    figure.colorbar(drawn, ax=axes, label=_label(found), ticks=norm.boundaries, shrink=0.8)
     axes.set_aspect("equal")
-    _singular(axes, x, y, found)
+    norm = _bands(values, found.about.unit == "N/m")
+    better = found.about.higher_is_better
+    if values.ndim > 2:
+        *edges, best = best_in_cells(x, y, values, better)
+        drawn = axes.pcolormesh(*edges, best.T, norm=norm, cmap=_colours(found))
+    else:
+        patches, middle = fine_patches(x, y, values)
+        # Drawn in this order, so that the best comes last.
+        order = np.argsort(middle if better else -middle, kind="stable")
+        drawn = PolyCollection(
+            list(patches[order]), array=middle[order], norm=norm, cmap=_colours(found), edgecolors="face", lw=0.3
+        )
+        axes.add_collection(drawn)
+        outline_zones(figure, axes, x, y, found)
+        singular_line(axes, x, y, found)
+    figure.colorbar(drawn, ax=axes, label=_label(found), ticks=norm.boundaries)
     axes.set_xlabel(f"{plane[0]} of {found.shown} (m)")
     axes.set_ylabel(f"{plane[1]} of {found.shown} (m)")
-    axes.set_title(_title(found))
+    figure.suptitle(_title(found, figure, outlined=values.ndim == 2), fontsize=8.0)
     return figure
 
 
@@ -149,6 +150,7 @@ def placement_figure(result: PlacementResult) -> Figure:
             )
     left.set_xlabel(f"{names[0]} ({AXIS[names[0]][0]})")
     left.set_ylabel(f"{names[1]} ({AXIS[names[1]][0]})")
+    left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     tried = [name for i, name in enumerate(VARIABLES) if i in others and counts[i] > 1]
     left.set_title("tried (grey: not possible)" + (f", best over {', '.join(tried)}" if tried else ""))
     left.grid(False)
@@ -158,7 +160,8 @@ def placement_figure(result: PlacementResult) -> Figure:
     right.set_ylim(bottom=0.0)
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.legend()
-    figure.suptitle(f"{result.machine}: placement of a task", fontsize=8.0)
+    fixed = [f"{n} = {result.grid[n][0] * AXIS[n][1]:.4g} {AXIS[n][0]}" for n in VARIABLES if len(result.grid[n]) == 1]
+    figure.suptitle("; ".join([f"{result.machine}, {result.frame}: placement of a task", *fixed]), fontsize=8.0)
     return figure
 
 
@@ -181,44 +184,20 @@ def _limit(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
         limit(float(points.min()) - margin, float(points.max()) + margin)
 
 
-def _singular(axes: Axes, x: np.ndarray, y: np.ndarray, found: Map) -> None:
-    """The line along which det J changes its sign, of a map of two coordinates."""
-    if found.side is not None and found.side.ndim == 2 and np.ptp(found.side) > 0.0:
-        axes.contour(x, y, found.side, levels=[0.0], colors="black", linewidths=1.0)
-
-
-def _outline(axes: Axes, x: np.ndarray, y: np.ndarray, zones: tuple[Zone, ...]) -> None:
-    for number, zone in enumerate(zones[:LABELLED], 1):
-        mask = np.asarray(np.any(zone.mask.reshape(*x.shape, -1), axis=-1))
-        # A frame of points outside, so that the outline closes at the edge of the grid.
-        framed = np.pad(mask.astype(float), 1)
-        axes.contour(*(np.pad(c, 1, mode="edge") for c in (x, y)), framed, levels=[0.5], colors=ALERT, linewidths=1.2)
-        at = _deepest(mask)
-        axes.text(
-            x[at], y[at], f"Z{number}", color="white", ha="center", va="center", weight="bold", fontsize=8.0,
-            bbox={"boxstyle": "round,pad=0.2", "fc": ALERT, "ec": "none"},
-        )  # fmt: skip
-
-
-def _deepest(mask: np.ndarray) -> tuple[int, ...]:
-    """The point of a region that is farthest from its edge, where a label stands well."""
-    from scipy.ndimage import distance_transform_edt
-
-    depth = np.asarray(distance_transform_edt(np.pad(mask, 1)))[1:-1, 1:-1]
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(depth)), mask.shape))
+def _size_around(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Inches of a figure that a workspace fills."""
+    ratio = max(float(np.ptp(x)), 1e-3) / max(float(np.ptp(y)), 1e-3)
+    height = float(np.clip(4.2 / ratio, 1.4, 4.2))
+    return float(np.clip(height * ratio, 1.8, 4.2)) + 1.4, height + 1.0
 
 
 def _flat(found: Map) -> np.ndarray:
     """Values over the first two coordinates, the best over the others, infinite ones left out."""
-    values = _bounded(found.values)
+    values = bounded(found.values)
     rest = tuple(range(2, values.ndim))
     if not rest:
         return values
     return np.nanmax(values, axis=rest) if found.about.higher_is_better else np.nanmin(values, axis=rest)
-
-
-def _bounded(values: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _bands(values: np.ndarray, by_ratio: bool = False) -> BoundaryNorm:
@@ -246,13 +225,18 @@ def _label(found: Map) -> str:
     return f"{found.about.label} ({unit})" if unit else found.about.label
 
 
-def _title(found: Map) -> str:
+def _title(found: Map, figure: Figure, outlined: bool = True) -> str:
+    """What is shown, and under which conditions."""
     unit, scale = SHOWN_AS[found.about.unit]
-    sign = "\\geq" if found.about.higher_is_better else "\\leq"
-    more = ", best over the others" if len(found.over) > 2 else ""
-    singular = "; black: singular" if found.side is not None and np.ptp(found.side) and found.side.ndim == 2 else ""
-    limit = f"{found.threshold * scale:.3g} {unit}".rstrip()
-    return f"{found.machine}, {found.frame}; Z: value ${sign}$ {limit}{more}{singular}"
+    sense = "at least" if found.about.higher_is_better else "at most"
+    said = [f"{found.machine}, {found.frame}"]
+    if outlined:
+        said.append(f"zones Z: {sense} {found.threshold * scale:.3g} {unit}".rstrip())
+    if len(found.over) > 2:
+        said.append(f"best over {', '.join(found.over if not outlined else found.over[2:])}")
+    if outlined and found.side is not None and found.side.ndim == 2 and np.ptp(found.side):
+        said.append("black: singular")
+    return wrapped(["; ".join(said), map_conditions(found)], figure.get_figwidth())
 
 
 def _edges(values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxmb.identify.mapped import INTERVAL_95, ModalMap, ModalMaps
+from jaxmb.report.map_conditions import held_posture, wrapped
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, drawing, write_figure
 
 SHOWN_AS = {
@@ -74,7 +75,7 @@ def _curves(found: ModalMaps, quantity: str) -> Figure:
     if shown.by_mode:
         axes.legend(ncols=min(values.shape[-1], MOST_COLUMNS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     band = "; band: 95 %" if std is not None and np.isfinite(std).any() else ""
-    figure.suptitle(f"{_title(found, quantity)}{band}{_unknown(shown)}", fontsize=8.0)
+    _entitle(figure, found, f"{_title(found, quantity)}{band}{_unknown(shown)}")
     return figure
 
 
@@ -92,7 +93,11 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
     wide = count == 1 and uncertain
     rows, columns_shown = (1, 2) if wide else (blocks * (1 + uncertain), columns)
     places = not any(found.postures.revolute[:2])
-    size = (0.4 + (3.4 if count == 1 else 2.6) * columns_shown, 0.5 + 2.3 * rows)
+    wide_panel = 3.4 if count == 1 else 2.6
+    if places:
+        ratio = np.ptp(found.postures.grid[0]) / np.ptp(found.postures.grid[1])
+        wide_panel = float(np.clip(1.8 * ratio + 0.7, 1.5, wide_panel))
+    size = (0.6 + wide_panel * columns_shown, 0.7 + 2.3 * rows)
     figure = Figure(figsize=size, layout="compressed" if places else "constrained")
     panels = [list(line) for line in figure.subplots(rows, columns_shown, squeeze=False, sharex=True, sharey=True)]
     (x, x_label), (y, y_label) = _axis(found, 0), _axis(found, 1)
@@ -116,7 +121,7 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
             axes.set_aspect("equal" if places else "auto")
     middle = ", others in their middle" if len(found.postures.grid) > 2 else ""
     grey = "; grey: not reached" if not np.all(found.postures.reached) else ""
-    figure.suptitle(f"{_title(found, quantity)}{middle}{grey}{_unknown(shown)}", fontsize=8.0)
+    _entitle(figure, found, f"{_title(found, quantity)}{middle}{grey}{_unknown(shown)}")
     return figure
 
 
@@ -170,6 +175,11 @@ def _title(found: ModalMaps, quantity: str) -> str:
     direction = found.settings["direction"]
     way = "the softest direction" if direction is None else f"direction {_numbers(direction)}"
     return f"{about} of {found.frame} in {way}"
+
+
+def _entitle(figure: Figure, found: ModalMaps, about: str) -> None:
+    held = held_posture(found.postures.held, found.postures.angles)
+    figure.suptitle(wrapped([about, held], figure.get_figwidth()), fontsize=8.0)
 
 
 def _numbers(direction: object) -> str:

@@ -35,6 +35,8 @@ class Postures:
     """The coordinates that do not vary, rad or m."""
     varied: tuple[str, ...]
     """Coordinates that do."""
+    angles: tuple[str, ...] = ()
+    """Coordinates that are angles."""
 
     @property
     def reached(self) -> np.ndarray:
@@ -99,6 +101,7 @@ def postures_over(
             frame,
             _held(model, start, tuple(over)),
             tuple(over),
+            _angles(model),
         )
     frame, rows = axes
     solver = place_solver(model, start, frame, joints, orientation, limits)
@@ -121,6 +124,7 @@ def postures_over(
         frame,
         _held(model, start, moving),
         moving,
+        _angles(model),
     )
 
 
@@ -181,8 +185,21 @@ def postures_along(
         place = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
     come = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(place, axis=0), axis=1))])
     return Postures(
-        ("path",), (come,), (False,), found, model.coordinates, place, frame, _held(model, start, moving), moving
+        ("path",),
+        (come,),
+        (False,),
+        found,
+        model.coordinates,
+        place,
+        frame,
+        _held(model, start, moving),
+        moving,
+        _angles(model),
     )
+
+
+def _angles(model: Model) -> tuple[str, ...]:
+    return tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
 
 
 def checked_axis(place: str, values: Axis) -> np.ndarray:

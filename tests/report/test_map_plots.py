@@ -15,6 +15,7 @@ from jaxmb.report.map_plots import (
     workspace_figure,
     write_map_figures,
 )
+from jaxmb.report.workspace_surface import best_in_cells
 from jaxmb.response.maps import posture_maps
 from jaxmb.response.placement import Placement, PlacementResult
 
@@ -49,7 +50,7 @@ def test_joint_space(maps):
 def test_a_label_stands_in_its_zone(maps):
     found = maps["dexterity"]
     for text, zone in zip(joint_space_figure(found).axes[0].texts, found.zones, strict=False):
-        at = [int(np.argmin(np.abs(np.degrees(g) - x))) for g, x in zip(found.grid, text.get_position(), strict=True)]
+        at = [int(np.argmin(np.abs(np.degrees(g) - x))) for g, x in zip(found.grid, text.xy, strict=True)]
         assert zone.mask[tuple(at)]
 
 
@@ -58,7 +59,7 @@ def test_workspace_has_the_best_on_top(maps):
         figure = workspace_figure(maps[name])
         drawn = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
         assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
-        assert len(drawn.get_paths()) == 29 * 30
+        assert len(drawn.get_paths()) == 29 * 30 * 9 * 8  # fine enough not to show as saw teeth
         assert figure.axes[0].get_xlabel() == "x of tool (m)"
 
 
@@ -79,7 +80,74 @@ def test_one_and_three_coordinates(maps, tmp_path):
     )
     written = write_map_figures({"cube": cube, "line": line}, tmp_path)
     assert [path.name for path in written] == ["cube-joints.png", "cube-workspace.png", "line-joints.png"]
-    assert "best over the others" in joint_space_figure(cube).axes[0].get_title()
+    assert "best over q5" in joint_space_figure(cube).get_suptitle()
+
+
+def test_three_coordinates_are_drawn_where_the_postures_are(maps):
+    """The better half is one metre to the right of the other: no value of it may show at the left."""
+    found = maps["dexterity"]
+    right = found.position + np.array([10.0, 0.0, 0.0])
+    cube = dataclasses.replace(
+        found,
+        values=np.stack([0.0 * found.values, 0.0 * found.values + 0.5], axis=-1),
+        over=(*found.over, "q5"),
+        grid=(*found.grid, np.array([0.0, 1.0])),
+        revolute=(True, True, True),
+        position=np.stack([found.position, right], axis=2),
+        side=None,
+        zones=(),
+    )
+    axes = workspace_figure(cube).axes[0]
+    mesh = axes.collections[0]
+    cells = np.asarray(mesh.get_coordinates())[:-1, :-1, 0]
+    values = np.ma.filled(mesh.get_array(), np.nan)
+    np.testing.assert_array_equal(values[np.isfinite(values) & (cells > 5.0)], 0.5)
+    np.testing.assert_array_equal(values[np.isfinite(values) & (cells < 3.0)], 0.0)
+    assert np.isfinite(values[cells > 5.0]).any()
+    assert np.isfinite(values[cells < 3.0]).any()
+
+
+def test_the_best_of_a_cell():
+    x, y, values = ([0.0, 0.01, 1.0, 0.5], [0.0, 0.01, 1.0, 0.2], [1.0, 3.0, 2.0, np.nan])
+    x, y, values = (np.repeat(column, 100) for column in (x, y, values))  # cells are as fine as the postures are many
+    for better, corner in ((True, 3.0), (False, 1.0)):
+        *_, best = best_in_cells(x, y, values, better)
+        assert best[0, 0] == corner
+        assert best[-1, -1] == 2.0
+        assert np.isfinite(best).sum() == 2
+
+
+def test_titles_say_what_a_map_is_of(maps):
+    said = joint_space_figure(maps["dexterity"]).get_suptitle()
+    assert "L = 1 m" in said
+    assert "q4 = q5 = q6 = 45 deg, q1 = 0" in said
+    assert "load 0, 0, -2000 N" in workspace_figure(maps["nu_r"]).get_suptitle()
+    assert "load" not in joint_space_figure(maps["greatest_stiffness"]).get_suptitle()
+
+
+def test_a_workspace_fills_its_figure(maps):
+    """The bar is as tall as the axes, and a tall workspace has a narrow figure."""
+    found = maps["dexterity"]
+    tall = dataclasses.replace(found, position=found.position * np.array([0.3, 1.0, 1.0]))
+    widths = []
+    for shown in (found, tall):
+        figure = workspace_figure(shown, "xz")
+        figure.draw_without_rendering()
+        axes, bar = (a.get_position() for a in figure.axes)
+        assert bar.height == pytest.approx(axes.height, rel=0.02)
+        assert axes.width > 0.3
+        widths.append(figure.get_figwidth())
+    assert widths[1] < 0.8 * widths[0]
+
+
+def test_the_name_of_a_small_zone_stands_beside_it(maps):
+    found = maps["dexterity"]
+    zone = found.zones[0]
+    small = np.zeros_like(zone.mask)
+    small[tuple(np.argwhere(zone.mask)[0])] = True
+    for mask, beside in ((zone.mask, False), (small, True)):
+        figure = joint_space_figure(dataclasses.replace(found, zones=(dataclasses.replace(zone, mask=mask),)))
+        assert (figure.axes[0].texts[0].arrow_patch is not None) == beside
 
 
 def test_bands():
@@ -107,4 +175,5 @@ def test_placement():
     assert bar.get_ylabel() == "largest of the deflection (mm)"
     shown = left.collections[0].get_array()
     assert shown.count() == 2  # what is not possible is left blank
+    assert [t.get_text() for t in left.get_legend().get_texts()] == ["naive", "best"]
     assert [t.get_text() for t in right.get_legend().get_texts()] == ["best: 0.1 mm"]
