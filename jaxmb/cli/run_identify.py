@@ -40,7 +40,7 @@ def identify(
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
     from jaxmb.identify.identify import identify as run
     from jaxmb.identify.presets import PRESETS
-    from jaxmb.identify.profile import with_profiles
+    from jaxmb.identify.profile import profiled, with_profiles
     from jaxmb.identify.study import load_study
     from jaxmb.machine.file import write_machine, write_whole
     from jaxmb.report.paper_tables import paper_tables
@@ -50,6 +50,8 @@ def identify(
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
         problem = load_study(study, noise_seed, preset)
+        if profile:
+            profiled(problem, profile)
     folder = writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))
     state = folder / "state.npz"
     console = console_of()

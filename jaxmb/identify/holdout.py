@@ -96,8 +96,13 @@ def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> list[float]:
 
 
 def _peaks(test: FrfTest, frf: np.ndarray) -> np.ndarray:
-    """Frequencies of the peaks of all FRFs together, Hz."""
+    """Frequencies of the peaks of all FRFs together, Hz: of the parabola through the logarithms of three lines."""
     used = np.asarray(test.weight) > 0.0
     level = np.log10(np.sqrt(np.sum(np.where(used, np.abs(frf), 0.0) ** 2, axis=(1, 2))) + 1e-300)
     frequency_hz = np.asarray(test.omega) / (2.0 * np.pi)
-    return frequency_hz[resonances(level, frequency_hz, prominence=0.1)]
+    peaks = resonances(level, frequency_hz, prominence=0.1)
+    inner = peaks[(peaks > 0) & (peaks < level.size - 1)]
+    before, top, after = (level[inner + k] for k in (-1, 0, 1))
+    bend = before - 2.0 * top + after
+    shift = np.where(bend < 0.0, 0.5 * (before - after) / np.where(bend < 0.0, bend, -1.0), 0.0)
+    return np.interp(inner + np.clip(shift, -0.5, 0.5), np.arange(level.size), frequency_hz)

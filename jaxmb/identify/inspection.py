@@ -239,6 +239,13 @@ def _remarks(study: Study) -> tuple[str, ...]:
     told += study.masked
     if study.laws is not None:
         told.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
+    weighted = any(
+        np.ptp(np.asarray(t.weight)[np.asarray(t.weight) > 0.0]) for t in study.tests if isinstance(t, FrfTest)
+    )
+    if weighted and study.next is not None:
+        told.append(
+            "weights: what will be known after the next tests is for a fit in which all lines count by their noise"
+        )
     unknown = [test.name for test in study.tests if isinstance(test, FrfTest) and not test.noise_known]
     if unknown:
         level = float(next(t.nominal_std for t in study.tests if isinstance(t, FrfTest) and not t.noise_known))

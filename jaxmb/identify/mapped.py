@@ -225,7 +225,9 @@ def identified(result: Result) -> Identified:
 
     Raises:
         ValueError: what was fitted are not the study's free parameters, as in a complete stiffness model.
+        NotImplementedError: the tests were linearized at the equilibrium under gravity.
     """
+    _check_linearized(result.linearize_at, f"study '{result.study.name}'")
     covariance = result.covariance
     if covariance is None:
         raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
@@ -240,6 +242,7 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
 
     Raises:
         InputError: a file is missing or cannot be what `jaxmb identify` writes.
+        NotImplementedError: the tests were linearized at the equilibrium under gravity.
     """
     path = Path(folder) / "result.json"
     model = build_model(load_machine(Path(folder) / "machine.toml"))
@@ -249,6 +252,7 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
+    _check_linearized(data.get("linearize_at") if isinstance(data, dict) else None, str(path))
     told = data.get("covariance") if isinstance(data, dict) else None
     if told is None:
         raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
@@ -263,6 +267,14 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     return Identified(model, free, covariance)
+
+
+def _check_linearized(at: str | None, source: str) -> None:
+    """Raise where maps, which linearize at the postures themselves, would contradict what was identified."""
+    if at == "equilibrium":
+        raise NotImplementedError(
+            f"{source}: the machine was identified at its equilibrium under gravity, and maps are at the posture itself"
+        )
 
 
 def _bound(told: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:

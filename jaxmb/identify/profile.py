@@ -17,6 +17,7 @@ from jaxmb.identify.problem import Problem
 from jaxmb.identify.refine import least_squares_from
 from jaxmb.identify.residual_noise import row_variances
 from jaxmb.identify.result import INTERVAL, Result
+from jaxmb.identify.study import Study
 from jaxmb.machine.schema import known_name
 
 POINTS = 25
@@ -60,14 +61,17 @@ def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
         ValueError: a pattern selects no free parameter.
         NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
     """
-    names = result.study.free.names
-    if result.study.is_linear or result.study.complete is not None:
+    return tuple(cost_profile(result, name, points) for name in profiled(result.study, patterns))
+
+
+def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
+    """Parameters that names or patterns select for profiles, in the order of the study; raises as `cost_profiles`."""
+    if study.is_linear or study.complete is not None:
         raise NotImplementedError("profiles are for fits of frequency responses and modes, not of deflections alone")
     for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            raise ValueError(known_name("profile: free parameter or pattern", pattern, names))
-    chosen = [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    return tuple(cost_profile(result, name, points) for name in chosen)
+        if not fnmatch.filter(study.free.names, pattern):
+            raise ValueError(known_name("profile: free parameter or pattern", pattern, study.free.names))
+    return [name for name in study.free.names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:

@@ -101,6 +101,11 @@ class Result:
         return self.correlation * np.outer(std, std)
 
     @property
+    def linearize_at(self) -> str:
+        """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
+        return next((test.at for test in self.study.tests), "posture")
+
+    @property
     def converged(self) -> bool:
         """Whether the fit ended at a minimum."""
         return self.status == "converged"
@@ -118,6 +123,7 @@ class Result:
                 "initial_cost": self.initial_cost,
                 "parameters": {name: p._asdict() | self._interval(name, p) for name, p in self.parameters.items()},
                 "covariance": _covariance(self),
+                "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": self.metrics,
                 "remarks": list(self.remarks),

@@ -83,6 +83,8 @@ def frf_test(part: FrfTestPart, label: str, setting: Setting) -> tuple[FrfTest, 
         decay=jnp.asarray(measured.decay_1_s),
         noise_known=part.noise_log_std != "estimate",
     )
+    if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
+        notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
     return test, notes + list(data.remarks), data
 
 

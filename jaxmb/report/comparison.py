@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -37,9 +38,9 @@ class ModePairs:
 def mode_pairs(result: Result, number: int) -> ModePairs:
     """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
 
-    The reference is what modal analysis found in the test's FRFs, compared at the sensors, where there is one;
-    otherwise the machine that was simulated, where one was and it has the same coordinates, or the fitted machine at
-    the initial values, compared by coordinates.
+    The reference is what modal analysis found in the test's FRFs, or a modal test measured, compared at the sensors,
+    where there is such; otherwise the machine that was simulated, where one was and it has the same coordinates, or the
+    fitted machine at the initial values, compared by coordinates.
 
     Args:
         result: the identification.
@@ -50,6 +51,8 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
     if measured is not None:
         return measured
     test, true = study.tests[number], study.true_modes[number]
+    if isinstance(test, ModesTest) and test.outputs:
+        return _with_measured_shapes(test, result.model)
     if true is not None and study.truth:
         name, reference = "true", true
     else:
@@ -77,6 +80,29 @@ def measured_pairs(study: Study, number: int, model: Model) -> ModePairs | None:
         return None
     agreement = modal_agreement(test, data.modal.model, scene(test, model), model)
     return None if agreement is None else _with_measured(agreement, band_end_hz(test))
+
+
+def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
+    """Modes of a machine beside those of a modal test, paired as the fit pairs them."""
+    seen = scene(test, model)
+    found = modes(seen.tangent)
+    eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
+    measured = Modes(
+        frequency_hz=jnp.asarray(np.abs(eigenvalue) / (2.0 * np.pi)),
+        damped_frequency_hz=test.frequency_hz,
+        damping_ratio=test.damping_ratio,
+        eigenvalue=jnp.asarray(eigenvalue),
+        shape=test.shape.T,
+        overdamped=jnp.zeros(0),
+    )
+    paired = np.asarray(predict_modes(test, seen).frequency_hz)
+    places = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired[:, None]), axis=1)
+    keep = np.asarray(found.frequency_hz) <= band_end_hz(test)
+    keep[places] = True
+    partner = {int(f): m for m, f in enumerate(places)}
+    fitted = _some(found, keep)
+    likeness = np.asarray(mac(seen.output_rows @ fitted.shape, measured.shape))
+    return ModePairs("measured", measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
 
 
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxmb.identify.experiments import FrfTest, scene
+from jaxmb.identify.experiments import FrfTest, Test, scene
 from jaxmb.identify.identify import initial_model
 from jaxmb.identify.measured import Measured
 from jaxmb.identify.result import Result
@@ -36,7 +36,7 @@ class Curve(NamedTuple):
     dashes: str
 
 
-def frf_test_figure(result: Result, number: int) -> Figure:
+def frf_test_figure(result: Result, test: Test, data: Measured | None, held_out: bool = False) -> Figure:
     """FRFs that a test was fitted to, initial and fitted ones; lines of higher or lower weight than most are shaded.
 
     Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
@@ -44,9 +44,10 @@ def frf_test_figure(result: Result, number: int) -> Figure:
 
     Args:
         result: the identification.
-        number: which of the study's tests, from 0.
+        test: of the study.
+        data: what was measured in it.
+        held_out: whether the fit did not see it, and only predicts it.
     """
-    test, data = result.study.tests[number], result.study.measured[number]
     if not isinstance(test, FrfTest):
         raise ValueError(f"test {test.name} holds no FRFs")
     used = np.asarray(test.weight) > 0.0
@@ -61,9 +62,13 @@ def frf_test_figure(result: Result, number: int) -> Figure:
     if data is not None and data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
         curves.append(Curve(f"as measured{window}", raw.frf, "0.35", 0.7, "-"))
-    curves += [Curve("initial", before, INITIAL, 1.1, ":"), Curve("fitted", after, FITTED, 1.0, "--")]
+    curves += [
+        Curve("initial", before, INITIAL, 1.1, ":"),
+        Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
+    ]
+    title = f"{test.name}, held out" if held_out else test.name
     return frf_figure(
-        test.name, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
+        title, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
         coherence=None if raw is None else raw.coherence,
         frequency_unit="Hz" if data is None else data.frequency_unit,
     )  # fmt: skip

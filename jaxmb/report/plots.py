@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from jaxmb.identify.experiments import ModesTest, Test
+from jaxmb.identify.experiments import FrfTest, ModesTest, Test
 from jaxmb.identify.result import Result, interval
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.complete_plots import complete_figures
@@ -70,7 +70,7 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
             yield f"modes-{name}", measured_modes_figure(test, fitted)
             yield f"energy-{name}", energy_figure(result, test, fitted)
         else:
-            yield f"frf-{name}", frf_test_figure(result, number)
+            yield f"frf-{name}", frf_test_figure(result, test, result.study.measured[number])
             data = result.study.measured[number]
             if data is not None and data.modal is not None:
                 yield f"stabilization-{name}", stabilization_figure(test.name, data.modal, data.everything)
@@ -93,6 +93,9 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
                 f"mac-{name}",
                 mac_panels(title, [panel], (across, np.asarray(pairs.reference.damped_frequency_hz))),
             )
+    for check, name in zip(result.study.checks, _file_names([c.test for c in result.study.checks]), strict=True):
+        if isinstance(check.test, FrfTest):
+            yield f"check-{name}", frf_test_figure(result, check.test, check.measured, held_out=True)
     if result.study.deflections:
         yield from deflection_figures(result)
 
@@ -254,7 +257,7 @@ def energy_figure(result: Result, test: ModesTest, fitted: FittedModes) -> Figur
     return figure
 
 
-def _file_names(tests: tuple[Test, ...]) -> list[str]:
+def _file_names(tests: Sequence[Test]) -> list[str]:
     """A part of a file name for each test: its own name in letters that every file system takes, made distinct."""
     plain = [re.sub(r"[^A-Za-z0-9]+", "-", t.name).strip("-").lower()[:60] or "test" for t in tests]
     return plain if len(set(plain)) == len(plain) else [f"{k}-{n}" for k, n in enumerate(plain, 1)]

@@ -16,7 +16,7 @@ def profile_figure(result: Result) -> Figure:
     profiles = result.metrics["profiles"]
     across = min(len(profiles), 3)
     down = -(-len(profiles) // across)
-    figure = Figure(figsize=(0.8 + 2.6 * across, 0.9 + 2.2 * down), layout="constrained")
+    figure = Figure(figsize=(max(0.8 + 2.6 * across, 6.0), 0.9 + 2.2 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False)
     for axes, (name, told) in zip(grid.ravel(), profiles.items(), strict=False):
         values = np.asarray(told["values"])
