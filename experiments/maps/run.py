@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -87,7 +88,7 @@ def main() -> None:
         )
 
     work: dict[str, Callable[[], object]] = {name: lambda q=quantities: ours(q) for name, quantities in WORK.items()}
-    work["characteristic length"] = lambda: characteristic_length(model, postures)
+    work["characteristic length"] = lambda: characteristic_length(model, jnp.asarray(postures))
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (*work, "Pinocchio loop")}
     with threadpool_limits(1, user_api="blas"):
         compile_seconds = {name: timed(first)[0] for name, first in work.items()}
