@@ -44,7 +44,7 @@ def study(*tests, **more):
 # Up to 30 Hz, as published, four dampings cannot be known; the sentences say why, and what would help most.
 
 # %%
-candidates = {"postures": RANGES, "candidates": 40, "count": 1, "bands_hz": [[1.0, 100.0]], "step_hz": 0.5}
+candidates = {"postures": RANGES, "candidates": 20, "count": 1, "bands_hz": [[1.0, 100.0]], "step_hz": 0.5}
 plan = jaxmb.inspect(study(frf_test("milling posture", MILLING, 30.0), next=candidates))
 for name, expected in plan.parameters.items():
     print(f"{name}: {100 * expected.relative_std:.3g} %, {expected.identifiable}")
@@ -53,7 +53,7 @@ print(plan.parameters["damping.x2"].why)
 # %% [markdown]
 # ## Where to go
 #
-# Of 40 postures one is chosen, the one after which the sum of all variances is least; then its angles are improved by
+# Of 20 postures one is chosen, the one after which the sum of all variances is least; then its angles are improved by
 # the gradient of that sum. The bars show what is known before and after.
 
 # %%

@@ -149,8 +149,8 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
         if share.max() > COUPLED:
             found.append(_null_group(part, null / svd.scale[:, None], round(float(np.sum(share**2)))))
     known = knowledge(rows, np.ones(len(rows)), prior_std)
-    unit = np.ones(svd.scale.size) if prior_std is None else prior_std
-    limit = float(np.max(limits(prior_std)[0] / unit))
+    unit = np.ones(svd.scale.size) if prior_std is None else np.where(np.isfinite(prior_std), prior_std, 1.0)
+    limit = float(np.min(limits(prior_std)[0] / unit))
     fixed = np.flatnonzero(np.isfinite(known.std))
     covariance = known.covariance[np.ix_(fixed, fixed)] / np.outer(unit[fixed], unit[fixed])
     weak = []
@@ -217,4 +217,5 @@ def limits(prior_std: Float[np.ndarray, "d"] | None) -> tuple[Float[np.ndarray, 
     """Standard deviations from which an entry of u is known weakly only, and from which it is not known."""
     if prior_std is None:
         return np.array(0.1), np.array(1.0)
-    return 0.5 * prior_std, 0.95 * prior_std
+    known = np.isfinite(prior_std)
+    return np.where(known, 0.5 * prior_std, 0.1), np.where(known, 0.95 * prior_std, 1.0)

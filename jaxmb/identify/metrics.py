@@ -107,6 +107,8 @@ def fit_metrics(
         metrics |= deflection_metrics(study, u, known)
     if study.problem.prior is not None:
         metrics["prior_log_std"] = {
-            name: float(s) for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
+            name: float(s)
+            for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
+            if np.isfinite(s)
         }
     return metrics

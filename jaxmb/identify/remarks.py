@@ -39,12 +39,13 @@ def remarks(
         told.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
     names = np.asarray(study.free.names)
     if study.problem.prior is not None:
+        held = np.isfinite(np.asarray(study.problem.prior.std))
         for verdict, what in (
             ("yes", "moved by the data"),
             ("weak", "narrowed by the data"),
             ("no", "left to the prior"),
         ):
-            told.append(f"{what}: {', '.join(names[np.asarray(known.verdict) == verdict]) or 'none'}")
+            told.append(f"{what}: {', '.join(names[held & (np.asarray(known.verdict) == verdict)]) or 'none'}")
     told += [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
     for where, sides in (("starting on their", initial), ("on their", bound)):
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):

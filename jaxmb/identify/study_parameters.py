@@ -74,7 +74,7 @@ def prior_of(free: FreeParameters, patterns: dict[str, float], initial: np.ndarr
     """Prior of a study about its initial values; None where it states none.
 
     Raises:
-        ValueError: a pattern selects nothing, a free parameter is left out, or is on a linear scale.
+        ValueError: a pattern selects nothing, or a free parameter on a linear scale.
     """
     if not patterns:
         return None
@@ -87,10 +87,9 @@ def prior_of(free: FreeParameters, patterns: dict[str, float], initial: np.ndarr
             if not names:
                 raise ValueError(known_name("free parameter or pattern", pattern, free.names))
             std[[free.names.index(n) for n in names]] = value
-    missing = [name for name, s in zip(free.names, std, strict=True) if np.isnan(s)]
-    if missing:
-        raise ValueError(f"'{missing[0]}' has no prior, expected one for every free parameter or for none")
-    linear = [name for name, log in zip(free.names, free.logarithmic, strict=True) if not log]
+    std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
+    known = zip(free.names, free.logarithmic, std, strict=True)
+    linear = [name for name, log, s in known if not log and np.isfinite(s)]
     if linear:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
     return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))

@@ -104,6 +104,8 @@ def what_marks_mean(result: Result) -> Text:
         line = (
             "identifiable: yes where the data halve the prior's std or more, weak where they take 5 % off it, else no"
         )
+        if not np.isfinite(np.asarray(result.study.problem.prior.std)).all():
+            line += "; without a prior yes where std is below 10 %, weak below 100 %"
     else:
         linear = "" if all(result.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
         line = f"identifiable: yes where std is below 10 %{linear}, weak below 100 %, else no"

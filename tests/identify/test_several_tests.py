@@ -306,3 +306,23 @@ def test_an_ambiguous_parameter_has_the_profile_of_its_cost(tmp_path):
     at = np.interp(np.log(plain.values[1]), np.log(doubted.values), np.sqrt(np.maximum(doubted.rise, 0.0)))
     assert doubted.values[0] < plain.values[0]
     assert at**2 == pytest.approx(plain.rise[1], rel=0.3, abs=1.0)  # the points are wide apart there
+
+
+def test_a_prior_for_what_the_data_cannot_fix_alone(tmp_path):
+    """Deflections tell nothing of damping: its prior stays, and the stiffnesses are what they are without any."""
+    quiet = {
+        "kind": "modes", "frequency_hz": [4.0], "damping_percent": [1.5], "frequency_std_hz": 5.0,
+        "damping_std_percent": 90.0,
+    }  # fmt: skip
+    free = {"stiffness.*": FREE["stiffness.*"], "damping.a": FREE["damping.*"] | {"initial": 20.0}}
+    without = identify(study_of(tmp_path, loads(), quiet, free=free))
+    result = identify(study_of(tmp_path, loads(), quiet, free=free, prior={"damping.a": 0.3}))
+    assert result.metrics["prior_log_std"] == {"damping.a": 0.3}
+    damping = result.parameters["damping.a"]
+    assert damping.value == pytest.approx(20.0, rel=0.02)
+    assert damping.std_log == pytest.approx(0.3, rel=0.05)
+    assert damping.identifiable == "no"
+    for name in ("stiffness.a", "stiffness.b"):
+        assert result.parameters[name].std_log == pytest.approx(without.parameters[name].std_log, rel=1e-3)
+        assert result.parameters[name].identifiable == "yes"
+    assert "left to the prior: damping.a" in result.remarks
