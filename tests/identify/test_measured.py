@@ -36,7 +36,7 @@ def exact(frequency_hz=FREQUENCY, decay=0.0):
 
 def study(tmp_path, frf_set, free=FREE, name="set.npz", **keys):
     write_frf(tmp_path / name, frf_set)
-    test = {"kind": "frf", "file": name, "posture": POSTURE} | keys
+    test = {"kind": "frf", "noise_log_std": 0.01, "file": name, "posture": POSTURE} | keys
     return jaxmb.make_study(
         StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": free, "least_rounds": 1}), "s", tmp_path
     )
