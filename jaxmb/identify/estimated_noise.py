@@ -45,7 +45,9 @@ def with_estimated_noise(study: Study, fit: Fit) -> tuple[Study, Fit]:
         if np.max(np.abs(np.log(factors))) <= SETTLED:
             break
     best = float(objective(problem, jnp.asarray(u)))
-    ends = [np.concatenate([[best], u])]
+    # Where other starts came to is asked afterwards, for fits as good as this one: they are fitted to that noise too.
+    others = [least_squares_from(problem, box, jnp.asarray(end[1:])) for end in fit.ends]
+    ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations
     )
