@@ -13,13 +13,14 @@ if "JAX_ENABLE_X64" not in _os.environ:
 
 from importlib.metadata import version as _version
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.inspection import Inspection, inspect
-from jaxmb.identify.parameters import parameters, set_parameters
-from jaxmb.identify.result import Result
-from jaxmb.identify.study import Study, load_study, make_study, study_names
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.plan.inspection import Inspection, inspect
+from jaxmb.identify.study.study import Study, load_study, make_study, study_names
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model, build_model
-from jaxmb.machine.file import InputError, load_machine, machine_names, write_machine
+from jaxmb.machine.file import load_machine, machine_names, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import machine_from_dh
 from jaxmb.measurement.files.frf_file import read_frf, write_frf

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.response.frf import response_rows
 from jaxmb.response.hits import Softening, record_hits
 

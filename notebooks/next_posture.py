@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 
 MILLING = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}

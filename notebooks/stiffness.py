@@ -20,15 +20,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.elastostatic.candidates import candidate_postures
-from jaxmb.identify.elastostatic.deflections import (
+from jaxmb.identify.estimation.linear import linear_fit
+from jaxmb.identify.experiments.load_cases import (
     DeflectionTest,
     joint_terms,
     measured_displacements,
     observation_matrix,
 )
-from jaxmb.identify.elastostatic.plan import choose
-from jaxmb.identify.linear import linear_fit
+from jaxmb.identify.study.simulation.deflection_design import choose
+from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.response.compensation import corrected_target, loaded_pose
 
 robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))

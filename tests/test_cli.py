@@ -12,7 +12,7 @@ import pytest
 import jaxmb
 import jaxmb.cli.run_identify
 from jaxmb.cli import main
-from jaxmb.identify import fit
+from jaxmb.identify.fit import loop as fit
 
 FILES = {"result.json", "machine.toml", "figures"}
 FREQUENCY = np.arange(1.0, 11.0)

@@ -33,7 +33,7 @@ def test_readme_study_is_valid(tmp_path: Path) -> None:
     """The study in the README is one that the format allows."""
     import tomllib
 
-    from jaxmb.identify.study_file import StudyFile
+    from jaxmb.identify.study.format.study_format import StudyFile
 
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert StudyFile.model_validate(tomllib.loads(text)).test[0].kind == "frf"

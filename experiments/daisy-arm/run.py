@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.files import find_description, read_toml
 from jaxmb.measurement.frf_set import lines, pick
 from jaxmb.measurement.records.file import frf_of_records, read_records
 

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.monte_carlo import monte_carlo
-from jaxmb.identify.elastostatic.parts import Instruments
-from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.elastostatic.solve import check_plan, equations, fit_deflections, unknowns
+from jaxmb.identify.assess.deflections.monte_carlo import monte_carlo
+from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.study.format.deflection_format import Instruments
+from jaxmb.identify.study.reading.deflections import DeflectionSet
 
 PRINTED = np.array([np.nan, 1e5, 3.7e5, 1e4, 1.4e4, 2.2e4])
 """Table II, Nm/rad."""

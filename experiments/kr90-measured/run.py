@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 import jaxmb
-from jaxmb.identify.study import Study
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Study
+from jaxmb.io.files import find_description, read_toml
 from jaxmb.report.comparison import ModePairs, measured_pairs
 from jaxmb.report.mac_plot import mac_panels
 from jaxmb.report.paper_tables import in_order, mean_error, modes_table, parameters_table

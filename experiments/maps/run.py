@@ -21,9 +21,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import jaxmb
-from jaxmb.response.dexterity import characteristic_length
-from jaxmb.response.maps import QUANTITIES
-from jaxmb.response.posture_batches import posture_quantities
+from jaxmb.maps.dexterity import characteristic_length
+from jaxmb.maps.maps import QUANTITIES
+from jaxmb.maps.posture_batches import posture_quantities
 
 pin: Any = importlib.import_module("pinocchio")  # its stubs name nothing of what it holds
 POSTURES = 100_000

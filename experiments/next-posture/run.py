@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.candidate_tests import Candidate, Place, information_of, postures_of, probe_like
-from jaxmb.identify.design import choose_tests
-from jaxmb.identify.experiments import FrfTest
-from jaxmb.identify.identifiability import knowledge
-from jaxmb.identify.next_part import NextPart
-from jaxmb.identify.next_tests import criterion_of
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.estimation.design import choose_tests
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.plan.candidates import Candidate, Place, information_of, postures_of, probe_like
+from jaxmb.identify.plan.next_tests import criterion_of
+from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.format.study_format import StudyFile
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "reference" / "huynh2020_kr90.toml"
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.one_model import LEVEL
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.one_model import LEVEL
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+from jaxmb.io.files import find_description, read_toml
 
 STIFFNESS = 6e6
 TRUTHS = {"constant": (None, 0.0), "z2": ("cos z2", 0.3), "amplitude": ("ln amplitude", -0.05)}

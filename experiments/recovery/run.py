@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.experiments import FrfTest
-from jaxmb.identify.result import versions
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.files import find_description, read_toml
+from jaxmb.io.strict_json import versions
 
 EXACT = 1e-6
 TRUTH_SEED = 2020

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.fit import final_state, run_fit
-from jaxmb.identify.identifiability import knowledge
-from jaxmb.identify.result import strict, versions
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.fit.loop import final_state, run_fit
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.files import find_description, read_toml
+from jaxmb.io.strict_json import strict, versions
 
 INTERVAL = 1.96
 """Standard deviations to either side of a 95 % interval."""

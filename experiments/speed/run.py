@@ -19,11 +19,11 @@ import peers
 from threadpoolctl import threadpool_limits
 
 import jaxmb
-from jaxmb.identify.fit import Fit, run_fit
-from jaxmb.identify.result import versions
-from jaxmb.identify.stage import objective
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.fit.loop import Fit, run_fit
+from jaxmb.identify.fit.stage import objective
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.files import find_description, read_toml
+from jaxmb.io.strict_json import versions
 
 EXACT = 1e-6
 

@@ -57,7 +57,7 @@ def studies() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from jaxmb.machine.file import find_description, library_names, read_toml
+    from jaxmb.io.files import find_description, library_names, read_toml
 
     measurements = {name: read_toml(find_description(name, "measurements", "measurement", (".toml",)))
                     for name in library_names("measurements")}  # fmt: skip

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxmb.response.maps import QUANTITIES
-from jaxmb.response.modal_maps import MODAL_QUANTITIES
+from jaxmb.maps.maps import QUANTITIES
+from jaxmb.maps.modal_maps import MODAL_QUANTITIES
 
 
 def remove_stale_figures(folder: Path, written: Iterable[Path]) -> None:

@@ -12,7 +12,7 @@ import typer
 from jaxmb.cli.console import INTERRUPTED, NOT_CONVERGED, Out, console_of, say, writable, writing, wrong_input
 
 if TYPE_CHECKING:
-    from jaxmb.identify.fit import Report
+    from jaxmb.identify.fit.loop import Report
 
 LARGEST_SEED = 2**63 - 1
 LINE_EVERY_S = 5.0
@@ -38,11 +38,12 @@ def identify(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
-    from jaxmb.identify.identify import identify as run
-    from jaxmb.identify.presets import PRESETS
-    from jaxmb.identify.profile import profiled, with_profiles
-    from jaxmb.identify.study import load_study
-    from jaxmb.machine.file import write_machine, write_whole
+    from jaxmb.identify.assess.identify import identify as run
+    from jaxmb.identify.assess.profile import profiled, with_profiles
+    from jaxmb.identify.study.presets import PRESETS
+    from jaxmb.identify.study.study import load_study
+    from jaxmb.io.files import write_whole
+    from jaxmb.machine.file import write_machine
     from jaxmb.report.paper_tables import paper_tables
     from jaxmb.report.tables import result_tables
 

@@ -15,9 +15,9 @@ def inspect(
     ] = None,
 ) -> None:
     """Say what the tests of a study can tell of its parameters, and which test to make next, before any is fitted."""
-    from jaxmb.identify.inspection import inspect as run
-    from jaxmb.identify.study import load_study
-    from jaxmb.machine.file import write_whole
+    from jaxmb.identify.plan.inspection import inspect as run
+    from jaxmb.identify.study.study import load_study
+    from jaxmb.io.files import write_whole
     from jaxmb.report.inspect_tables import inspection_tables
 
     with wrong_input():

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
-from jaxmb.cli.map_report import best_of_map, map_remarks, map_report, map_table, map_title
-from jaxmb.cli.ranges import grid_of, limits_of, path_of
+from jaxmb.maps.map_json import best_of_map, map_remarks, map_report, map_table, map_title
+from jaxmb.maps.ranges import grid_of, limits_of, path_of
 
 SHOW = ["dexterity"]
 
@@ -104,7 +104,7 @@ def map_postures(
     with wrong_input():
         from jaxmb.machine.build import build_model
         from jaxmb.machine.file import load_machine
-        from jaxmb.response.modal_maps import MODAL_QUANTITIES
+        from jaxmb.maps.modal_maps import MODAL_QUANTITIES
 
         saved = Path(machine) if (Path(machine) / "machine.toml").is_file() else None
         described = load_machine(machine if saved is None else saved / "machine.toml")
@@ -126,7 +126,7 @@ def map_postures(
         where = Path("results") / described.name if saved is None else saved / "map"
         where = where if out is None else out
         if modal:
-            from jaxmb.cli.modal_map import write_modal_map
+            from jaxmb.maps.modal_map_json import write_modal_map
 
             postures = {
                 "over": None if path is not None else grid_of(model, over or [], points),
@@ -139,8 +139,8 @@ def map_postures(
             wanted |= {"frame": frame, "direction": direction, "band_hz": band_hz}
             write_modal_map(model, saved, where, postures | wanted)
             return
-        from jaxmb.response.dexterity import DIRECTIONS
-        from jaxmb.response.maps import posture_maps
+        from jaxmb.maps.dexterity import DIRECTIONS
+        from jaxmb.maps.maps import posture_maps
 
         if plane not in (None, "xy", "xz", "yz"):
             raise ValueError(f"plane: '{plane}', expected xy, xz or yz")
@@ -167,7 +167,7 @@ def map_postures(
             console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     with writing(folder):
         from jaxmb.cli.map_figures import remove_stale_figures
-        from jaxmb.machine.file import write_whole
+        from jaxmb.io.files import write_whole
         from jaxmb.report.map_plots import write_map_figures
 
         write_whole(folder / "map.json", json.dumps(map_report(maps), allow_nan=False).encode())

@@ -61,7 +61,7 @@ def modal(
     console = console_of()
     compared = synthesized(analysis, frf_set)
     with writing(folder):
-        from jaxmb.machine.file import write_whole
+        from jaxmb.io.files import write_whole
 
         write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
         write_frf(folder / "measured.npz", frf_set)

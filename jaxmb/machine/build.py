@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.io.validation import known_name
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import Machine, RigidMass, known_name
+from jaxmb.machine.schema import Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
 

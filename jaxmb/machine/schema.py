@@ -5,7 +5,6 @@ frame) followed by a `joint`: no coordinate (fixed), one (revolute, prismatic), 
 virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
 """
 
-import difflib
 import math
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
@@ -13,6 +12,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from jaxmb.io.validation import known_name
 from jaxmb.machine.values import (
     FEW,
     GROUND,
@@ -216,15 +216,6 @@ class Machine(Part):
                 f"the machine has {len(self.coordinates)} coordinates, expected at most {MOST_COORDINATES}"
             )
         return self
-
-
-def known_name(what: str, name: str, names: Iterable[str]) -> str:
-    """Sentence for a name that does not exist, with the nearest ones that do."""
-    names = list(names)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f", did you mean '{near[0]}'?" if near else ""
-    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{what} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
+from jaxmb.io.validation import sentence, validated
 from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine, RigidMass
-from jaxmb.machine.validation import sentence, validated
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part
 
 Convention = Literal["standard", "modified"]

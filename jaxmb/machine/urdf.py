@@ -11,9 +11,9 @@ from xml.parsers import expat
 import numpy as np
 from pydantic import ValidationError
 
+from jaxmb.io.validation import sentence, shown
 from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.validation import sentence, shown
 from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}

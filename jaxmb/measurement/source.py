@@ -4,7 +4,7 @@ import os
 import warnings
 from pathlib import Path
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import READERS, read_frf
 from jaxmb.measurement.records.file import Estimate, estimate_of_records, measurement_names
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.schema import known_name
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi

@@ -6,12 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, predict_modes, scene
-from jaxmb.identify.identify import initial_model
-from jaxmb.identify.metrics import band_end_hz
-from jaxmb.identify.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.result import Result
-from jaxmb.identify.study import Study
+from jaxmb.identify.assess.identify import initial_model
+from jaxmb.identify.assess.metrics import band_end_hz
+from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import Modes, energy_shares, mac, modes
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.result import Result
 from jaxmb.report.complete_tables import MODELS
 from jaxmb.report.deflection_plots import INTERVAL
 from jaxmb.report.style import FITTED, INITIAL, MEASURED

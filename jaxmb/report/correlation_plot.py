@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.result import Result
 
 MOST_NUMBERS = 12
 """Parameters up to which the numbers are written in the squares."""

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.result import Result
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 INTERVAL = 1.96

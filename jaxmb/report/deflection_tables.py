@@ -4,7 +4,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.result import Result
 from jaxmb.report.cells import new_table, number
 
 MISSING = "-"

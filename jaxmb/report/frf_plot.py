@@ -10,10 +10,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxmb.identify.experiments import FrfTest, Test, scene
-from jaxmb.identify.identify import initial_model
-from jaxmb.identify.measured import Measured
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.identify import initial_model
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.study.reading.frf_source import Measured
 from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
 from jaxmb.response.frf import DERIVATIVES, dof_names

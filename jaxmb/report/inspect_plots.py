@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from jaxmb.identify.identifiability import limits
-from jaxmb.identify.inspection import Inspection
+from jaxmb.identify.estimation.identifiability import limits
+from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
 
 MOST_DIRECTIONS = 12

@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from jaxmb.identify.inspection import Inspection
-from jaxmb.identify.next_tests import NextTests
-from jaxmb.identify.why import points_text, posture_text
+from jaxmb.identify.plan.inspection import Inspection
+from jaxmb.identify.plan.next_tests import NextTests
+from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.cells import VERDICT_STYLE, new_table, number, percent
 
 SHOWN = 6

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxmb.response.maps import Map
+from jaxmb.maps.maps import Map
 
 LETTERS_PER_INCH = 15
 """Of a figure's width, in its title."""

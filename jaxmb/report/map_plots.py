@@ -10,12 +10,12 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from jaxmb.maps.maps import Map
+from jaxmb.maps.placement.placement import VARIABLES, PlacementResult
 from jaxmb.report.map_conditions import map_conditions, wrapped
 from jaxmb.report.map_zones import LABELLED, bounded, outline_zones, singular_line
 from jaxmb.report.style import ALERT, FITTED, INITIAL, drawing, write_figure
 from jaxmb.report.workspace_surface import best_in_cells, fine_patches
-from jaxmb.response.maps import Map
-from jaxmb.response.placement import VARIABLES, PlacementResult
 
 BANDS = 12
 """Bands of colour, about."""

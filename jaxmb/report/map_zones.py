@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from jaxmb.maps.maps import Map
 from jaxmb.report.style import ALERT
-from jaxmb.response.maps import Map
 
 LEAST_ZONE = 30.0
 """Points (1/72 inch) of height and width that a zone's name needs."""

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from jaxmb.identify.mapped import INTERVAL_95, ModalMap, ModalMaps
+from jaxmb.maps.identified_machine import INTERVAL_95, ModalMap, ModalMaps
 from jaxmb.report.map_conditions import held_posture, wrapped
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, drawing, write_figure
 

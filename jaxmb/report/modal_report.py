@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from jaxmb.identify.result import strict, versions
+from jaxmb.io.strict_json import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation

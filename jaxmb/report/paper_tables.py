@@ -7,8 +7,8 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
-from jaxmb.identify.parameters import parameters
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.report.cells import new_table
 from jaxmb.report.comparison import ModePairs, mode_pairs
 

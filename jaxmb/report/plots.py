@@ -11,8 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from jaxmb.identify.experiments import FrfTest, ModesTest, Test
-from jaxmb.identify.result import Result, interval
+from jaxmb.identify.assess.result import Result, interval
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.test import Test
 from jaxmb.report.comparison import FittedModes, fitted_modes, mode_pairs
 from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.correlation_plot import correlation_figure

@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
-from jaxmb.identify.profile import RISE
-from jaxmb.identify.result import Result
+from jaxmb.identify.assess.profile import RISE
+from jaxmb.identify.assess.result import Result
 from jaxmb.report.cells import new_table, number
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 

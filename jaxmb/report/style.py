@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from jaxmb.machine.file import write_whole
+from jaxmb.io.files import write_whole
 
 # After Okabe and Ito, "Color universal design", 2008.
 MEASURED = "0.70"

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxmb.identify.experiments import ModesTest, Test
-from jaxmb.identify.result import Parameter, Result
+from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.test import Test
 from jaxmb.report.cells import VERDICT_STYLE, new_table, number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.complete_tables import complete_tables

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.ambiguity import ambiguity
-from jaxmb.identify.experiments import scene
-from jaxmb.identify.fit import final_state, run_fit
-from jaxmb.identify.identifiability import knowledge
-from jaxmb.identify.modal_agreement import ModalAgreement
-from jaxmb.identify.mode_shares import mode_shares
-from jaxmb.identify.residual_noise import row_variances
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.ambiguity import ambiguity
+from jaxmb.identify.assess.modal_agreement import ModalAgreement
+from jaxmb.identify.assess.mode_shares import mode_shares
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.fit.loop import final_state, run_fit
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.study.format.study_format import StudyFile
 
 CROSS_SLIDE = """
 name = "cross-slide"

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxmb.identify.design import choose_tests
+from jaxmb.identify.estimation.design import choose_tests
 
 RNG = np.random.default_rng(0)
 CANDIDATES = RNG.normal(size=(14, 2, 3)) * np.array([1.0, 1e-3, 1e6])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.identifiability import groups, information_rows, knowledge
+from jaxmb.identify.estimation.identifiability import groups, information_rows, knowledge
 
 
 def random_jacobian(seed, rows=40, columns=5):

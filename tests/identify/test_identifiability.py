@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.fit import final_state
-from jaxmb.identify.identifiability import knowledge
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
 
 KR90 = tomllib.loads((Path(__file__).parents[1] / "reference" / "huynh2020_kr90.toml").read_text())
 

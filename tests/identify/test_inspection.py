@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.parts import CompletePart
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.deflection_format import CompletePart
+from jaxmb.identify.study.format.study_format import StudyFile
 
 KR90 = tomllib.loads((Path(__file__).parents[1] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares as scipy_least_squares
 
-from jaxmb.identify.least_squares import Box, finished, held, residual_and_jacobian, slope_cosine, start, step
+from jaxmb.identify.estimation.least_squares import (
+    Box,
+    finished,
+    held,
+    residual_and_jacobian,
+    slope_cosine,
+    start,
+    step,
+)
 
 D, ROWS = 4, 12
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from jaxmb.identify.linear import linear_fit
+from jaxmb.identify.estimation.linear import linear_fit
 
 
 def problem(seed: int, m: int = 40, d: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.mapped import identified, load_identified, logarithmic, modal_maps, propagated
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.schema import Machine
-from jaxmb.response.modal_maps import MODAL_QUANTITIES, modal_quantities
+from jaxmb.maps.identified_machine import identified, load_identified, logarithmic, modal_maps, propagated
+from jaxmb.maps.modal_maps import MODAL_QUANTITIES, modal_quantities
 
 ARM = {
     "name": "arm",

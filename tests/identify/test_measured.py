@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 
@@ -296,7 +296,8 @@ def test_what_cannot_be_is_refused(tmp_path, keys, message):
 
 def test_frf_shift_is_that_of_the_plain_equation():
     seen = exact(decay=2.5)
-    from jaxmb.identify.experiments import observe, predict_frf
+    from jaxmb.identify.experiments.frf_test import predict_frf
+    from jaxmb.identify.experiments.motion import observe
 
     points = tuple(("tool", axis) for axis in "xyz")
     scene = observe(MODEL, Q, "posture", points, points)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments import scene
-from jaxmb.identify.misfit import misfit_remarks
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.frf_misfit import misfit_remarks
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 FREE = {

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments import scene
-from jaxmb.identify.modal_agreement import agreement_metrics, modal_agreement, unmatched_metrics, unmatched_remark
+from jaxmb.identify.assess.modal_agreement import (
+    agreement_metrics,
+    modal_agreement,
+    unmatched_metrics,
+    unmatched_remark,
+)
+from jaxmb.identify.experiments.motion import scene
 from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.response.frf import response_rows
 

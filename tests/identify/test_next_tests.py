@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.candidate_tests import Candidate, Place, information_of, observation, postures_of, probe_like
-from jaxmb.identify.design import choose_tests
-from jaxmb.identify.fit import final_state
-from jaxmb.identify.identifiability import information_rows, knowledge
-from jaxmb.identify.improve_posture import improved, objective
-from jaxmb.identify.next_part import NextPart
-from jaxmb.identify.next_tests import criterion_of, known_directions
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import InputError, validated
+from jaxmb.identify.estimation.design import choose_tests
+from jaxmb.identify.estimation.identifiability import information_rows, knowledge
+from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.plan.candidates import Candidate, Place, information_of, observation, postures_of, probe_like
+from jaxmb.identify.plan.improve_posture import improved, objective
+from jaxmb.identify.plan.next_tests import criterion_of, known_directions
+from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.validation import InputError, validated
 
 PUBLISHED = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}

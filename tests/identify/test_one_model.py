@@ -6,9 +6,8 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.stats import chi2, kstest
 
-from jaxmb.identify.fit import final_state
-from jaxmb.identify.identify import identify
-from jaxmb.identify.one_model import (
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.one_model import (
     Block,
     agreement,
     blocks,
@@ -17,6 +16,7 @@ from jaxmb.identify.one_model import (
     one_model_remarks,
     relative_columns,
 )
+from jaxmb.identify.fit.loop import final_state
 from tests.identify.test_several_tests import frf, loads, shapes, study_of
 
 POSTURES = (-0.9, -0.3, 0.5, 1.1)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.fit import run_fit
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import find_description, read_toml
+from jaxmb.identify.fit.loop import run_fit
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.files import find_description, read_toml
 
 
 def study(refine=None, weights=None, noise=0.0, **changes):

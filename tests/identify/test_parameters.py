@@ -5,15 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.parameters import (
-    Bound,
-    free_parameters,
-    matching,
-    parameters,
-    places,
-    set_parameters,
-    unit,
-)
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, matching
+from jaxmb.identify.parameters.model_parameters import parameters, places, set_parameters, unit
 from jaxmb.machine.build import build_model, machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import mass_matrix

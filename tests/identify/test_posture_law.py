@@ -7,22 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.experiments import scene
-from jaxmb.identify.identify import identify
-from jaxmb.identify.law_terms import Term, covariate
-from jaxmb.identify.parameters import parameters
-from jaxmb.identify.posture_law import (
-    covariates,
-    law_problem,
-    model_with_laws,
-    terms_of,
-    values_with_laws,
-)
-from jaxmb.identify.posture_law_choice import law_metrics
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.laws.law_choice import law_metrics
+from jaxmb.identify.assess.laws.law_problem import covariates, law_problem, model_with_laws, terms_of, values_with_laws
+from jaxmb.identify.assess.laws.law_terms import Term, covariate
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, write_machine
+from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import posture
 from tests.identify.test_several_tests import FREE, MACHINE, frf, loads, shapes, study_of

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.profile import RISE, cost_profile, cost_profiles, with_profiles
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.profile import RISE, cost_profile, cost_profiles, with_profiles
 from tests.identify.test_several_tests import FREE, frf, loads, study_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmb.identify.reduction import Group, coupled_groups, partition, reduction, select
+from jaxmb.identify.estimation.reduction import Group, coupled_groups, partition, reduction, select
 
 
 def coupled(seed: int) -> tuple[np.ndarray, list[set[int]]]:

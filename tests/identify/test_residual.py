@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.experiments import scene
-from jaxmb.identify.parameters import set_parameters
-from jaxmb.identify.study import load_study, make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import load_study, make_study
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import linearize

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmb.identify.residual_noise import lines_as_one, noise_factor
+from jaxmb.identify.fit.noise import lines_as_one, noise_factor
 
 LINES = 400
 

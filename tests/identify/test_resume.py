@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify import fit as fitting
-from jaxmb.identify.fit import run_fit
-from jaxmb.identify.study import load_study
-from jaxmb.identify.study_file import RefinePart, SearchPart
-from jaxmb.machine.file import InputError
+from jaxmb.identify.fit import loop as fitting
+from jaxmb.identify.fit.loop import run_fit
+from jaxmb.identify.study.format.study_format import RefinePart, SearchPart
+from jaxmb.identify.study.study import load_study
+from jaxmb.io.validation import InputError
 
 
 def noisy():

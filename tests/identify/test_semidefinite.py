@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmb.identify.semidefinite import Cone, minimise_over
+from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
 
 
 def symmetric(n: int) -> np.ndarray:

@@ -6,14 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.elastostatic.deflections import predicted
-from jaxmb.identify.experiments import predict_modes, scene
-from jaxmb.identify.identify import identify
-from jaxmb.identify.problem import alike
-from jaxmb.identify.profile import cost_profile
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import InputError, write_machine
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.profile import cost_profile
+from jaxmb.identify.experiments.load_cases import predicted
+from jaxmb.identify.experiments.modes_test import predict_modes
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.fit.problem import alike
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+from jaxmb.io.validation import InputError
+from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import mac, modes
 
@@ -181,7 +183,7 @@ def test_each_kind_adds_what_it_knows(tmp_path):
     u = np.log(list(TRUTH.values()))
 
     def information(study):
-        from jaxmb.identify.fit import final_state
+        from jaxmb.identify.fit.loop import final_state
 
         _, jacobian, _ = final_state(study.problem, jnp.asarray(u))
         return np.asarray(jacobian).T @ np.asarray(jacobian)

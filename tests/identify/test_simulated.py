@@ -3,7 +3,7 @@
 import pytest
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 
 
 @pytest.mark.parametrize("direction", ["rx", "-rz"])

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.fit import coarsened, run_fit
-from jaxmb.identify.identify import identify
-from jaxmb.identify.least_squares import Box
-from jaxmb.identify.refine import Descent, NelderMead
-from jaxmb.identify.search import PopulationSearch, algorithm_names
-from jaxmb.identify.stage import objective
-from jaxmb.identify.study import load_study, make_study
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import InputError
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit.loop import coarsened, run_fit
+from jaxmb.identify.fit.refine import Descent, NelderMead
+from jaxmb.identify.fit.search import PopulationSearch, algorithm_names
+from jaxmb.identify.fit.stage import objective
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import load_study, make_study
+from jaxmb.io.validation import InputError
 
 # SciPy's Nelder-Mead warns of nothing here; a warning of evosax or optax would be an error.
 

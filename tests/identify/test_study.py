@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tomli_w
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.study import load_study, study_names
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.study.study import load_study, study_names
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine, write_machine
+from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet

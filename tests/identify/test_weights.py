@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.identify.weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine
+from jaxmb.machine.file import load_machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.kinematics import reference_posture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 
 MACHINE = """
 name = "arm"

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from jaxmb.machine.file import InputError, load_machine, machine_names, write_machine
+from jaxmb.io.validation import InputError
+from jaxmb.machine.file import load_machine, machine_names, write_machine
 from jaxmb.machine.schema import Machine
 
 GOOD = {

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine, write_machine
+from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.tables import machine_from_dh
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.kinematics import frame_pose, posture

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine
+from jaxmb.machine.file import load_machine
 from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.urdf import machine_from_urdf
 from jaxmb.mechanics.dynamics import mass_matrix

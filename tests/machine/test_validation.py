@@ -2,9 +2,8 @@
 
 import pytest
 
-from jaxmb.identify.study_file import StudyFile
-from jaxmb.machine.file import InputError
-from jaxmb.machine.validation import validated
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.io.validation import InputError, validated
 
 
 def told(*tests, **more):

@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import least_squares
 
 from jaxmb.cli import main
-from jaxmb.identify.identify import identify
-from jaxmb.identify.study import load_study
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.study.study import load_study
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf

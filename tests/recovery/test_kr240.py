@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.study import load_study, make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import load_study, make_study
 from jaxmb.mechanics.kinematics import frame_jacobian
 
 TABLE_2 = {"q2": 1e5, "q3": 3.7e5, "q4": 1e4, "q5": 1.4e4, "q6": 2.2e4}

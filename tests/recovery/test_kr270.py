@@ -10,12 +10,12 @@ from rich.console import Console
 
 import jaxmb
 from jaxmb.cli import main
-from jaxmb.identify.elastostatic.compensator import added_stiffness, spring_of
-from jaxmb.identify.elastostatic.deflections import measured_displacements, predicted
-from jaxmb.identify.elastostatic.misfit import misfit_remarks
-from jaxmb.identify.elastostatic.variants import compensated_percent
-from jaxmb.identify.linear import linear_fit
-from jaxmb.machine.file import find_description, read_text
+from jaxmb.identify.assess.deflections.misfit import misfit_remarks
+from jaxmb.identify.estimation.linear import linear_fit
+from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
+from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
+from jaxmb.identify.stiffness_model.variants import compensated_percent
+from jaxmb.io.files import find_description, read_text
 from jaxmb.mechanics.compliance import compliance_matrix
 from jaxmb.report.tables import result_tables
 

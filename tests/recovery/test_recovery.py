@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from jaxmb.identify.identify import identify
-from jaxmb.identify.parameters import set_parameters
-from jaxmb.identify.study import load_study, make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import load_study, make_study
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine

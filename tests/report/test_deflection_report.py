@@ -9,8 +9,8 @@ import tomli_w
 from rich.console import Console
 
 import jaxmb
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.table import deflections_csv
+from jaxmb.identify.experiments.deflection_table import deflections_csv
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
 from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.style import drawing
 from jaxmb.report.tables import result_tables

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from jaxmb.identify.elastostatic.parts import (
+from jaxmb.identify.study.format.deflection_format import (
     CompletePart,
     DeflectionTestPart,
     DesignPart,
     Instruments,
     SimulateDeflections,
 )
-from jaxmb.identify.simulate_parts import Hits, Lines, Simulate, SimulateModes
-from jaxmb.identify.study_file import (
+from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate, SimulateModes
+from jaxmb.identify.study.format.study_format import (
     BandWeight,
     FreePart,
     FrfTestPart,

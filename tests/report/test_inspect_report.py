@@ -8,8 +8,8 @@ import pytest
 from matplotlib.image import imread
 
 import jaxmb
-from jaxmb.identify.next_part import NextPart, PointsPart
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.next_format import NextPart, PointsPart
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.inspect_plots import inspection_figures, write_inspection_figures
 from jaxmb.report.inspect_tables import inspection_tables
 from jaxmb.report.style import drawing

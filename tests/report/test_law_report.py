@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console, Group
 
-from jaxmb.identify.identify import identify
+from jaxmb.identify.assess.identify import identify
 from jaxmb.report.law_plots import law_figures
 from jaxmb.report.law_tables import law_tables
 from jaxmb.report.style import drawing

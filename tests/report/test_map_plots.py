@@ -8,6 +8,8 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 import jaxmb
+from jaxmb.maps.maps import posture_maps
+from jaxmb.maps.placement.placement import Placement, PlacementResult
 from jaxmb.report.map_plots import (
     _bands,
     joint_space_figure,
@@ -16,8 +18,6 @@ from jaxmb.report.map_plots import (
     write_map_figures,
 )
 from jaxmb.report.workspace_surface import best_in_cells
-from jaxmb.response.maps import posture_maps
-from jaxmb.response.placement import Placement, PlacementResult
 
 
 @pytest.fixture(scope="module")

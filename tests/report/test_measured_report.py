@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
 from jaxmb.report.comparison import ModePairs
 from jaxmb.report.mac_plot import mac_panels
 from jaxmb.report.paper_tables import mean_error, modes_table, paper_tables, parameters_table

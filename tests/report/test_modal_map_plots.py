@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.mapped import ModalMap, ModalMaps
+from jaxmb.maps.identified_machine import ModalMap, ModalMaps
+from jaxmb.maps.workspace_grid import Postures
 from jaxmb.report.modal_map_plots import modal_map_figure, write_modal_map_figures
-from jaxmb.response.workspace_grid import Postures
 
 X, Z = np.linspace(0.0, 1.0, 7), np.linspace(0.0, 2.0, 8)
 

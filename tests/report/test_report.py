@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 import jaxmb
-from jaxmb.identify.problem import Prior
-from jaxmb.identify.result import Parameter, interval
-from jaxmb.identify.study import make_study
-from jaxmb.identify.study_file import StudyFile
+from jaxmb.identify.assess.result import Parameter, interval
+from jaxmb.identify.fit.problem import Prior
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
 from jaxmb.report.cells import number, percent
 from jaxmb.report.comparison import fitted_modes, mode_pairs
 from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, _unlike, frf_figure

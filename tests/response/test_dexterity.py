@@ -7,15 +7,15 @@ import pytest
 
 import jaxmb
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.compliance import complementary_stiffness, elastic_jacobian
-from jaxmb.response.dexterity import characteristic_length, dexterity, inverse_condition, moving_joints
-from jaxmb.response.posture_indices import (
+from jaxmb.maps.dexterity import characteristic_length, dexterity, inverse_condition, moving_joints
+from jaxmb.maps.posture_indices import (
     load_influence,
     loaded_joints_stiffness,
     principal_stiffness,
     stiffness_along,
     translational_compliance,
 )
+from jaxmb.mechanics.compliance import complementary_stiffness, elastic_jacobian
 from jaxmb.response.static import cartesian_stiffness
 
 Q = jnp.array([0.1, 1.5, -2.9, 0.8, 0.8, 0.7])

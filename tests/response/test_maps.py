@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.response.dexterity import dexterity
-from jaxmb.response.maps import QUANTITIES, posture_maps
-from jaxmb.response.posture_batches import posture_quantities
-from jaxmb.response.posture_indices import load_influence
-from jaxmb.response.zones import find_zones, largest_box
+from jaxmb.maps.dexterity import dexterity
+from jaxmb.maps.maps import QUANTITIES, posture_maps
+from jaxmb.maps.posture_batches import posture_quantities
+from jaxmb.maps.posture_indices import load_influence
+from jaxmb.maps.zones import find_zones, largest_box
 
 WRIST = {name: np.radians(45.0) for name in ("q4", "q5", "q6")}
 PRINTED = [((0, 110), (-245, -170)), ((0, 25), (0, 29)), ((100, 146), (0, 29))]

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.machine.schema import Machine
-from jaxmb.response.modal_maps import CHUNK, MODAL_QUANTITIES, modal_quantities
+from jaxmb.maps.modal_maps import CHUNK, MODAL_QUANTITIES, modal_quantities
 
 NAMES = tuple(MODAL_QUANTITIES)
 

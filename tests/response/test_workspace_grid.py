@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.machine.schema import Machine
-from jaxmb.response.workspace_grid import postures_along, postures_over
+from jaxmb.maps.workspace_grid import postures_along, postures_over
 
 A, B = 0.7, 0.5
 

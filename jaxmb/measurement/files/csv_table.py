@@ -9,7 +9,7 @@ from typing import TextIO
 
 import numpy as np
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.named_arrays import LARGEST_SET
 from jaxmb.measurement.frf_set import FrfSet
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import read_mat
 from jaxmb.measurement.files.npz import read_npz, write_npz

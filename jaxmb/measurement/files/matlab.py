@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files import matlab_hdf5, matlab_v5
 from jaxmb.measurement.files.matlab_variables import Choice, as_arrays, those_of_a_set
 from jaxmb.measurement.files.named_arrays import set_from_arrays

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.named_arrays import LARGEST_SET
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import VALUES, Function, own_record, read_function, through_pyuff

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.arrays import read_arrays
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.matlab import read_variables
 from jaxmb.measurement.files.matlab_variables import Shapes
-from jaxmb.measurement.files.npz import read_arrays
 
 ENDINGS = (".mat", ".npz", ".csv")
 DATA_FOLDER = "JAXMB_DATA"

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.machine.file import InputError, find_description, library_names, read_toml, validated
+from jaxmb.io.files import find_description, library_names, read_toml
+from jaxmb.io.validation import InputError, validated
 from jaxmb.measurement.frf_set import FrfSet, to_si
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.data import public_path, read_columns

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.compensator import Compensator, added_stiffness, fit_compensator
+from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness, fit_compensator
 from jaxmb.mechanics.compliance import compliance_matrix
 
 SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.3)

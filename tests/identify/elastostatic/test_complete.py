@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.complete import complete_model, complete_reduction, original_values
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, observation_matrix, predicted
-from jaxmb.identify.linear import linear_fit
+from jaxmb.identify.estimation.linear import linear_fit
+from jaxmb.identify.experiments.load_cases import DeflectionTest, observation_matrix, predicted
+from jaxmb.identify.stiffness_model.complete_model import complete_model, complete_reduction, original_values
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 

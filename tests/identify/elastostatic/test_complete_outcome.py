@@ -9,14 +9,14 @@ import tomli_w
 from rich.console import Console
 
 import jaxmb
-from jaxmb.identify.elastostatic.candidates import candidate_postures
-from jaxmb.identify.elastostatic.compensation import angle_remarks, compensation_metrics, judged_tests
-from jaxmb.identify.elastostatic.complete_scatter import compensation_scatter
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.parts import Instruments
-from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.elastostatic.table import deflections_csv
-from jaxmb.identify.elastostatic.variants import compensated_joint, fitted, stiffness_models
+from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_tests
+from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
+from jaxmb.identify.experiments.deflection_table import deflections_csv
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted, stiffness_models
+from jaxmb.identify.study.format.deflection_format import Instruments
+from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.report.cells import number
 from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.style import drawing

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.complete import CompleteModel, complete_reduction, original_values
-from jaxmb.identify.elastostatic.completion import completed_model, completion, compliance_intervals
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.reduction import Reduction
+from jaxmb.identify.estimation.reduction import Reduction
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_reduction, original_values
+from jaxmb.identify.stiffness_model.completion import completed_model, completion, compliance_intervals
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.virtual_spring import VirtualSpring

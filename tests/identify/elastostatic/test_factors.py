@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.factors import bound_remarks, factor_remarks, share_scale, unexplained, unexplained_by
-from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.elastostatic.solve import unknowns
-from jaxmb.identify.elastostatic.variants import stiffness_models
-from jaxmb.identify.parameters import Bound, free_parameters
+from jaxmb.identify.assess.deflections.solve import unknowns
+from jaxmb.identify.assess.deflections.wrong_units import (
+    bound_remarks,
+    factor_remarks,
+    share_scale,
+    unexplained,
+    unexplained_by,
+)
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.stiffness_model.variants import stiffness_models
+from jaxmb.identify.study.reading.deflections import DeflectionSet
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
 JOINTS = tuple(f"stiffness.q{i}" for i in range(1, 7))

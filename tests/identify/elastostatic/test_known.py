@@ -7,9 +7,9 @@ import pytest
 import tomli_w
 
 import jaxmb
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.misfit import widening
-from jaxmb.identify.elastostatic.table import deflections_csv
+from jaxmb.identify.assess.deflections.misfit import widening
+from jaxmb.identify.experiments.deflection_table import deflections_csv
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
 
 MACHINE = jaxmb.load_machine("kuka-kr240")
 MODEL = jaxmb.build_model(MACHINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmb.identify.elastostatic.sets import DeflectionSet
+from jaxmb.identify.study.reading.deflections import DeflectionSet
 
 RUN = Path(__file__).parents[3] / "experiments" / "kr240-joint-stiffness" / "run.py"
 

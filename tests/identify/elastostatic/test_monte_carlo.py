@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmb.identify.elastostatic.monte_carlo import convergence, monte_carlo
-from jaxmb.identify.elastostatic.solve import equations, fit_deflections, unknowns
-from jaxmb.identify.study import load_study
+from jaxmb.identify.assess.deflections.monte_carlo import convergence, monte_carlo
+from jaxmb.identify.assess.deflections.solve import equations, fit_deflections, unknowns
+from jaxmb.identify.study.study import load_study
 
 STUDY = load_study("kr240-joint-stiffness")
 FOUND = unknowns(STUDY.model, STUDY.free)

@@ -7,9 +7,9 @@ import pytest
 import tomli_w
 
 import jaxmb
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.remarks import spring_remarks
-from jaxmb.identify.elastostatic.table import deflections_csv
+from jaxmb.identify.assess.deflections.remarks import spring_remarks
+from jaxmb.identify.experiments.deflection_table import deflections_csv
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
 
 KR240 = jaxmb.load_machine("kuka-kr240")
 KR240_STIFFNESS = (3.8e6, 6.6e6, 3.9e6, 5.6e5, 6.6e5, 4.7e5)
@@ -65,7 +65,7 @@ def test_a_compliance_that_cannot_be_is_named_with_its_eigenvalue(identified):
     # the pair (y, rz), scaled: 1 and 1 with 2e-8 / sqrt(2e-9 6e-8) beside
     least = 1.0 - 2e-8 / np.sqrt(2e-9 * 6e-8)
     assert f"virtual spring 'arm' is not positive semi-definite (least eigenvalue {least:.3g}," in told[0]
-    assert "jaxmb.identify.semidefinite" in told[0]
+    assert "jaxmb.identify.estimation.semidefinite" in told[0]
 
 
 def test_a_compliance_that_can_be_is_not(identified):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from jaxmb.identify.elastostatic.deflections import predicted
-from jaxmb.identify.elastostatic.parts import DeflectionTestPart, Instruments
-from jaxmb.identify.elastostatic.simulated import measured_with, planned_tests, simulated_tests
+from jaxmb.identify.experiments.load_cases import predicted
+from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments
+from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.kinematics import frame_pose

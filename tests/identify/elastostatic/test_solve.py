@@ -7,15 +7,17 @@ import pytest
 import scipy.optimize
 import tomli_w
 
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.sets import DeflectionSet
-from jaxmb.identify.elastostatic.solve import check_plan, equations, fit_deflections, unknowns
-from jaxmb.identify.elastostatic.table import deflections_csv
-from jaxmb.identify.identify import identify
-from jaxmb.identify.parameters import Bound, free_parameters, set_parameters
-from jaxmb.identify.study import load_study
+from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.deflection_table import deflections_csv
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.identify.study.study import load_study
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine
+from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 
 MACHINE = load_machine("kuka-kr240")

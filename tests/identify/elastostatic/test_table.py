@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmb.identify.elastostatic.table import deflection_tests, deflections_csv, read_deflections
+from jaxmb.identify.experiments.deflection_table import deflection_tests, deflections_csv, read_deflections
+from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
-from jaxmb.machine.file import InputError, load_machine
+from jaxmb.machine.file import load_machine
 
 MODEL = build_model(load_machine("kuka-kr240"))
 HEAD = "test,q2 deg,q3 deg,load frame,fx N,fz kN,my,point,dx mm,dz mm,rx deg,sx mm"

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.elastostatic.candidates import candidate_postures
-from jaxmb.identify.elastostatic.deflections import DeflectionTest, predicted
-from jaxmb.identify.elastostatic.plan import choose
-from jaxmb.identify.elastostatic.variants import (
+from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.stiffness_model.variants import (
     compensated_joint,
     compensated_percent,
     fitted,
@@ -17,6 +15,8 @@ from jaxmb.identify.elastostatic.variants import (
     residual_norms,
     stiffness_models,
 )
+from jaxmb.identify.study.simulation.deflection_design import choose
+from jaxmb.identify.study.simulation.postures import candidate_postures
 
 ANGLES = tuple(np.radians([20.0, 80.0, 140.0]))
 RANGES = {"q1": (-1.5, 1.5), "q2": ANGLES, "q3": (-4.0, -1.8), "q4": (-3.0, 3.0), "q5": (-1.8, 1.8), "q6": (-3.0, 3.0)}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import difference, read_frf, write_frf
 from jaxmb.measurement.frf_set import FrfSet
 

@@ -9,7 +9,7 @@ import pytest
 import pyuff
 import scipy.io
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
 from jaxmb.measurement.frf_set import FrfSet
 

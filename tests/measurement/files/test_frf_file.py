@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files import frf_file
 from jaxmb.measurement.files.frf_file import difference, read_frf, write_frf
 from jaxmb.measurement.frf_set import LARGEST, FrfSet

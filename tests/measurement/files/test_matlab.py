@@ -9,7 +9,7 @@ import scipy.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import difference, read_frf
 from jaxmb.measurement.frf_set import FrfSet
 

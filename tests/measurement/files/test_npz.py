@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf
 
 FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])

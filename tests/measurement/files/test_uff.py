@@ -8,7 +8,7 @@ import pyuff
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
 from jaxmb.measurement.frf_set import FrfSet, to_si
 

@@ -10,7 +10,7 @@ import scipy.io
 import tomli_w
 from scipy import signal
 
-from jaxmb.machine.file import InputError
+from jaxmb.io.validation import InputError
 from jaxmb.measurement.frf_set import pick, to_si
 from jaxmb.measurement.records.file import (
     estimate_of_records,

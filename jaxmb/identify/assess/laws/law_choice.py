@@ -1,0 +1,195 @@
+"""Which laws of posture, load or amplitude a study asks for: chosen by what each predicts of tests held out."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmb.identify.assess.laws.law_outcome import HoldOut, law_blocks, law_covariance, law_outcome
+from jaxmb.identify.assess.laws.law_problem import (
+    Fitted,
+    LawProblem,
+    fit_laws,
+    in_tests,
+    law_problem,
+    law_state,
+    terms_of,
+)
+from jaxmb.identify.assess.laws.law_terms import Term
+from jaxmb.identify.assess.one_model import LEVEL, relative_columns
+from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.study.study import Study
+
+FITTED_FULLY = 6
+"""Candidates of each step that are fitted, those that promise most to first order."""
+HELD_OUT = 2
+"""Candidates of each step that are judged by what they predict, those that fit best."""
+
+
+class Considered(NamedTuple):
+    """A candidate of one step, fitted beside what was chosen before."""
+
+    term: Term
+    fit: Fitted
+    z: float
+    """Its coefficient over the standard deviation."""
+    p: float
+    """Probability of so large a z without a law, corrected for the number of candidates."""
+    held_out: HoldOut | None
+    gain: float
+    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where it was not judged."""
+    gain_std: float
+    choice_gain: float
+    """The same where for each group the term, too, is chosen without it."""
+    choice_gain_std: float
+
+    @property
+    def predicts(self) -> bool:
+        """Whether held-out tests are predicted better, by more than the standard error."""
+        return self.gain > self.gain_std and self.choice_gain > self.choice_gain_std
+
+
+def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
+    """`metrics.laws` of a fit; empty where the study asks for no laws.
+
+    Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
+    fully, and the best of those judged by the tests they do not see: each group of tests that share all covariates is
+    held out once. A term is taken where the mean of the paired logarithms of the error is better by more than its
+    standard error over the groups (the rule of one standard error), both with this term and with the one that would
+    have been chosen without the group; and where its coefficient is not what noise alone makes of the largest among so
+    many candidates (probability below `LEVEL`). The first guards against a law that imitates another error of the
+    model and does not carry over; the other two against the choice among many, of which one always looks well on the
+    tests it was chosen by.
+
+    Args:
+        study: what was fitted to what.
+        u: the fit of one model [d].
+
+    Source: L. Breiman, J. Friedman, R. Olshen and C. Stone, Classification and Regression Trees, 1984, section 3.4.3.
+    """
+    if study.laws is None:
+        return {}
+    terms = terms_of(study)
+    count = min(study.laws.most, len(terms))
+    apart = _groups(study, terms)
+    fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
+    chosen: list[Term] = []
+    first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
+    told: list[dict[str, Any]] = []
+    while len(chosen) < count:
+        left = [term for term in terms if term not in chosen]
+        tried = _tried(study, chosen, left, fit, held_out, apart)
+        best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
+        taken = best is not None and best.p < LEVEL and best.predicts
+        told += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
+        if best is None or best.held_out is None or not taken:
+            break
+        chosen.append(best.term)
+        fit, held_out = best.fit, best.held_out
+    return {"laws": law_outcome(study, chosen, fit, told, first, held_out, apart)}
+
+
+def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
+    """Numbers of the tests that share all covariates, a group each."""
+    table = np.array([in_tests(study, term) for term in terms]).T.round(9)
+    _, group = np.unique(table, axis=0, return_inverse=True)
+    return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
+
+
+def _hold_out(
+    study: Study, terms: Sequence[Term], starts: Sequence[Fitted], apart: Sequence[np.ndarray],
+    further: Sequence[Term] | None = None,
+) -> HoldOut:  # fmt: skip
+    """Errors of each group by a fit to all others, from a start each; with a further term each where there are such."""
+    count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
+    ends = np.cumsum([0, *(test.rows for test in study.tests)])
+    errors, fits = [], []
+    for place, (group, begin) in enumerate(zip(apart, starts, strict=True)):
+        keep = np.ones(len(study.tests))
+        keep[group] = 0.0
+        mine = [*terms, *([] if further is None else [further[place]])]
+        fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
+        residual, _ = law_state(law_problem(study, mine, count), fits[-1])
+        rows = np.concatenate([np.arange(int(ends[t]), int(ends[t + 1])) for t in group])
+        used = weights[rows] > 0.0
+        errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
+    return HoldOut(np.array(errors), fits)
+
+
+def _gain(before: HoldOut, after: HoldOut) -> tuple[float, float]:
+    """Mean logarithm of the ratio of errors, and its standard error."""
+    gains = np.log(before.error / after.error)
+    return float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(gains.size)) if gains.size > 1 else np.inf
+
+
+def _tried(
+    study: Study, chosen: Sequence[Term], left: Sequence[Term], fit: Fitted, before: HoldOut,
+    apart: Sequence[np.ndarray],
+) -> list[Considered]:  # fmt: skip
+    """The most promising candidates of a step, the best fit first; the first few of them judged by what is held out."""
+    count = fit.coefficients.size
+    promise = _promised(study, law_problem(study, chosen, count), left, fit)
+    found = []
+    for k in np.argsort(-promise, kind="stable")[:FITTED_FULLY]:
+        terms = [*chosen, left[k]]
+        problem = law_problem(study, terms, count)
+        new = fit_laws(problem, fit.u, fit.coefficients)
+        z = new.coefficients[len(chosen)] / _coefficient_std(study, problem, new, len(terms))[-1]
+        found.append((terms[-1], new, float(z)))
+    found.sort(key=lambda one: one[1].objective)
+    blind = []
+    for group, without in zip(apart, before.fits, strict=True):
+        best = np.argmax(_promised(study, law_problem(study, chosen, count), left, without, group))
+        blind.append(left[int(best)])
+    choice = _gain(before, _hold_out(study, chosen, before.fits, apart, blind))
+    tried = []
+    for place, (term, new, z) in enumerate(found):
+        p = _chance(z, len(left))
+        if place < HELD_OUT:
+            held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
+            tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice))
+        else:
+            tried.append(Considered(term, new, z, p, None, np.nan, np.nan, *choice))
+    return tried
+
+
+def _chance(z: float, candidates: int) -> float:
+    from scipy.stats import norm
+
+    return min(2.0 * candidates * float(norm.sf(abs(z))), 1.0) if np.isfinite(z) else 1.0
+
+
+def _promised(
+    study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
+) -> np.ndarray:
+    """Drop of chi^2 by each candidate to first order, all other numbers fitted again; some tests left out."""
+    seen = [t for t in range(len(study.tests)) if t not in unseen]
+    every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
+    tests = [every[t] for t in seen]
+    residual = np.concatenate([b.residual for b in tests])
+    svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
+    basis = svd.left[: residual.size, : svd.rank]
+    drops = []
+    for term in left:
+        i = study.free.names.index(term.parameter)
+        columns = zip(in_tests(study, term)[seen], tests, strict=True)
+        column = np.concatenate([value * relative[i] * b.jacobian[:, i] for value, b in columns])
+        beside = column - basis @ (basis.T @ column)
+        size = np.linalg.norm(beside)
+        acts = size > 1e-7 * np.linalg.norm(column)
+        drops.append((beside @ residual / size) ** 2 if acts else 0.0)
+    return np.array(drops)
+
+
+def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> np.ndarray:
+    return law_covariance(study, problem, fit, terms)[1][study.free.size :]
+
+
+def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
+    return {
+        "step": step, "parameter": one.term.parameter, "by": one.term.by, "term": one.term.text,
+        "coefficient": float(one.fit.coefficients[step - 1]), "z": one.z, "p": one.p,
+        "holdout_error": None if one.held_out is None else one.held_out.mean,
+        "gain": one.gain, "gain_std": one.gain_std, "choice_gain": one.choice_gain,
+        "choice_gain_std": one.choice_gain_std, "predicts": one.predicts, "taken": taken,
+    }  # fmt: skip

@@ -1,0 +1,157 @@
+"""What is told of laws that were chosen: coefficients, values in each test, errors of tests held out."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmb.identify.assess.laws.law_problem import Fitted, LawProblem, in_tests, law_problem, law_state
+from jaxmb.identify.assess.laws.law_terms import Term
+from jaxmb.identify.assess.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
+from jaxmb.identify.estimation.identifiability import knowledge, scaled_svd
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.study.study import Study
+
+FARTHEST_LOG = 50.0
+"""Logarithm of a ratio from which on it is no value of anything."""
+
+
+class HoldOut(NamedTuple):
+    """How well each group of equal tests is predicted by a fit to all others."""
+
+    error: np.ndarray
+    """Root mean square residual of each group, in units of its noise."""
+    fits: list[Fitted]
+    """The fit without each group."""
+
+    @property
+    def mean(self) -> float:
+        """Root mean square over the groups."""
+        return float(np.sqrt(np.mean(self.error**2)))
+
+
+def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
+    residual, jacobian = law_state(problem, fit)
+    return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
+
+
+def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance and standard deviations of u and of the coefficients of the terms there are."""
+    residual, jacobian = law_state(problem, fit)
+    variances = row_variances(study, residual, np.asarray(study.problem.row_weights()))
+    known = knowledge(jacobian[:, : study.free.size + terms], variances)
+    return known.covariance, known.std
+
+
+def law_outcome(
+    study: Study, chosen: Sequence[Term], fit: Fitted, considered: list[dict[str, Any]], without: HoldOut,
+    with_laws: HoldOut, apart: Sequence[np.ndarray],
+) -> dict[str, Any]:  # fmt: skip
+    """What `metrics.laws` holds of the terms that were chosen and considered (see docs/study-format.md)."""
+    problem = law_problem(study, chosen, fit.coefficients.size)
+    covariance, std = law_covariance(study, problem, fit, len(chosen))
+    free, d = study.free, study.free.size
+    after = agreement(law_blocks(study, problem, fit), relative_columns(study, fit.u))
+    centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
+    relative = relative_columns(study, fit.u)
+    lawful = list(dict.fromkeys(term.parameter for term in chosen))
+    # The candidate that came nearest stands for itself where none was taken, so that one sees why.
+    shown = lawful or [line["parameter"] for line in considered[:1]]
+    return {
+        "by": [] if study.laws is None else list(study.laws.by),
+        "chosen": [
+            {
+                "parameter": t.parameter, "by": t.by, "term": t.text, "coefficient": float(c), "std": float(s),
+                "function": t.function, "scale": t.scale, "mean": t.mean,
+            }
+            for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
+        ],
+        "centre": free.named(centre),
+        "centre_std_log": free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
+        "holdout": {
+            "without": without.mean, "with": with_laws.mean,
+            "tests": [
+                {"tests": [study.tests[t].name for t in group], "without": float(a), "with": float(b)}
+                for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
+            ],
+        },
+        "considered": considered,
+        "one_model": {
+            "does": after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL,
+            "residual_over_noise": after.ratio, "p": after.p,
+        },
+        "values": {name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
+    }  # fmt: skip
+
+
+def _values(
+    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
+) -> list[dict[str, Any]]:
+    """Of one parameter in each test: by its law, and by the test itself, with standard deviations of the logarithm."""
+    i, d = study.free.names.index(name), study.free.size
+    relative = relative_columns(study, fit.u)[i]
+    table = np.array([in_tests(study, t) if t.parameter == name else np.zeros(len(study.tests)) for t in chosen])
+    change = table.T @ fit.coefficients[: len(chosen)] if chosen else np.zeros(len(study.tests))
+    own, own_std = _by_each_test(study, chosen, fit, problem, name)
+    lines = []
+    for t, test in enumerate(study.tests):
+        direction = np.zeros(d + len(chosen))
+        direction[i] = 1.0 / relative
+        direction[d:] = table[:, t] if chosen else []
+        value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
+        apart = float(np.exp(own[t])) if abs(own[t]) < FARTHEST_LOG else np.nan
+        lines.append({
+            "test": test.name, "law": value,
+            "law_std_log": float(np.sqrt(max(direction @ covariance @ direction, 0.0))),
+            "own": value * apart, "own_std_log": float(own_std[t]), "truth": _truth(study, t, name),
+        })  # fmt: skip
+    return lines
+
+
+def _by_each_test(
+    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithm of what each test says of a parameter beside its law, to first order, and its standard deviation.
+
+    All other numbers are common to the tests and fitted again.
+    """
+    i, d = study.free.names.index(name), study.free.size
+    tests = law_blocks(study, problem, fit)
+    relative = relative_columns(study, fit.u)[i]
+    first = np.cumsum([0, *(b.residual.size for b in tests)])
+    apart = np.zeros((first[-1], len(tests)))
+    for t, block in enumerate(tests):
+        apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * relative
+    others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
+    whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], apart])
+    residual = np.concatenate([b.residual for b in tests])
+    svd = scaled_svd(whole)
+    move = -(svd.right[: svd.rank].T / svd.values[: svd.rank]) @ (svd.left[: residual.size, : svd.rank].T @ residual)
+    std = knowledge(whole, np.ones(residual.size)).std
+    return (move / svd.scale)[len(others) :], std[len(others) :]
+
+
+def _truth(study: Study, t: int, name: str) -> float | None:
+    simulated = study.simulated[t]
+    return None if simulated is None else simulated.parameters.get(name)
+
+
+def law_remarks(metrics: dict[str, Any]) -> list[str]:
+    """A sentence on each law that was taken, or on there being none."""
+    laws = metrics.get("laws")
+    if laws is None:
+        return []
+    errors = laws["holdout"]
+    if not laws["chosen"]:
+        return [
+            f"no law of {', '.join(laws['by'])} predicts tests that are held out better than one model"
+            f" ({errors['without']:.3g} times the noise)"
+        ]
+    found = [
+        f"{line['parameter']} follows exp({line['coefficient']:.3g} (± {line['std']:.1g}) {line['term']})"
+        for line in laws["chosen"]
+    ]
+    return [
+        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.3g} times the noise,"
+        f" {errors['without']:.3g} without"
+    ]

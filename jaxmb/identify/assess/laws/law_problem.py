@@ -1,0 +1,192 @@
+"""Parameters that follow a law from test to test, in the least-squares problem of a study."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.assess.laws.law_terms import Term, covariate, law_terms
+from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
+from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.fit.problem import Problem, after, alike, nameless
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.build import Model
+
+MOST_STEPS = 100
+GRADIENT_TOLERANCE = 1e-7
+"""Cosine between residual and Jacobian at which a fit has settled: what is left to gain is far below the noise."""
+FARTHEST = 3.0
+"""Largest change of the logarithm of a parameter that a term may make."""
+
+
+class Fitted(NamedTuple):
+    """A fit of the parameters at the centre of the tests, and of the coefficients of their laws."""
+
+    u: np.ndarray
+    coefficients: np.ndarray
+    objective: float
+
+
+class LawProblem(eqx.Module):
+    """The problem of a study whose parameters may differ from test to test.
+
+    Test t sees the values p_i exp(sum_l c_l b_lt) of the parameters i that the terms l belong to. Terms are arrays, so
+    that all laws of the same number of terms are one program; a term of zeros does nothing.
+    """
+
+    problem: Problem
+    owner: Float[Array, "l d"]
+    """1 where a term belongs to a parameter."""
+    basis: Float[Array, "l t"]
+    """Value of each term in each test."""
+    keep: Float[Array, "t"]
+    """1 for tests that count, 0 for those that are held out."""
+
+    def residual(self, x: Float[Array, "e"]) -> Float[Array, "m"]:
+        """Residuals of all tests, then of the prior, at x: u, then the coefficients. In units of the first noise."""
+        problem, d = self.problem, self.problem.free.size
+        u, c = x[:d], x[d:]
+        values = problem.free.values(u) * jnp.exp((self.basis * c[:, None]).T @ self.owner)
+        parts: list[Array] = [jnp.zeros(0)] * len(problem.tests)
+        for members in alike(problem.tests, problem.scenes):
+            test = jax.tree.map(lambda *a: jnp.stack(a), *(nameless(problem.tests[k]) for k in members))
+            mine = values[jnp.asarray(members)]
+            if problem.scenes[members[0]] is None:
+                found = jax.vmap(
+                    lambda t, v: t.residual(scene(t, problem.free.apply(problem.model, v)))
+                )(test, mine)  # fmt: skip
+            else:
+                linear = jax.tree.map(lambda *a: jnp.stack(a), *(problem.scenes[k] for k in members))
+                found = jax.vmap(lambda t, s, v: t.residual(s(v)))(test, linear, mine)
+            for k, part in zip(members, found, strict=True):
+                parts[k] = part * self.keep[k]
+                values = after(part, values)
+        if problem.prior is not None:
+            parts.append((u - problem.prior.mean) / problem.prior.std)
+        return jnp.concatenate(parts) * problem.noise_unit
+
+
+def law_problem(study: Study, terms: Sequence[Term], count: int, keep: np.ndarray | None = None) -> LawProblem:
+    """The problem of a study with laws, filled up to `count` terms by such that do nothing.
+
+    Raises:
+        NotImplementedError: the study holds deflection tests.
+    """
+    if study.problem.loads is not None:
+        raise NotImplementedError("laws of posture or amplitude cannot be found together with deflection tests")
+    owner, basis = np.zeros((count, study.free.size)), np.zeros((count, len(study.tests)))
+    for row, term in enumerate(terms):
+        owner[row, study.free.names.index(term.parameter)] = 1.0
+        basis[row] = in_tests(study, term)
+    kept = np.ones(len(study.tests)) if keep is None else keep
+    return LawProblem(study.problem, jnp.asarray(owner), jnp.asarray(basis), jnp.asarray(kept, dtype=float))
+
+
+def in_tests(study: Study, term: Term) -> np.ndarray:
+    """Value of a term in each fitted test."""
+    return np.asarray(term.at(covariates(study, term)))
+
+
+def covariates(study: Study, term: Term) -> np.ndarray:
+    """What a term is a function of, in each fitted test."""
+    pairs = zip(study.tests, study.amplitudes, strict=True)
+    return np.array([covariate(study.model, term.by, term.parameter, np.asarray(t.q), a) for t, a in pairs])
+
+
+def terms_of(study: Study) -> tuple[Term, ...]:
+    """All terms that the laws of a study may have; none where it has no [laws]. Raises as `law_terms`."""
+    if study.laws is None:
+        return ()
+    postures = np.array([np.asarray(t.q) for t in study.tests])
+    return law_terms(study.laws, study.model, study.free, postures, study.amplitudes, [t.name for t in study.tests])
+
+
+def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fitted:
+    """Bounded least squares of u and the coefficients together, from a start."""
+    free = problem.problem.free
+    reach = np.abs(np.asarray(problem.basis)).max(axis=1)
+    most = FARTHEST / np.where(reach > 0.0, reach, 1.0)
+    box = Box(
+        jnp.concatenate([free.lower, -most]),
+        jnp.concatenate([free.upper, most]),
+        jnp.asarray([*free.logarithmic, *(False for _ in most)]),
+    )
+    x, objective = _fit(problem, box, jnp.concatenate([jnp.asarray(u), jnp.asarray(coefficients)]))
+    return Fitted(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective))
+
+
+@eqx.filter_jit
+def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array]:
+    def goes_on(counted: tuple[Array, Any]) -> Array:
+        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
+
+    def once(counted: tuple[Array, Any]) -> tuple[Array, Any]:
+        return counted[0] + 1, step(problem.residual, box, GRADIENT_TOLERANCE, counted[1])
+
+    _, state = jax.lax.while_loop(goes_on, once, (jnp.asarray(0), start(x)))
+    return state.u, state.objective
+
+
+@eqx.filter_jit
+def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
+    value, jacobian = residual_and_jacobian(problem.residual, x)
+    return value / problem.problem.noise_unit, jacobian / problem.problem.noise_unit
+
+
+def fit_apart(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
+    """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread.
+
+    Raises:
+        NotImplementedError: the study holds deflection tests.
+    """
+    tests = len(study.tests)
+    # Orthonormal contrasts: what differs between the tests, the mean being the parameter's own.
+    contrasts = np.linalg.svd(np.eye(tests) - 1.0 / tests)[0][:, : tests - 1].T
+    owner = np.zeros((tests - 1, study.free.size))
+    owner[:, study.free.names.index(parameter)] = 1.0
+    problem = law_problem(study, (), tests - 1)
+    problem = dataclasses.replace(problem, owner=jnp.asarray(owner), basis=jnp.asarray(contrasts))
+    fit = fit_laws(problem, u, np.zeros(tests - 1))
+    return problem, fit, float(np.std(fit.coefficients @ contrasts, ddof=1))
+
+
+def law_state(problem: LawProblem, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """Residual and Jacobian (u, then coefficients) at a fit, in units of the noise."""
+    x = jnp.concatenate([jnp.asarray(fitted.u), jnp.asarray(fitted.coefficients)])
+    residual, jacobian = _state(problem, x)
+    return np.asarray(residual), np.asarray(jacobian)
+
+
+def values_with_laws(
+    study: Study, laws: Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+) -> np.ndarray:
+    """Values of the free parameters [d] at a posture and amplitude, by `metrics.laws` of a result.
+
+    Raises:
+        ValueError: a law depends on the amplitude, and none is given.
+    """
+    values = np.array([laws["centre"][name] for name in study.free.names])
+    for line in laws["chosen"]:
+        term = Term(line["parameter"], line["by"], line["function"], line["scale"], line["mean"])
+        x = covariate(study.model, term.by, term.parameter, np.asarray(q), amplitude)
+        values[study.free.names.index(term.parameter)] *= np.exp(line["coefficient"] * term.at(x))
+    return values
+
+
+def model_with_laws(
+    study: Study, laws: Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+) -> Model:
+    """The machine as the laws of a result have it at a posture, for `linearize`, `frf` and `modes` there.
+
+    Args:
+        study: `result.study`.
+        laws: `result.metrics["laws"]`.
+        q: coordinates, of `posture(model, {...})`.
+        amplitude: in the unit of the study's tests, where a law depends on it.
+    """
+    return study.free.apply(study.model, jnp.asarray(values_with_laws(study, laws, q, amplitude)))

@@ -1,0 +1,139 @@
+"""What a parameter may depend on from test to test: terms of a law, each a number for each test."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
+from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD, LawsPart
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import gravity_effort
+
+_gravity_effort = eqx.filter_jit(gravity_effort)
+
+LEAST_TESTS = 3
+"""Tests below which nothing can be held out and a law still be found from the others."""
+CONSTANT = 1e-6
+"""Spread of a term over the tests, of its size, below which it is constant."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """One term of a law: the logarithm of a parameter gets `coefficient` times this, less its mean over the tests."""
+
+    parameter: str
+    by: str
+    """A coordinate, "amplitude" or "load"."""
+    function: str
+    """"sin" or "cos" of a revolute coordinate; "linear" of a prismatic one, over its range in the tests, and of the
+    load; "log" of the amplitude."""
+    scale: float
+    """What the covariate is divided by before the function is taken; 1 for angles."""
+    mean: float
+    """Of the function over the fitted tests."""
+
+    @property
+    def text(self) -> str:
+        """The term in words: "cos z2", "ln amplitude", "load"."""
+        return {"sin": f"sin {self.by}", "cos": f"cos {self.by}", "log": f"ln {self.by}"}.get(self.function, self.by)
+
+    def at(self, covariate: float | np.ndarray) -> float | np.ndarray:
+        """Value of the term, centred: 0 on average over the fitted tests."""
+        x = covariate / self.scale
+        f = {"sin": np.sin, "cos": np.cos, "log": np.log}.get(self.function)
+        return (x if f is None else f(x)) - self.mean
+
+
+def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, amplitude: float | None) -> float:
+    """What a law is a function of: a coordinate's value, the amplitude, or the load on the parameter's joint.
+
+    The load is the size of the static effort of gravity on the coordinate, N m or N.
+
+    Raises:
+        ValueError: the amplitude is not given.
+    """
+    if term_or_by == AMPLITUDE:
+        if amplitude is None:
+            raise ValueError("no amplitude is given, expected one: a law depends on it")
+        return amplitude
+    if term_or_by == LOAD:
+        return float(abs(_gravity_effort(model, jnp.asarray(q))[model.coordinates.index(_item(parameter))]))
+    return float(q[model.coordinates.index(term_or_by)])
+
+
+def law_terms(
+    part: LawsPart, model: Model, free: FreeParameters, postures: Float[np.ndarray, "t n"],
+    amplitudes: Sequence[float | None], names: Sequence[str],
+) -> tuple[Term, ...]:  # fmt: skip
+    """All terms that a study's laws may have; those that are the same in all tests are left out.
+
+    Args:
+        part: what the study says.
+        model: the machine's; gravity and masses as they are in it.
+        free: the free parameters.
+        postures: of the fitted tests.
+        amplitudes: of the fitted tests.
+        names: of the fitted tests, for messages.
+
+    Raises:
+        ValueError: a parameter is not free, a covariate is not known or not given, there are too few tests, or nothing
+            changes between them.
+    """
+    if len(postures) < LEAST_TESTS:
+        raise ValueError(
+            f"there are {len(postures)} tests to fit, expected at least {LEAST_TESTS}: each is held out once"
+        )
+    parameters: list[str] = []
+    for pattern in part.parameters:
+        found = matching(free.names, pattern)
+        if not found:
+            raise ValueError(f"parameters: '{pattern}' is not among the free parameters")
+        parameters += [name for name in found if name not in parameters]
+    for by in part.by:
+        if by not in (AMPLITUDE, LOAD, *model.coordinates):
+            raise ValueError(known_name("by", by, (*model.coordinates, AMPLITUDE, LOAD)))
+        if by == AMPLITUDE:
+            for name, amplitude in zip(names, amplitudes, strict=True):
+                if amplitude is None:
+                    raise ValueError(f"by 'amplitude': test '{name}' has no amplitude, expected one")
+        if by == LOAD and not any(_item(name) in model.coordinates for name in parameters):
+            raise ValueError("by 'load': none of the parameters is of a joint, expected one")
+    terms = [
+        term
+        for name in parameters
+        for by in part.by
+        if by != LOAD or _item(name) in model.coordinates
+        for term in _terms(name, by, model, postures, amplitudes)
+    ]
+    if not terms:
+        raise ValueError(f"by: {', '.join(part.by)}: the same in all tests, expected something that changes")
+    return tuple(terms)
+
+
+def _terms(name: str, by: str, model: Model, postures: np.ndarray, amplitudes: Sequence[float | None]) -> list[Term]:
+    x = np.array([covariate(model, by, name, q, a) for q, a in zip(postures, amplitudes, strict=True)])
+    if by == AMPLITUDE:
+        shapes = [("log", float(np.exp(np.mean(np.log(x)))))]
+    elif by == LOAD:
+        shapes = [("linear", float(x.max()))]
+    elif model.revolute[model.coordinates.index(by)]:
+        shapes = [("sin", 1.0), ("cos", 1.0)]
+    else:
+        shapes = [("linear", float(np.ptp(x)))]
+    found = []
+    for function, scale in shapes:
+        if scale > 0.0:
+            term = Term(name, by, function, scale, 0.0)
+            values = np.asarray(term.at(x))
+            if np.ptp(values) > CONSTANT * max(1.0, np.abs(values).max()):
+                found.append(dataclasses.replace(term, mean=float(np.mean(values))))
+    return found
+
+
+def _item(parameter: str) -> str:
+    return parameter.split(".", 1)[1]

@@ -1,0 +1,161 @@
+"""The modes of an identified machine beside those that modal analysis found in the FRFs of a test."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.motion import Scene
+from jaxmb.identify.study.reading.frf import called
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.build import Model
+from jaxmb.measurement.frf_set import split_dof
+from jaxmb.measurement.modal.model import ModalModel
+from jaxmb.response.frf import response_rows
+from jaxmb.response.modal import Modes, mac, modes
+
+FARTHEST = 1.25
+"""Ratio of two frequencies above which a fitted mode does not stand for a measured one, however alike their shapes."""
+UNPAIRABLE = 1e6
+"""Cost of a pair that must not be, beside costs of about 1."""
+
+
+_rows = eqx.filter_jit(response_rows)
+"""Compiled as a whole: operation by operation, dozens of sensors cost many seconds."""
+
+
+class ModalAgreement(NamedTuple):
+    """Fitted modes, measured modes, their shapes at the sensors, and which belongs to which."""
+
+    fitted: Modes
+    """All modes of the machine; shapes [sensor, mode]."""
+    measured: Modes
+    """Shapes [sensor, mode]."""
+    likeness: np.ndarray
+    """MAC [fitted, measured] over all sensors."""
+    partner: tuple[int | None, ...]
+    """Fitted mode of each measured one: one to one, with the largest sum of MACs; None where there is none."""
+    unmeasured: tuple[int, ...]
+    """Fitted modes in the band of the modal analysis that belong to no measured one."""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """(fitted, measured) modes that belong together, in the order of the measured ones."""
+        return tuple((f, m) for m, f in enumerate(self.partner) if f is not None)
+
+
+def modal_agreements(study: Study, scenes: Sequence[Scene], model: Model) -> list[ModalAgreement | None]:
+    """`modal_agreement` of each test of a study; None where its modes were not measured.
+
+    Args:
+        study: whose tests they are.
+        scenes: the identified machine as each test sees it.
+        model: the identified machine.
+    """
+    return [
+        modal_agreement(test, data.modal.model, seen, model)
+        if isinstance(test, FrfTest) and data is not None and data.modal is not None
+        else None
+        for test, seen, data in zip(study.tests, scenes, study.measured, strict=True)
+    ]
+
+
+def modal_agreement(test: FrfTest, measured: ModalModel, seen: Scene, model: Model) -> ModalAgreement | None:
+    """Measured and fitted modes of a test; None where nothing was measured.
+
+    Args:
+        test: whose posture it is.
+        measured: from the modal analysis of its FRFs; outputs named by frame and direction.
+        seen: the identified machine as the test sees it.
+        model: the identified machine.
+    """
+    if measured.frequency_hz.size == 0:
+        return None
+    found = modes(seen.tangent)
+    points = []
+    for name in measured.outputs:
+        node, direction, sign = split_dof(name)
+        points.append((node, direction if sign > 0 else f"-{direction}"))
+    at_sensors = _rows(model, test.q, tuple(points)) @ found.shape
+    fitted = Modes(
+        found.frequency_hz,
+        found.damped_frequency_hz,
+        found.damping_ratio,
+        found.eigenvalue,
+        at_sensors,
+        found.overdamped,
+    )
+    reference = Modes(
+        frequency_hz=jnp.asarray(measured.frequency_hz),
+        damped_frequency_hz=jnp.asarray(measured.damped_frequency_hz),
+        damping_ratio=jnp.asarray(measured.damping_ratio),
+        eigenvalue=jnp.asarray(measured.eigenvalue),
+        shape=jnp.asarray(measured.shape),
+        overdamped=jnp.zeros(0),
+    )
+    likeness = np.asarray(mac(at_sensors, reference.shape))
+    partner = _partners(fitted, reference, likeness)
+    low, high = measured.band_hz
+    frequency_hz = np.asarray(fitted.damped_frequency_hz)
+    in_band = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
+    unmeasured = tuple(int(f) for f in in_band if int(f) not in partner)
+    return ModalAgreement(fitted, reference, likeness, partner, unmeasured)
+
+
+def _partners(fitted: Modes, measured: Modes, likeness: np.ndarray) -> tuple[int | None, ...]:
+    """Fitted mode of each measured one, by likeness of shape among those of a frequency not too far off.
+
+    One sensor tells nothing of a shape: its MAC is 1 for any two, and frequencies alone pair the modes.
+    """
+    apart = np.abs(np.log(np.asarray(fitted.frequency_hz)[:, None] / np.asarray(measured.frequency_hz)))
+    cost = apart if fitted.shape.shape[0] == 1 else 1.0 - likeness
+    cost = np.where(apart > np.log(FARTHEST), UNPAIRABLE, cost)
+    of_measured = {int(m): int(f) for f, m in zip(*linear_sum_assignment(cost), strict=True) if cost[f, m] < UNPAIRABLE}
+    return tuple(of_measured.get(m) for m in range(likeness.shape[1]))
+
+
+def agreement_metrics(name: str, agreement: ModalAgreement) -> list[dict[str, Any]]:
+    """A line for each measured mode that has a fitted one: frequency and damping of both, and the MAC of their shapes.
+
+    The MAC is None where one sensor only tells nothing of shapes.
+    """
+    fitted, measured = agreement.fitted, agreement.measured
+    shapes = fitted.shape.shape[0] > 1
+    return [
+        {
+            "posture": name,
+            "measured_frequency_hz": float(measured.damped_frequency_hz[m]),
+            "frequency_hz": float(fitted.damped_frequency_hz[f]),
+            "measured_damping_percent": 100.0 * float(measured.damping_ratio[m]),
+            "damping_percent": 100.0 * float(fitted.damping_ratio[f]),
+            "mac": float(agreement.likeness[f, m]) if shapes else None,
+        }
+        for f, m in agreement.pairs
+    ]
+
+
+def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[dict[str, Any]]:
+    """A line for each mode without a partner, "fitted" where nothing like it was measured, and "measured" otherwise."""
+    alone = [("measured", agreement.measured, m) for m, f in enumerate(agreement.partner) if f is None]
+    alone += [("fitted", agreement.fitted, f) for f in agreement.unmeasured]
+    return [
+        {
+            "posture": name,
+            "of": which,
+            "frequency_hz": float(found.damped_frequency_hz[k]),
+            "damping_percent": 100.0 * float(found.damping_ratio[k]),
+        }
+        for which, found, k in alone
+    ]
+
+
+def unmatched_remark(line: dict[str, Any]) -> str:
+    """A sentence on one line of `unmatched_metrics`."""
+    mode = f"{line['frequency_hz']:.4g} Hz ({line['damping_percent']:.2g} % damping)"
+    if line["of"] == "fitted":
+        return f"{called(line['posture'])}: the identified machine has a mode at {mode} that was not measured"
+    return f"{called(line['posture'])}: no mode of the identified machine stands for the one measured at {mode}"

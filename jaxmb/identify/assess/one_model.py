@@ -1,0 +1,277 @@
+"""Does one linear model do: whether the tests of a study agree on the parameters, and which parameter does not."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
+from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.fit.noise import lines_as_one
+from jaxmb.identify.study.study import Study
+
+FITTED_APART = 3
+"""Parameters with the largest drop that are really fitted apart, where the drop is large."""
+LARGE = 10.0
+"""Drop of chi^2 for each degree from which on noise has no part in it, and residuals are not linear over it."""
+MOST_APART = 20
+"""Tests up to which parameters are fitted apart: each is a coefficient more."""
+LEVEL = 0.01
+"""Probability, under one model for all tests, below which the tests are taken to disagree."""
+ACTS = 1e-7
+"""Length that is left of a column of length 1 beside all others, from which on it can do what they cannot."""
+
+
+class Block(NamedTuple):
+    """What one test says near the fit: residual r + J du in units of its noise, rotated into few rows.
+
+    With [J, r] = Q R the rows of R say the same as those of J and r.
+    """
+
+    name: str
+    residual: Float[np.ndarray, "k"]
+    jacobian: Float[np.ndarray, "k d"]
+    rows: int
+    """Residuals that the noise moves freely."""
+    degrees: float
+    """Degrees of freedom from which its noise was estimated; inf where it is known."""
+    lines: float = 1.0
+    """Residuals that tell no more than one (see `residual_noise.lines_as_one`)."""
+
+
+class Drop(NamedTuple):
+    """What chi^2 loses if one parameter may differ between the tests."""
+
+    drop: float
+    degrees: int
+    p: float
+    """Probability of such a drop under one model."""
+    spread: float
+    """Standard deviation of the parameter over the tests that the drop needs, beyond the noise; relative."""
+
+
+class Agreement(NamedTuple):
+    """How well one model does for all tests."""
+
+    chi2: float
+    """At the common optimum of the linearized residuals, each counting by its noise alone and not by its weight."""
+    degrees: int
+    p: float | None
+    """Of such a chi^2 under one model; None where a noise is not known, which then cannot be too small."""
+    ratio: float
+    """Root mean square residual in units of the noise."""
+    separate: Drop
+    """All parameters of each test its own; its spread is NaN."""
+    parameters: tuple[Drop, ...]
+
+
+def blocks(
+    study: Study,
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    row_weights: Float[np.ndarray, "m"],
+) -> list[Block]:
+    """What each test says near a fit, and all deflections together; the prior says nothing here.
+
+    Args:
+        study: what was fitted to what.
+        residual: of the fit, scaled by the root of the row weights, in units of the noise.
+        jacobian: of the residual; of as many columns as one likes.
+        row_weights: variance of each residual; 0 for rows that are not used.
+    """
+    found, first = [], 0
+    loads = study.problem.loads
+    for test, rows in [*((t, t.rows) for t in study.tests), *([] if loads is None else [(None, loads.std.size)])]:
+        span = slice(first, first + rows)
+        first += rows
+        found.append(_block(test, residual[span], jacobian[span], row_weights[span]))
+    return found
+
+
+def _block(test: Test | None, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> Block:
+    # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
+    used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
+    size = np.sqrt(np.where(used, row_weights, 1.0))
+    r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
+    count, degrees, lines = int(used.sum()), np.inf, 1.0
+    if isinstance(test, ModesTest) and test.outputs:
+        count -= 2 * test.frequency_hz.size  # scale and phase of each shape are free
+    if isinstance(test, FrfTest) and not test.noise_known:
+        left, rank = _left_over(r, j)
+        lines = lines_as_one(test, left * size, row_weights)
+        freedom = max(count - rank, 1)
+        variance = max(float(left @ left) / freedom, np.finfo(float).tiny) * lines
+        r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
+    triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
+    name = "deflections" if test is None else test.name
+    return Block(name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
+
+
+def _left_over(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
+    """What is left of a residual r + J du at the best du, and the rank of J."""
+    svd = scaled_svd(jacobian)
+    left = svd.left[: residual.size, : svd.rank]
+    return residual - left @ (left.T @ residual), svd.rank
+
+
+def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+    """What a column of the Jacobian is multiplied by, to be for a relative change of its parameter; 1 at 0."""
+    return np.where(study.free.logarithmic | (u == 0.0), 1.0, u)
+
+
+def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agreement:
+    """Whether tests agree on one model, and for which parameter they do not.
+
+    All of it follows from residuals that are linear near the fit: chi^2 = min |r + J du|^2 beside that where also B v
+    is added, B holding the column of one parameter for each test apart. Under one model the drop is a chi^2 of as many
+    degrees as B adds to the rank of J (one less than there are tests, where all see the parameter); where the noise
+    was estimated, it over its degrees is an F. The fit need not be at the optimum of chi^2 itself, as where peaks are
+    weighted up, since du is free. The spread of the parameter over the tests is that of DerSimonian and Laird: with
+    v of variance tau^2 the drop is on average its degrees + tau^2 trace(B^T P B), P what J leaves.
+
+    Args:
+        tests: from `blocks`.
+        relative: from `relative_columns`.
+
+    Source: G. A. F. Seber and C. J. Wild, Nonlinear Regression, 1989, sections 5.3 and 5.9; R. DerSimonian and N.
+    Laird, Controlled Clinical Trials 7, 177 (1986).
+    """
+    residual = np.concatenate([b.residual for b in tests])
+    common = np.concatenate([b.jacobian for b in tests])
+    svd = scaled_svd(common)
+    basis = svd.left[: residual.size, : svd.rank]
+    left = residual - basis @ (basis.T @ residual)
+    chi2 = float(left @ left)
+    estimated = any(np.isfinite(b.degrees) for b in tests)
+    freedom = sum(b.degrees for b in tests if np.isfinite(b.degrees))
+
+    def chance(drop: float, degrees: int) -> float:
+        from scipy.stats import chi2 as chi2_law
+        from scipy.stats import f as f_law
+
+        if degrees == 0:
+            return 1.0
+        return float(f_law.sf(drop / degrees, degrees, freedom) if estimated else chi2_law.sf(drop, degrees))
+
+    first = np.cumsum([0, *(b.residual.size for b in tests)])
+    drops = []
+    for i, factor in enumerate(relative):
+        apart = np.zeros((residual.size, len(tests)))
+        for t, block in enumerate(tests):
+            apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * factor
+        drops.append(_drop(apart, basis, left, chance))
+    own = [_left_over(b.residual, b.jacobian) for b in tests]
+    separate = chi2 - sum(float(r @ r) for r, _ in own)
+    more = sum(rank for _, rank in own) - svd.rank
+    degrees = max(sum(b.rows for b in tests) - svd.rank, 1)
+    plain = sum(b.lines * float(np.sum(left[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
+    return Agreement(
+        chi2=chi2,
+        degrees=degrees,
+        p=None if estimated else chance(chi2, degrees),
+        ratio=float(np.sqrt(plain / degrees)),
+        separate=Drop(separate, more, chance(separate, more), np.nan),
+        parameters=tuple(drops),
+    )
+
+
+def _drop(apart: np.ndarray, basis: np.ndarray, left: np.ndarray, chance: Any) -> Drop:
+    """What chi^2 loses by columns `apart` beside those whose space `basis` spans."""
+    length = np.linalg.norm(apart, axis=0)
+    seen = length > 0.0
+    if not seen.any():
+        return Drop(0.0, 0, 1.0, 0.0)
+    beside = apart[:, seen] - basis @ (basis.T @ apart[:, seen])
+    vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
+    degrees = int(np.sum(values > ACTS))
+    drop = float(np.sum((vectors[:, :degrees].T @ left) ** 2))
+    weight = float(np.sum(beside**2))
+    spread = np.sqrt(max(drop - degrees, 0.0) / weight) if degrees else 0.0
+    return Drop(drop, degrees, chance(drop, degrees), float(spread))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Probabilities of several tests corrected for their number, by S. Holm, Scand. J. Statistics 6, 65 (1979)."""
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(np.asarray(p, dtype=float)[order] * np.arange(len(p), 0, -1))
+    found = np.empty(len(p))
+    found[order] = np.minimum(raised, 1.0)
+    return found.tolist()
+
+
+def one_model_metrics(
+    study: Study, u: np.ndarray, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray
+) -> dict[str, Any]:
+    """`metrics.one_model` of a fit to two or more tests; empty where there are fewer.
+
+    Args:
+        study: what was fitted to what.
+        u: the fit [d].
+        residual: there, in units of the noise, scaled by the root of the row weights.
+        jacobian: of the residual [m, d].
+        row_weights: variance of each residual.
+
+    Returns:
+        "one_model": "does": whether neither all parameters together nor any of them differs between the tests;
+        "residual_over_noise", "chi2", "degrees", "p"; "separate": drop of chi^2 if each test had its own parameters;
+        "parameters": those with the largest drop first, each with its drop, degrees, p, p corrected for the number of
+        parameters ("p_holm"), and the relative spread over the tests that the drop needs. Where that is large the
+        first few are fitted with a value for each test, the best fit first: "spread" is then of these values, and
+        "leaves" what it leaves in units of the noise, else None.
+    """
+    if len(study.tests) + (study.problem.loads is not None) < 2:
+        return {}
+    found = agreement(blocks(study, residual, jacobian, row_weights), relative_columns(study, u))
+    corrected = holm([d.p for d in found.parameters])
+    lines = [
+        {
+            "parameter": names[0],
+            "drop": d.drop,
+            "degrees": d.degrees,
+            "p": d.p,
+            "p_holm": p,
+            "spread": d.spread,
+            "leaves": None,
+        }
+        for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
+    ]
+    lines.sort(key=lambda line: -line["drop"])
+    _fit_apart(study, u, row_weights, lines)
+    told = {
+        "does": found.separate.p >= LEVEL and min(corrected) >= LEVEL,
+        "residual_over_noise": found.ratio, "chi2": found.chi2, "degrees": found.degrees, "p": found.p,
+        "separate": {"drop": found.separate.drop, "degrees": found.separate.degrees, "p": found.separate.p},
+        "parameters": lines,
+    }  # fmt: skip
+    return {"one_model": told}
+
+
+def _fit_apart(study: Study, u: np.ndarray, row_weights: np.ndarray, lines: list[dict[str, Any]]) -> None:
+    """Fit the first of the parameters with a value for each test, and put the best of them first."""
+    if study.problem.loads is not None or len(study.tests) > MOST_APART:
+        return
+    first = [line for line in lines[:FITTED_APART] if line["drop"] > LARGE * line["degrees"]]
+    for line in first:
+        problem, fit, spread = fit_apart(study, u, line["parameter"])
+        found = blocks(study, *law_state(problem, fit), row_weights)
+        line["spread"], line["leaves"] = spread, agreement(found, relative_columns(study, fit.u)).ratio
+    lines[: len(first)] = sorted(first, key=lambda line: line["leaves"])
+
+
+def one_model_remarks(metrics: dict[str, Any]) -> list[str]:
+    """A sentence where one model does not do, with the parameter that explains most of it."""
+    told = metrics.get("one_model")
+    if told is None or told["does"]:
+        return []
+    size = f"one linear model does not do: the residual is {told['residual_over_noise']:.2g} times the noise"
+    line = told["parameters"][0]
+    if line["p_holm"] >= LEVEL:
+        return [f"{size}; the tests disagree (p {told['separate']['p']:.1g}), but on no single parameter"]
+    left = "" if line["leaves"] is None else f", which leaves {line['leaves']:.3g} times the noise"
+    return [
+        f"{size}; {line['parameter']} would have to differ by {100.0 * line['spread']:.2g} % between the tests{left}"
+    ]

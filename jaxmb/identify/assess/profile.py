@@ -1,0 +1,166 @@
+"""The cost along one parameter, all others fitted again at each of its values."""
+
+import dataclasses
+import fnmatch
+import itertools
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import chi2
+
+from jaxmb.identify.assess.result import INTERVAL, Result
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.refine import least_squares_from
+from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import known_name
+
+POINTS = 25
+REACH = 3.5
+"""Standard deviations to either side that are looked at."""
+WIDEST = 4.0
+"""Of u to either side, where the standard deviation is not known or larger: a factor of 55."""
+RISE = float(chi2.ppf(0.95, 1))
+"""Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Profile:
+    """The least cost at each value of one parameter."""
+
+    name: str
+    values: Float[np.ndarray, "p"]
+    """Of the parameter, SI, ascending; the fitted one is among them."""
+    rise: Float[np.ndarray, "p"]
+    """Of the cost above that of the fit, in units in which it is 3.84 at the ends of a 95 % interval."""
+    expected: Float[np.ndarray, "p"]
+    """The same by the standard deviation: (u - u_fit)^2 / std^2."""
+    interval: tuple[float | None, float | None]
+    """95 % interval by the profile; None where the cost does not rise so far to that side."""
+    linear_interval: tuple[float | None, float | None]
+    """The one by the standard deviation; None where that is not known."""
+    lowest: float
+    """Least rise found: below 0 where the fit was not at the minimum."""
+
+
+def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
+    """The result with `metrics.profiles`: by name the profiles of what names or patterns select."""
+    profiles = {profile.name: dataclasses.asdict(profile) for profile in cost_profiles(result, patterns, points)}
+    return dataclasses.replace(result, metrics=result.metrics | {"profiles": profiles})
+
+
+def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:
+    """Profiles of the parameters that names or patterns select, in the order of the study.
+
+    Raises:
+        ValueError: a pattern selects no free parameter.
+        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
+    """
+    return tuple(cost_profile(result, name, points) for name in profiled(result.study, patterns))
+
+
+def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
+    """Parameters that names or patterns select for profiles, in the order of the study; raises as `cost_profiles`."""
+    if study.is_linear or study.complete is not None:
+        raise NotImplementedError("profiles are for fits of frequency responses and modes, not of deflections alone")
+    for pattern in patterns:
+        if not fnmatch.filter(study.free.names, pattern):
+            raise ValueError(known_name("profile: free parameter or pattern", pattern, study.free.names))
+    return [name for name in study.free.names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
+    """The least cost at values of one parameter, from the fit outwards, all others starting where they were before.
+
+    The rise is scaled so that it has the meaning of a likelihood ratio also where weights or an estimated noise make
+    the cost another quantity: by the variance of the weighted estimate over that by the curvature alone.
+
+    Args:
+        result: a finished identification.
+        name: of a free parameter.
+        points: values that are looked at, the fit included.
+    """
+    study, problem = result.study, result.study.problem
+    i = study.free.names.index(name)
+    best = np.clip(study.free.encode(_values(result)), study.free.lower, study.free.upper)
+    std = _std_u(result, i)
+    reach = min(REACH * std, WIDEST) if np.isfinite(std) and std > 0.0 else WIDEST
+    low, high = max(float(study.free.lower[i]), best[i] - reach), min(float(study.free.upper[i]), best[i] + reach)
+    below = np.linspace(best[i], low, points // 2 + 1)[1:] if low < best[i] else np.zeros(0)
+    above = np.linspace(best[i], high, points // 2 + 1)[1:] if high > best[i] else np.zeros(0)
+    at_best = float(np.sum(np.asarray(final_state(problem, jnp.asarray(best))[0]) ** 2))
+    scale = _scale(result, best, i)
+    rises = [_side(problem, best, i, side) for side in (below, above)]
+    u = np.concatenate([below[::-1], best[i : i + 1], above])
+    rise = scale * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
+    values = np.array([study.free.values(np.where(np.arange(best.size) == i, x, best))[i] for x in u])
+    ends = tuple(_crossing(u, rise, int(below.size), side) for side in (-1, 1))
+    as_value = [None if x is None else float(np.interp(x, u, values)) for x in ends]
+    known = np.isfinite(std) and std > 0.0
+    linear = [best[i] - INTERVAL * std, best[i] + INTERVAL * std] if known else [None, None]
+    linear_values = [
+        None if x is None else float(study.free.values(np.where(np.arange(best.size) == i, x, best))[i]) for x in linear
+    ]
+    return Profile(
+        name,
+        values,
+        rise,
+        ((u - best[i]) / std) ** 2 if known else np.full(u.size, np.nan),
+        (as_value[0], as_value[1]),
+        (linear_values[0], linear_values[1]),
+        float(rise.min()),
+    )
+
+
+def _values(result: Result) -> np.ndarray:
+    return np.array([result.parameters[name].value for name in result.study.free.names])
+
+
+def _std_u(result: Result, i: int) -> float:
+    free = result.study.free
+    parameter = result.parameters[free.names[i]]
+    return parameter.std_log if free.logarithmic[i] else parameter.std / free.width[i]
+
+
+def _scale(result: Result, u: np.ndarray, i: int) -> float:
+    """Variance of u_i by the curvature of the cost, over that of the weighted estimate; 1 where it has none.
+
+    What made the fit's own standard deviation larger afterwards, other fits as good for one, is left out.
+    """
+    study = result.study
+    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
+    others = np.delete(jacobian, i, axis=1)
+    column = jacobian[:, i] - others @ np.linalg.lstsq(others, jacobian[:, i], rcond=None)[0]
+    curvature = float(column @ column)
+    variance = float(knowledge(jacobian, row_variances(study, residual, weights)).std[i] ** 2)
+    return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
+
+
+def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
+    """Least cost in units of the noise at values of u_i that lead away from the fit."""
+    u, costs = jnp.asarray(best), []
+    lower, upper = np.array(problem.free.lower), np.array(problem.free.upper)
+    for value in values:
+        lower[i] = upper[i] = value
+        box = Box(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(problem.free.logarithmic))
+        state = least_squares_from(problem, box, u.at[i].set(value))
+        u = state.u
+        costs.append(float(state.objective) / float(problem.noise_unit) ** 2)
+    return np.array(costs)
+
+
+def _crossing(u: np.ndarray, rise: np.ndarray, middle: int, side: int) -> float | None:
+    """u at which the rise passes that of a 95 % interval, to one side of the fit; None where it does not."""
+    order = np.arange(middle, -1, -1) if side < 0 else np.arange(middle, u.size)
+    for a, b in itertools.pairwise(order):
+        if rise[b] >= RISE > rise[a]:
+            # The root of the rise is nearly linear in u.
+            roots = np.sqrt(np.maximum([rise[a], rise[b]], 0.0))
+            share = (np.sqrt(RISE) - roots[0]) / (roots[1] - roots[0])
+            return float(u[a] + share * (u[b] - u[a]))
+    return None

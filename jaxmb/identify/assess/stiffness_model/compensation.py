@@ -1,0 +1,87 @@
+"""What each variant of a stiffness model leaves of the deflections, on tests that were fitted and on others."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.experiments.load_cases import DeflectionTest, measured_displacements
+from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, predict, residual_norms, translations
+from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.machine.build import Model
+
+MOST_NAMED = 10
+"""Tests that a remark names one by one."""
+
+
+def tests_of(sets: Sequence[DeflectionSet], role: str) -> list[DeflectionTest]:
+    """All tests of a role."""
+    return [test for group in sets if group.role == role for test in group.tests]
+
+
+def judged_tests(sets: Sequence[DeflectionSet]) -> list[DeflectionTest]:
+    """Those on which compensation is judged: the check tests, or the fitted ones where there is none."""
+    return tests_of(sets, "check") or tests_of(sets, "fit")
+
+
+def able(model: Model, tests: Sequence[DeflectionTest], variants: Mapping[str, Variant]) -> dict[str, Variant]:
+    """The variants that predict all of the tests: those that know the compensated joint at every angle of them."""
+    return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
+
+
+def compensation_metrics(
+    model: Model, sets: Sequence[DeflectionSet], variants: Mapping[str, Variant]
+) -> dict[str, Any]:
+    """Table 2 of Klimchik et al. 2014 and the errors of every point [mm] by role, and the percent that each variant
+    compensates.
+
+    A variant that cannot predict all tests of a role is left out of that role's table and errors, and has the percent
+    None: on some of the tests alone it would not compare with the others.
+    """
+    metrics: dict[str, Any] = {}
+    for role in ("fit", "check"):
+        if tests := tests_of(sets, role):
+            told = able(model, tests, variants)
+            metrics[f"table2_{role}"] = _table2(model, tests, told)
+            metrics[f"errors_mm_{role}"] = {
+                name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in told.items()
+            }
+    rows = metrics["table2_check" if "table2_check" in metrics else "table2_fit"]
+    percent = {row["model"]: row["compensated_percent"] for row in rows[1:]}
+    metrics["compensated_percent"] = {name: percent.get(name) for name in variants}
+    return metrics
+
+
+def angle_remarks(model: Model, sets: Sequence[DeflectionSet], variants: Mapping[str, Variant]) -> list[str]:
+    """A sentence where check tests are made at angles of the compensated joint that no fitted test has."""
+    tests = tests_of(sets, "check")
+    models = [v.model for v in variants.values() if tests and v.model.angles_not_tested(model, tests)]
+    for joint in (stiffness.compensated[0] for stiffness in models[:1] if stiffness.compensated is not None):
+        others = models[0].angles_not_tested(model, tests)
+        named = ", ".join(f"'{test}' at {np.degrees(angle):.6g} deg" for test, angle in others[:MOST_NAMED])
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        return [
+            f"{' and '.join(stiffness.name for stiffness in models)} are not judged on the check tests: the compliance"
+            f" of {joint.joint} was identified at {joint.told} deg, and not at the"
+            f" {'angle' if len(others) == 1 else 'angles'} of deflection {'test' if len(others) == 1 else 'tests'}"
+            f" {named}{more}"
+        ]
+    return []
+
+
+def _table2(model: Model, tests: Sequence[DeflectionTest], variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
+    """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
+    rows = []
+    for name, variant in (("none", None), *variants.items()):
+        measured, _ = measured_displacements(tests)
+        predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
+        left, _ = translations(tests, predicted)
+        norm, _ = residual_norms(tests, predicted)
+        columns = {axis: left[:, i] for i, axis in enumerate("xyz")} | {"position": norm}
+        rows.append({
+            "model": name, "parameters": 0 if variant is None else len(variant.model.names),
+            **{axis: {"max": 1e3 * float(np.abs(e).max()), "rms": 1e3 * float(np.sqrt(np.mean(e**2)))}
+               for axis, e in columns.items()},
+            "compensated_percent": compensated_percent(tests, predicted),
+        })  # fmt: skip
+    return rows

@@ -1,0 +1,252 @@
+"""Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.assess.deflections.misfit import misfit_remarks, widening
+from jaxmb.identify.assess.deflections.remarks import assumed_remarks, size_remarks
+from jaxmb.identify.assess.deflections.solve import check_postures, named, parallel_loads, row_weights
+from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
+from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
+from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter, scatter_remark
+from jaxmb.identify.estimation.identifiability import correlation, limits
+from jaxmb.identify.experiments.load_cases import DeflectionTest, measured_displacements
+from jaxmb.identify.stiffness_model.compensator import CompensatorFit, fit_compensator, spring_of
+from jaxmb.identify.stiffness_model.complete_model import CompleteModel
+from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
+from jaxmb.identify.stiffness_model.variants import (
+    Compensated,
+    StiffnessModel,
+    Variant,
+    compensated_joint,
+    fitted,
+    stiffness_models,
+)
+from jaxmb.identify.study.reading.deflections import sets_told
+from jaxmb.identify.study.reading.frf import called
+from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import place
+from jaxmb.machine.build import Model, build_model, machine_of
+from jaxmb.mechanics.compliance import SPRING_AXES
+
+PUBLISHED_MACHINE = "kuka-kr270"
+PUBLISHED_REDUCTION = {
+    "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
+}  # fmt: skip
+"""Klimchik et al. 2014, Table 1."""
+
+
+def identify_complete(study: Study, seed: int = 0) -> Result:
+    """Fit all variants of a machine's stiffness model to the deflection tests of a study.
+
+    The parameters of the result are those of the most detailed variant. Its machine is one that can be: joints and
+    links with symmetric, positive semi-definite compliances that agree with what was identified.
+
+    Args:
+        study: from `load_study`, with a table [complete].
+        seed: of the Monte-Carlo draws.
+
+    Raises:
+        ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
+            the compensated joint, or the machine is no chain of links.
+    """
+    with place(f"study '{study.name}'"):
+        return _identified(study, seed)
+
+
+def _identified(study: Study, seed: int) -> Result:
+    began = time.monotonic()
+    fit_sets = [group for group in study.deflections if group.role == "fit"]
+    fit_tests = [test for group in fit_sets for test in group.tests]
+    if not fit_tests:
+        raise ValueError("all deflection tests have the role 'check', expected some to fit")
+    joint = None if study.complete is None else study.complete.compensated
+    model = study.model
+    with place("[complete]"):
+        compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
+    for group in fit_sets:
+        with place(called(group.name)):
+            check_postures(model, group.tests)
+    with place("[complete]"):
+        complete, models = stiffness_models(model, fit_tests, compensated)
+    robust = any(group.robust for group in fit_sets)
+    weight = np.concatenate([row_weights(group, test) for group in fit_sets for test in group.tests])
+    with place(sets_told(fit_sets)):
+        unseen = _unseen_joints(models["J1"], fit_tests, joint)
+        variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
+    best = variants["C1" if compensated is None else "C2"]
+    plain = variants["C1"]
+    whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
+    # what springs between frames do is part of the identified compliances
+    machine = study.machine.model_copy(update={"spring": ()})
+    finished = completed_model(build_model(machine), whole)
+    measured, std = measured_displacements(fit_tests)
+    metrics = _metrics(study, model, complete, variants, compensated, whole)
+    draws = max((group.instruments.draws for group in fit_sets if group.instruments is not None), default=0)
+    solved = time.monotonic()
+    if draws > 1:
+        name = best.model.name
+        metrics["monte_carlo"] = compensation_scatter(
+            model, finished, study.deflections, variants, name, std / np.sqrt(weight), draws, seed
+        )
+    counted = weight * best.fit.weights
+    cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
+    return Result(
+        study=study,
+        status="converged",
+        seed=seed,
+        cost=cost,
+        initial_cost=float(np.sum(counted * (measured / std) ** 2)),
+        parameters=_parameters(best, widening(cost, weight, best.fit.weights, best.fit.rank)),
+        modes=(),
+        metrics=metrics,
+        remarks=(
+            *factor_remarks(fit_sets, unexplained_by(models["J1"], model)),
+            *size_remarks(fit_sets),
+            *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
+            *angle_remarks(model, study.deflections, variants),
+            *unseen,
+            *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),
+            *_remarks(study, complete, whole),
+            *assumed_remarks(fit_sets),
+        ),
+        correlation=correlation(best.fit.covariance),
+        singular_values=best.fit.singular_values,
+        model=finished,
+        machine=machine_of(machine, finished),
+        evaluations={"search": 0, "refine": 1, "non_finite": 0},
+        seconds={
+            "total": time.monotonic() - began,
+            "compile": 0.0,
+            "search": time.monotonic() - solved,
+            "refine": solved - began,
+        },
+        history=[(1, cost)],
+    )
+
+
+def _unseen_joints(joints: StiffnessModel, tests: Sequence[DeflectionTest], compensated: str | None) -> list[str]:
+    """Sentences on joints whose compliance no test shows; the compensated one must not be such."""
+    why = "all loads are parallel and" if parallel_loads(tests) else "the loads"
+    lost = [joints.parameters[c] for c in joints.reduction.partition.nonidentifiable]
+    if compensated in lost:
+        raise ValueError(
+            f"{named(tests)}: {why} move no measured point by the compensated joint '{compensated}', expected loads"
+            " that do, or another joint"
+        )
+    told = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
+    return [f"{joint} is not known: {told}" for joint in lost]
+
+
+def _nominal(model: Model) -> dict[str, float]:
+    """Compliances of the machine as described, by parameter of the complete model, springs between frames apart."""
+    found = {name: 1.0 / float(k) for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
+    for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
+        found |= {
+            f"{spring} {a},{b}": float(matrix[i, j])
+            for i, a in enumerate(SPRING_AXES)
+            for j, b in enumerate(SPRING_AXES)
+            if i <= j and matrix[i, j] != 0.0
+        }
+    return found
+
+
+def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
+    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value.
+
+    Args:
+        variant: as it was fitted.
+        wider: see `widening`.
+    """
+    yes, weak = limits(None)
+    found = {}
+    for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
+        relative = float(std / abs(value)) if value else np.inf
+        verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
+        found[f"compliance.{name}"] = Parameter(
+            float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict
+        )  # fmt: skip
+    return found
+
+
+def _unit(name: str) -> str:
+    _, _, entry = name.split(" at ")[0].partition(" ")
+    if not entry:
+        return "rad/(N m)"
+    return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
+
+
+def _metrics(
+    study: Study,
+    model: Model,
+    complete: CompleteModel,
+    variants: dict[str, Variant],
+    compensated: Compensated | None,
+    whole: Completion,
+) -> dict[str, Any]:
+    chain = variants["C1"].model.reduction
+    parts, counts = chain.partition, chain.counts
+    metrics: dict[str, Any] = {
+        "reduction": {
+            **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
+            "G1": len(parts.identifiable), "G2": len(parts.nonidentifiable), "G3": len(parts.semi_identifiable),
+            "final": len(chain.names),
+        },
+        **({"published_reduction": dict(PUBLISHED_REDUCTION)} if study.machine.name == PUBLISHED_MACHINE else {}),
+        "groups": [[complete.names[c] for c in group.columns] for group in chain.groups],
+        "group_ranks": [group.rank for group in chain.groups],
+        "parameters": {name: len(variant.model.names) for name, variant in variants.items()},
+        "completion": {"possible": whole.possible, "freedom": whole.freedom, "chi_square": whole.chi_square,
+                       "joints": whole.joints, "links": whole.links},
+    }  # fmt: skip
+    metrics |= compensation_metrics(model, study.deflections, variants)
+    if compensated is not None:
+        metrics["compensator"] = _compensator(model, compensated, variants["C2"])
+    return metrics
+
+
+def _compensator(model: Model, compensated: Compensated, variant: Variant) -> dict[str, Any]:
+    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so."""
+    term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
+    labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
+    # An angle at which nothing loads the joint is no parameter: not known there.
+    found = dict(zip(variant.model.names, zip(variant.fit.values, variant.fit.std, strict=True), strict=True))
+    values, std = np.array([found.get(label, (np.nan, np.inf)) for label in labels]).T
+    told: dict[str, Any] = {
+        "joint": compensated.joint, "angle_deg": np.degrees(compensated.angles), "compliance": values, "std": std,
+    }  # fmt: skip
+    start = spring_of(model, compensated.joint)
+    if start is None or len(labels) < 3 or not np.all(values > 0.0):
+        return told
+    fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
+    return told | {"spring": _spring_told(fit)}
+
+
+def _spring_told(fit: CompensatorFit) -> dict[str, Any]:
+    return {
+        "joint_stiffness": fit.joint_stiffness, "stiffness": fit.spring.stiffness,
+        "free_length": fit.spring.free_length, "std": fit.std, "fitted_compliance": fit.compliance,
+        "chi_square": fit.chi_square,
+    }  # fmt: skip
+
+
+def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
+    remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
+    springs = [spring.name for spring in study.machine.spring]
+    if springs:
+        remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
+    if whole.possible:
+        remarks.append(
+            f"machine.toml holds one of the machines that agree with these values: {whole.freedom} directions in the"
+            " compliances of joints and links are free of them"
+        )
+    else:
+        remarks.append(
+            f"no machine with positive semi-definite compliances agrees with these values (chi-square"
+            f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml holds the nearest"
+        )
+    return tuple(remarks)

@@ -1,0 +1,80 @@
+"""How far the variants of a complete stiffness model scatter with the errors of the instruments."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.assess.deflections.monte_carlo import drawn_displacements
+from jaxmb.identify.assess.stiffness_model.compensation import able, judged_tests, tests_of
+from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
+from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, least_squares, translations
+from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.machine.build import Model
+
+
+def compensation_scatter(
+    model: Model,
+    finished: Model,
+    sets: Sequence[DeflectionSet],
+    variants: Mapping[str, Variant],
+    best: str,
+    std: np.ndarray,
+    draws: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Standard deviations of what each variant compensates and predicts, over draws of the instruments' errors.
+
+    The fitted tests are measured again and again: each time the best variant's displacements, changed by what errors of
+    tracker, balance and encoders change on the identified machine, are fitted anew by all variants. The tests on which
+    compensation is judged stay as they were measured. The parameters themselves are groups, whose scatter says less;
+    their deviations are those of first order.
+
+    Args:
+        model: the machine whose geometry is used.
+        finished: the identified machine's.
+        sets: all tests.
+        variants: as they were fitted.
+        best: the variant that stands for the truth.
+        std: standard deviation of each fitted displacement, its weight in it.
+        draws: how many times.
+        seed: of the errors.
+
+    Returns:
+        `draws`; by variant `compensated_percent_std` and `predicted_std_mm`, the latter the root mean square over the
+        judged points of the standard deviation of their predicted translation. Without variants that are not judged.
+    """
+    fit_sets = [group for group in sets if group.role == "fit"]
+    fit_tests, judged = tests_of(sets, "fit"), judged_tests(sets)
+    told = able(model, judged, variants)
+    rows = {name: v.model.observation(model, fit_tests) for name, v in variants.items()}
+    seen = {name: v.model.observation(model, judged) for name, v in told.items()}
+    of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
+    truth = rows[best] @ variants[best].fit.values
+    robust = any(group.robust for group in fit_sets)
+    measured, _ = measured_displacements(judged)
+    moved = {name: np.empty((draws, measured.size)) for name in told}
+    for k, drawn in enumerate(drawn_displacements(finished, fit_sets, draws, seed)):
+        for name, variant in told.items():
+            fit = least_squares(variant.model, rows[name], truth + drawn - of_machine, std, robust)
+            moved[name][k] = seen[name] @ fit.values
+    percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in told}
+    # what measured less deviation leaves of measured is the deviation, by point and direction
+    spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in told}
+    return {
+        "draws": draws,
+        "compensated_percent_std": {name: float(np.std(percent[name], ddof=1)) for name in told},
+        "predicted_std_mm": {
+            name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in told
+        },
+    }  # fmt: skip
+
+
+def scatter_remark(told: Mapping[str, Any]) -> str:
+    """The scatter in a sentence."""
+    percent, moved = told["compensated_percent_std"], told["predicted_std_mm"]
+    each = ", ".join(f"{name} {percent[name]:.2g} % and {moved[name]:.2g} mm" for name in percent)
+    return (
+        f"in {told['draws']} draws of the instruments' errors in the fitted tests, what is compensated and predicted"
+        f" scatters by (standard deviations): {each}"
+    )

@@ -1,0 +1,188 @@
+"""Weighted linear least squares for parameters that act linearly on the data: bounded, robust, of any rank."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, SMALLEST_COLUMN, ScaledSvd, scaled_svd
+
+HUBER = 1.345
+BISQUARE = 4.685
+"""Tuning constants, in standard deviations: both keep 95 % of the efficiency of least squares on normal errors."""
+MOST_ROUNDS = 100
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearFit:
+    """Parameters of a linear model, and what the data say of them."""
+
+    values: Float[np.ndarray, "d"]
+    covariance: Float[np.ndarray, "d d"]
+    """By the stated deviations; of what the data determine only. A parameter held on its bound has none."""
+    std: Float[np.ndarray, "d"]
+    """inf where the data do not determine a parameter, 0 where it is held on its bound."""
+    residual: Float[np.ndarray, "m"]
+    """Measured minus fitted, in the measurement's units."""
+    weights: Float[np.ndarray, "m"]
+    """What the robust fit gave each measurement, 0 to 1; all 1 without it."""
+    rank: int
+    singular_values: Float[np.ndarray, "d"]
+    """Of the weighted matrix, columns scaled to length 1, descending."""
+    on_bound: Bool[np.ndarray, "d"]
+    """Which parameters the data would move below 0, and which are held there."""
+
+
+def linear_fit(
+    matrix: Float[np.ndarray, "m d"],
+    measured: Float[np.ndarray, "m"],
+    std: Float[np.ndarray, "m"],
+    nonnegative: Bool[np.ndarray, "d"] | None = None,
+    robust: bool = False,
+    names: tuple[str, ...] | None = None,
+) -> LinearFit:
+    """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2, of smallest scaled norm where many do.
+
+    Columns of A / std are scaled to length 1 first. So rank, values and deviations do not depend on the parameters'
+    units, as long as these make no column as short as `SMALLEST_COLUMN` (1e-14) of the longest: such a column counts
+    as zeros, its parameter becomes 0 and is not determined. Of the scaled matrix, singular values up to
+    `RANK_TOLERANCE` (1e-10) of the largest count as zeros.
+
+    Args:
+        matrix: A, the observation matrix.
+        measured: what was measured.
+        std: its standard deviations.
+        nonnegative: which parameters must not be below 0; none where not given.
+        robust: weigh each measurement by its residual: Huber's weights first, then Tukey's bisquare, which leaves gross
+            outliers out altogether. Their scale is the stated deviation, or what the median residual says if more.
+        names: of the parameters, for errors.
+
+    Returns:
+        The fit. Its covariance is that of a weighted estimate with errors of the stated deviations.
+
+    Raises:
+        ValueError: sizes differ, a number is not finite, a deviation is not above 0, or there are fewer equations than
+            parameters.
+
+    Source: Klimchik et al. 2014, eq. 7-9; Dumas et al. 2011, eq. 18; Huber and Ronchetti, Robust Statistics (2009).
+    """
+    matrix, measured, std = (np.asarray(x, float) for x in (matrix, measured, std))
+    bounded = np.zeros(matrix.shape[-1:], bool) if nonnegative is None else np.asarray(nonnegative, bool)
+    _check(matrix, measured, std, bounded, names)
+    rows, right = _without_rounding(matrix / std[:, None]), measured / std
+    values, held = _solve(rows, right, bounded)
+    weights = np.ones(measured.size)
+    if robust:
+        values, held, weights = _reweighted(rows, right, bounded, values)
+    root = np.sqrt(weights)
+    weighted = rows * root[:, None]
+    covariance, deviation = _spread(weighted, weights, held)
+    whole = scaled_svd(weighted, RANK_TOLERANCE)
+    return LinearFit(
+        values=values,
+        covariance=covariance,
+        std=deviation,
+        residual=measured - matrix @ values,
+        weights=weights,
+        rank=whole.rank,
+        singular_values=whole.values,
+        on_bound=held,
+    )
+
+
+def _without_rounding(rows: np.ndarray) -> np.ndarray:
+    """The rows with columns that are the rounding of zeros as zeros: here once, whichever columns are held later on."""
+    length = np.linalg.norm(rows, axis=0)
+    return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), rows, 0.0)
+
+
+def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least-squares parameters of smallest scaled norm [d], and which are held at 0 [d]."""
+    svd = scaled_svd(rows, RANK_TOLERANCE)
+    values = _smallest(svd, right)
+    if not np.any(values[bounded] < 0.0):
+        return values, np.zeros(values.size, bool)
+    from scipy.optimize import lsq_linear
+
+    # In the left singular vectors the problem is small, and with a right side of length 1 the solver's tolerances mean
+    # something.
+    length = np.linalg.norm(right) or 1.0
+    small, target = svd.values[:, None] * svd.right, svd.left.T @ right / length
+    lower = np.where(bounded, 0.0, -np.inf)
+    found = lsq_linear(small, target, (lower, np.inf), method="bvls", tol=1e-14, max_iter=100 * values.size)
+    scaled = np.where(bounded, np.maximum(found.x, 0.0), found.x)
+    # Held is what the data would move below 0; what is 0 by chance is free.
+    slope = small.T @ (small @ scaled - target)
+    held = bounded & (scaled <= 0.0) & (slope > 1e-12)
+    values = scaled * length / svd.scale
+    free = scaled_svd(rows[:, ~held], RANK_TOLERANCE)
+    polished = np.zeros(values.size)
+    polished[~held] = _smallest(free, right)
+    return (polished if np.all(polished[bounded] >= 0.0) else values), held
+
+
+def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
+    r = svd.rank
+    return (svd.right[:r].T @ ((svd.left[:, :r].T @ right) / svd.values[:r])) / svd.scale
+
+
+def _reweighted(
+    rows: np.ndarray, right: np.ndarray, bounded: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Iteratively reweighted least squares, from the convex loss on to the one that leaves outliers out."""
+    held, weights = np.zeros(values.size, bool), np.ones(right.size)
+    for bisquare in (False, True):
+        for _ in range(MOST_ROUNDS):
+            residual = right - rows @ values
+            # A median residual of more than the stated deviation says that the stated one is too small.
+            size = np.abs(residual) / max(1.0, 1.4826 * float(np.median(np.abs(residual))))
+            if bisquare:
+                weights = np.where(size < BISQUARE, (1.0 - (size / BISQUARE) ** 2) ** 2, 0.0)
+            else:
+                weights = HUBER / np.maximum(size, HUBER)
+            root, before = np.sqrt(weights), values
+            values, held = _solve(rows * root[:, None], right * root, bounded)
+            change = np.abs(rows @ (values - before)).max(initial=0.0)
+            if change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0))):
+                break
+    return values, held, weights
+
+
+def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance [d, d] of a weighted estimate, and standard deviations [d]."""
+    d = held.size
+    svd = scaled_svd(weighted[:, ~held], RANK_TOLERANCE)
+    gain = (svd.right[: svd.rank].T / svd.values[: svd.rank]) @ svd.left[:, : svd.rank].T / svd.scale[:, None]
+    covariance, std = np.zeros((d, d)), np.zeros(d)
+    covariance[np.ix_(~held, ~held)] = (gain * weights) @ gain.T
+    std[~held] = np.where(svd.unknown, np.inf, np.sqrt(np.diagonal(covariance)[~held]))
+    return covariance, std
+
+
+def _check(
+    matrix: np.ndarray, measured: np.ndarray, std: np.ndarray, bounded: np.ndarray, names: tuple[str, ...] | None
+) -> None:
+    if matrix.ndim != 2:
+        raise ValueError(f"matrix has shape {matrix.shape}, expected (measurements, parameters)")
+    m, d = matrix.shape
+    for what, given, expected in (
+        ("measured", measured.shape, (m,)),
+        ("std", std.shape, (m,)),
+        ("nonnegative", bounded.shape, (d,)),
+        ("names", (d,) if names is None else (len(names),), (d,)),
+    ):
+        if given != expected:
+            raise ValueError(f"{what} has shape {given}, expected {expected} for a matrix of shape {matrix.shape}")
+    called = tuple(map(str, range(d))) if names is None else names
+    if not np.all(np.isfinite(matrix)):
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{called[column]}'")
+    for what, numbers in (("measured", measured), ("std", std)):
+        if not np.all(np.isfinite(numbers)):
+            row = np.flatnonzero(~np.isfinite(numbers))[0]
+            raise ValueError(f"{what} has {numbers[row]} in row {row}, expected a finite number")
+    if not np.all(std > 0.0):
+        row = np.flatnonzero(std <= 0.0)[0]
+        raise ValueError(f"std has {std[row]:g} in row {row}, expected a number above 0")
+    if m < d:
+        raise ValueError(f"there are {m} equations for {d} parameters, expected at least as many equations")

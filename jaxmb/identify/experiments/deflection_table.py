@@ -1,0 +1,286 @@
+"""Deflection tests in tables: arrays, and CSV files with a unit in the heading of each column."""
+
+import csv
+import dataclasses
+import difflib
+import io
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxmb.identify.experiments.load_cases import DeflectionTest, check_names, check_tests
+from jaxmb.io.files import read_text
+from jaxmb.io.validation import InputError
+from jaxmb.machine.build import Model
+
+DEGREE = math.pi / 180.0
+LENGTH = {"m": 1.0, "mm": 1e-3, "um": 1e-6}
+ANGLE = {"rad": 1.0, "mrad": 1e-3, "deg": DEGREE}
+FORCE = {"N": 1.0, "kN": 1e3}
+MOMENT = {"Nm": 1.0, "N m": 1.0, "kNm": 1e3}
+WRENCH = ("fx", "fy", "fz", "mx", "my", "mz")
+MOTION = ("dx", "dy", "dz", "rx", "ry", "rz")
+SPREAD = ("sx", "sy", "sz", "srx", "sry", "srz")
+UNITS = (
+    dict.fromkeys(WRENCH[:3], FORCE)
+    | dict.fromkeys(WRENCH[3:], MOMENT)
+    | dict.fromkeys(MOTION[:3] + SPREAD[:3], LENGTH)
+    | dict.fromkeys(MOTION[3:] + SPREAD[3:], ANGLE)
+)
+"""Units that a column may have; the first is that of a force or moment whose heading has none."""
+WORDS = ("test", "load frame", "point")
+"""Columns of text."""
+DEFAULT_STD = np.array([3e-5] * 3 + [0.01 * DEGREE] * 3)
+"""Of displacements without a stated deviation: 0.03 mm, as a laser tracker has, and 0.01 deg."""
+
+
+def deflection_tests(
+    model: Model,
+    q: np.typing.ArrayLike,
+    wrench: np.typing.ArrayLike,
+    displacement: np.typing.ArrayLike,
+    frame: str = "tool",
+    points: Sequence[str] | None = None,
+    std: np.typing.ArrayLike = DEFAULT_STD,
+    names: Sequence[str] | None = None,
+) -> list[DeflectionTest]:
+    """Tests from arrays or lists with one entry a test, all loaded and measured at the same frames.
+
+    Args:
+        model: the machine.
+        q: postures [t, n], rad or m.
+        wrench: force then moment on the machine at the frame's origin, ground axes [t, 6], N and Nm.
+        displacement: of the points [t, p, 6] (of one point also [t, 6]), m and rad, ground axes; NaN: not measured.
+        frame: where the wrenches act.
+        points: frames that were measured; the loaded one where not given.
+        std: standard deviations of the displacements, in any shape that spreads to theirs.
+        names: of the tests; "1", "2", ... where not given.
+
+    Raises:
+        ValueError: counts differ, or a test cannot be (see `check_tests`); it is named.
+    """
+    q, wrench, displacement = (np.asarray(x, float) for x in (q, wrench, displacement))
+    if displacement.ndim == 2:
+        displacement = displacement[:, None, :]
+    counts = {"postures": len(q), "wrenches": len(wrench), "displacements": len(displacement)}
+    called = [str(i + 1) for i in range(max(counts.values()))] if names is None else list(names)
+    counts["names"] = len(called)
+    least = min(counts.values())
+    if max(counts.values()) > least:
+        lacking = next(what for what, count in counts.items() if count == least)
+        place = f"deflection test '{called[least]}'" if least < len(called) else f"deflection test number {least + 1}"
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise ValueError(f"{place} has none of the {lacking}: there are {told}, expected one of each a test")
+    spread = np.broadcast_to(np.asarray(std, float), displacement.shape)
+    at = (frame,) if points is None else tuple(points)
+    tests = [
+        DeflectionTest(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)
+    ]
+    check_tests(model, tests)
+    check_names(tests)
+    return tests
+
+
+def read_deflections(
+    model: Model,
+    path: str | os.PathLike[str],
+    frame: str = "tool",
+    posture: np.ndarray | None = None,
+    std: np.ndarray = DEFAULT_STD,
+) -> list[DeflectionTest]:
+    """Tests from a CSV file; its columns are described in docs/elastostatics.md.
+
+    Args:
+        model: the machine.
+        path: the file.
+        frame: where loads act if there is no column `load frame`.
+        posture: coordinates [n] that have no column; those of the reference posture where not given.
+        std: deviations [6] of displacements without one.
+
+    Raises:
+        InputError: the file is no such table; one sentence names the line or the test.
+    """
+    return read_table(model, path, frame, posture, std)[0]
+
+
+def read_table(
+    model: Model,
+    path: str | os.PathLike[str],
+    frame: str = "tool",
+    posture: np.ndarray | None = None,
+    std: np.ndarray = DEFAULT_STD,
+) -> tuple[list[DeflectionTest], list[np.ndarray]]:
+    """Tests from a CSV file as `read_deflections` gives them, and of each which deviations [p, 6] the file states."""
+    path = Path(path)
+    table = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        rows = list(table)
+    except csv.Error as error:
+        raise InputError(f"{path}: line {table.line_num} is no line of a table: {error}") from None
+    lines = [(number, row) for number, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
+    if not lines:
+        raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")
+    try:
+        columns = _columns(model, [cell.strip() for cell in lines[0][1]])
+        start = np.asarray(model.reference if posture is None else posture, float)
+        return _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def deflections_csv(model: Model, tests: Sequence[DeflectionTest]) -> str:
+    """Tests as text of a CSV file in deg, mm, N and Nm, which `read_deflections` reads back."""
+    angle = [(DEGREE, "deg") if turns else (1e-3, "mm") for turns in model.revolute]
+    scale = np.array([1e-3] * 3 + [DEGREE] * 3)
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow([
+        "test", *(f"{name} {unit}" for name, (_, unit) in zip(model.coordinates, angle, strict=True)), "load frame",
+        *(f"{name} {'N' if name[0] == 'f' else 'Nm'}" for name in WRENCH), "point",
+        *(f"{name} {'mm' if UNITS[name] is LENGTH else 'deg'}" for name in (*MOTION, *SPREAD)),
+    ])  # fmt: skip
+    for test in tests:
+        q = [repr(float(value) / unit) for value, (unit, _) in zip(test.q, angle, strict=True)]
+        for point, moved, spread in zip(test.points, test.displacement / scale, test.std / scale, strict=True):
+            cells = [repr(float(x)) if math.isfinite(x) else "" for x in (*moved, *spread)]
+            table.writerow([test.name, *q, test.frame, *(repr(float(x)) for x in test.wrench), point, *cells])
+    return out.getvalue()
+
+
+def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
+    """Position and unit of each column by name."""
+    found: dict[str, tuple[int, float]] = {}
+    if len(headings) == 1 and (separator := next((c for c in ";\t" if c in headings[0]), None)):
+        called = "tabs" if separator == "\t" else f"'{separator}'"
+        raise ValueError(f"the headings are one cell, separated by {called}, expected commas (and points in numbers)")
+    for place, heading in enumerate(headings):
+        name, _, unit = (heading, "", "") if heading in WORDS else heading.partition(" ")
+        if name in model.coordinates:
+            units = ANGLE if model.revolute[model.coordinates.index(name)] else LENGTH
+        elif name in UNITS:
+            units = UNITS[name]
+        elif name in WORDS:
+            units = {"": 1.0}
+        else:
+            raise ValueError(_unknown(heading, (*WORDS, *model.coordinates, *UNITS)))
+        unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
+        if unit not in units:
+            stood = f"has the unit '{unit}'" if unit else "has no unit"
+            raise ValueError(f"column '{heading}' {stood}, expected '{name} {next(iter(units))}' or another of"
+                             f" {', '.join(units)}")  # fmt: skip
+        if name in found:
+            raise ValueError(f"column '{name}' stands there twice")
+        found[name] = (place, units[unit])
+    for name in ("test", WRENCH, MOTION):
+        if not any(part in found for part in ((name,) if isinstance(name, str) else name)):
+            told = name if isinstance(name, str) else " ".join(name)
+            raise ValueError(f"there is no column of {told}, expected at least one")
+    return found
+
+
+def _unknown(heading: str, names: Sequence[str]) -> str:
+    """Sentence for a heading that is no column, with the one that was meant, whatever the case of its letters."""
+    lower = {name.lower(): name for name in names}
+    words = [text.strip().lower() for text in (heading, heading.partition(" ")[0])]
+    near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1) if word else [])]
+    # The whole heading may be nearer to another column than its first word is.
+    near.sort(key=lambda m: m not in words)
+    hint = f", did you mean '{lower[near[0]]}'?" if near else ";"
+    return f"column '{heading}' does not exist{hint} expected one of: {', '.join(names)}"
+
+
+def _tests(
+    columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
+    std: np.ndarray, model: Model,
+) -> tuple[list[DeflectionTest], list[np.ndarray]]:  # fmt: skip
+    width = 1 + max(place for place, _ in columns.values())
+    groups: dict[str, list[tuple[int, list[str]]]] = {}
+    for number, row in lines:
+        cells = [cell.strip() for cell in row]
+        if len(cells) < width or any(cells[width:]):
+            raise ValueError(f"line {number} has {len(cells)} cells, expected {width} as in the headings")
+        name = cells[columns["test"][0]]
+        if not name:
+            raise ValueError(f"line {number} has no test, expected its name or number")
+        groups.setdefault(name, []).append((number, cells))
+    if not groups:
+        raise ValueError("there are headings only, expected a line for each measured point")
+    found = []
+    for name, rows in groups.items():
+        places = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
+        test, stated = _test(name, columns, places, frame, start, std, model)
+        _check(model, test, [number for number, _ in rows])
+        found.append((test, stated))
+    return [test for test, _ in found], [stated for _, stated in found]
+
+
+def _check(model: Model, test: DeflectionTest, lines: Sequence[int]) -> None:
+    """Raise ValueError where a test cannot be, with the line of the point that is wrong."""
+    measured = test.measured.any(axis=1)
+    for i in np.flatnonzero(measured).tolist() if measured.any() else [0]:
+        one = slice(i, i + 1)
+        point = dataclasses.replace(
+            test, points=test.points[one], displacement=test.displacement[one], std=test.std[one]
+        )
+        try:
+            check_tests(model, [point])
+        except ValueError as error:
+            raise ValueError(f"line {lines[i]}, {error}") from None
+
+
+def _test(
+    name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
+    std: np.ndarray, model: Model,
+) -> tuple[DeflectionTest, np.ndarray]:  # fmt: skip
+    """A test, and which deviations the table states."""
+
+    def text(cells: list[str], what: str) -> str:
+        return cells[columns[what][0]] if what in columns else ""
+
+    def values(place: str, cells: list[str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
+        return np.array([
+            _number(place, what, text(cells, what)) * columns[what][1] if text(cells, what) else missing
+            for what, missing in zip(names, empty, strict=True)
+        ])  # fmt: skip
+
+    none = np.full(6, np.nan)
+    first, cells = rows[0]
+    for what in (*model.coordinates, *WRENCH):
+        if what in columns and not text(cells, what):
+            raise ValueError(f"{first}: {what} is empty, expected a number")
+    q = values(first, cells, model.coordinates, start)
+    wrench = values(first, cells, WRENCH, np.zeros(6))
+    at = text(cells, "load frame") or frame
+    for place, more in rows[1:]:
+        # The lines of one test may leave out what the first one says, but not say something else.
+        same = np.allclose(values(place, more, model.coordinates, q), q, rtol=1e-9, atol=1e-12)
+        same &= np.allclose(values(place, more, WRENCH, wrench), wrench, rtol=1e-9, atol=1e-9)
+        if not same or (text(more, "load frame") or at) != at:
+            raise ValueError(f"{place}: has another posture or load than the test's first line, expected the same")
+    points = tuple(text(more, "point") or at for _, more in rows)
+    if len(set(points)) < len(points):
+        raise ValueError(f"{first}: a point stands there twice, expected a line for each point")
+    stated = np.stack([values(place, more, SPREAD, none) for place, more in rows])
+    test = DeflectionTest(
+        name=name,
+        q=q,
+        frame=at,
+        wrench=wrench,
+        points=points,
+        displacement=np.stack([values(place, more, MOTION, none) for place, more in rows]),
+        std=np.where(np.isfinite(stated), stated, std),
+    )
+    return test, np.isfinite(stated)
+
+
+def _number(place: str, what: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{place}: {what} is '{text[:40]}', expected a finite number")
+    return value

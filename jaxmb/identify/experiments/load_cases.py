@@ -1,0 +1,230 @@
+"""Deflection tests, and the observation matrix that makes their displacements linear in compliances."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian, elastic_names
+from jaxmb.mechanics.kinematics import frame_index
+from jaxmb.response.static import deflection
+
+Term = tuple[tuple[int, int], ...]
+"""Entries (row, column) of the compliance of all elastic degrees of freedom that one parameter stands for."""
+
+
+LARGEST_DISPLACEMENT = 0.2
+"""m or rad: more is no deflection under a load, but another unit."""
+LARGEST_WRENCH = 1e9
+"""N or Nm."""
+LEAST_STD, LARGEST_STD = 1e-12, 10.0
+"""m or rad: no instrument resolves less, and what is known worse is not known."""
+LARGEST_ANGLE, LARGEST_TRAVEL = 4.0 * math.pi, 100.0
+"""rad and m: of a coordinate; more is another unit."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionTest:
+    """One load on a machine in one posture, and how far points of it moved."""
+
+    name: str
+    q: np.ndarray
+    """Where the drives hold the coordinates [n], rad or m."""
+    frame: str
+    """Where the wrench acts."""
+    wrench: np.ndarray
+    """Force then moment on the machine at the frame's origin, ground axes [6], N and Nm."""
+    points: tuple[str, ...]
+    """Frames whose motion was measured."""
+    displacement: np.ndarray
+    """Translation then rotation vector of each point, ground axes [p, 6], m and rad; NaN where not measured."""
+    std: np.ndarray
+    """Standard deviation of each displacement [p, 6]."""
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Which displacements were measured [p, 6]."""
+        return np.isfinite(self.displacement)
+
+
+def check_tests(model: Model, tests: Sequence[DeflectionTest]) -> None:
+    """Raise ValueError where a test cannot belong to a machine, or holds numbers that cannot be meant; it is named.
+
+    A displacement of more than 0.2 m or rad looks like millimetres or degrees. Other sizes that no test has: a
+    coordinate beyond 4 pi rad or 100 m, a wrench beyond 1e9 N or Nm, a standard deviation outside 1e-12 to 10 m or rad.
+    """
+    if not len(tests):
+        raise ValueError("there are no deflection tests, expected at least one")
+    for test in tests:
+        place = f"deflection test '{test.name}'"
+        if test.q.shape != (len(model.coordinates),):
+            raise ValueError(f"{place}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
+        _check_posture(model, place, test.q)
+        if test.wrench.shape != (6,) or not np.all(np.isfinite(test.wrench)):
+            raise ValueError(f"{place}: wrench is {test.wrench.tolist()}, expected six finite numbers")
+        if not test.wrench.any():
+            raise ValueError(f"{place}: wrench is zero, expected a load")
+        load = float(np.abs(test.wrench).max())
+        if load > LARGEST_WRENCH:
+            raise ValueError(f"{place}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
+        for name in (test.frame, *test.points):
+            if name not in model.frames:
+                raise ValueError(known_name(f"{place}: frame", name, model.frames))
+        expected = (len(test.points), 6)
+        if test.displacement.shape != expected or test.std.shape != expected:
+            raise ValueError(
+                f"{place}: {len(test.points)} points have displacements of shape {test.displacement.shape} and"
+                f" deviations of shape {test.std.shape}, expected {expected}"
+            )
+        if np.isinf(test.displacement).any():
+            raise ValueError(f"{place}: a displacement is infinite, expected a number, or NaN where not measured")
+        if not test.measured.any():
+            raise ValueError(f"{place}: no displacement was measured")
+        spread = test.std[test.measured]
+        if not np.all(spread > 0.0):
+            raise ValueError(f"{place}: a standard deviation is not above 0")
+        for std in (float(spread.min()), float(spread.max())):
+            if not LEAST_STD <= std <= LARGEST_STD:
+                raise ValueError(
+                    f"{place}: a standard deviation is {std:g} m or rad, expected {LEAST_STD:g} to {LARGEST_STD:g}"
+                )
+        largest = float(np.abs(test.displacement[test.measured]).max())
+        if largest > LARGEST_DISPLACEMENT:
+            raise ValueError(
+                f"{place}: a displacement of {largest:g} m or rad is too large for a deflection, is it in mm or deg?"
+            )
+
+
+def check_names(tests: Sequence[DeflectionTest]) -> None:
+    """Raise ValueError where two tests of one set have the same name."""
+    seen: set[str] = set()
+    for test in tests:
+        if test.name in seen:
+            raise ValueError(f"deflection test '{test.name}' is there twice, expected a name for each test")
+        seen.add(test.name)
+
+
+def _check_posture(model: Model, place: str, q: np.ndarray) -> None:
+    for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
+        most, unit = (LARGEST_ANGLE, "rad") if turns else (LARGEST_TRAVEL, "m")
+        if not abs(value) <= most:  # NaN too
+            other = {"rad": "deg", "m": "mm"}[unit]
+            raise ValueError(
+                f"{place}: {name} is {value:g} {unit}, expected a finite number of at most {most:.4g} {unit}"
+                + (f", is it in {other}?" if math.isfinite(value) else "")
+            )
+
+
+def measured_displacements(tests: Sequence[DeflectionTest]) -> tuple[np.ndarray, np.ndarray]:
+    """Displacements of all tests that were measured, one after the other [rows], and their deviations."""
+    values = [test.displacement[test.measured] for test in tests]
+    return np.concatenate(values), np.concatenate([test.std[test.measured] for test in tests])
+
+
+def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
+    """Terms of the compliances of coordinates."""
+    for name in names:
+        if name not in model.coordinates:
+            raise ValueError(known_name("coordinate", name, model.coordinates))
+    return [((model.coordinates.index(name), model.coordinates.index(name)),) for name in names]
+
+
+def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = True) -> Term:
+    """Term of one entry of a virtual spring's compliance, both triangles where symmetric."""
+    if spring not in model.virtual_springs:
+        raise ValueError(known_name("virtual spring", spring, model.virtual_springs))
+    first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
+    row, column = first + SPRING_AXES.index(a), first + SPRING_AXES.index(b)
+    return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)
+
+
+def observation_matrix(model: Model, tests: Sequence[DeflectionTest], terms: Sequence[Term]) -> np.ndarray:
+    """A [rows, parameter]: measured displacements of all tests are A times the compliances.
+
+    With J_p and J_l the elastic Jacobians of the measured and the loaded frame, the column of the entry (a, b) is
+    J_p[:, a] (J_l[:, b]^T w).
+
+    Source: Klimchik et al. 2014, eq. 3-6 and 12; Dumas et al. 2011, eq. 16-17.
+    """
+    rows = []
+    size = len(elastic_names(model))
+    pick_row = np.zeros((len(terms), max(map(len, terms), default=1)), int)
+    pick_column, factor = pick_row.copy(), np.zeros(pick_row.shape)
+    for i, term in enumerate(terms):
+        for k, (a, b) in enumerate(term):
+            if not (0 <= a < size and 0 <= b < size):
+                raise ValueError(f"term {i} has the entry ({a}, {b}), expected indices below {size}")
+            pick_row[i, k], pick_column[i, k], factor[i, k] = a, b, 1.0
+    for group, (at_points, effort) in _grouped(model, tests):
+        a = np.einsum("tpxik,tik,ik->tpxi", at_points[..., pick_row], effort[:, pick_column], factor)
+        rows += [(t, a[k][tests[t].measured]) for k, t in enumerate(group)]
+    return np.concatenate([block for _, block in sorted(rows, key=lambda pair: pair[0])])
+
+
+def jacobians_of(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each test the elastic Jacobians [p, 6, e] of its points, and the elastic efforts J_l^T w [e] of its load."""
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for group, (at_points, effort) in _grouped(model, tests):
+        found |= {t: (at_points[k], effort[k]) for k, t in enumerate(group)}
+    return [found[i] for i in range(len(tests))]
+
+
+def _grouped(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
+    """Tests of the same frames, with their Jacobians [t, p, 6, e] and elastic efforts J_l^T w [t, e]."""
+    groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for i, test in enumerate(tests):
+        groups.setdefault((test.frame, test.points), []).append(i)
+    found = []
+    for (frame, points), members in groups.items():
+        q = jnp.asarray(np.stack([tests[i].q for i in members]))
+        wrench = jnp.asarray(np.stack([tests[i].wrench for i in members]))
+        parts = _jacobians(model, q, wrench, frame_index(model, frame), tuple(frame_index(model, p) for p in points))
+        found.append((members, tuple(np.asarray(part) for part in parts)))
+    return found
+
+
+@eqx.filter_jit
+def _jacobians(
+    model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"], frame: int, points: tuple[int, ...]
+) -> tuple[Array, Array]:
+    def one(at: Array, load: Array) -> tuple[Array, Array]:
+        loaded = elastic_jacobian(model, at, model.frames[frame])
+        moved = [loaded if p == frame else elastic_jacobian(model, at, model.frames[p]) for p in points]
+        return jnp.stack(moved), loaded.T @ load
+
+    return jax.vmap(one)(q, wrench)
+
+
+def equilibria(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:
+    """Displacements [p, 6] of the points of each test where the deflected machine balances the load.
+
+    Raises:
+        ValueError: a machine cannot hold its load; the test is named.
+    """
+    found = []
+    for test in tests:
+        moved = np.asarray(
+            deflection(model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False)
+        )
+        if not np.all(np.isfinite(moved)):
+            raise ValueError(f"deflection test '{test.name}': no equilibrium under the load was found")
+        found.append(moved)
+    return found
+
+
+def predicted(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:
+    """Displacements [p, 6] of the points of each test by the model's own compliance, to first order."""
+    compliance = jax.jit(jax.vmap(lambda q: compliance_matrix(model, q)))
+    found: dict[int, np.ndarray] = {}
+    for group, (at_points, effort) in _grouped(model, tests):
+        c = np.asarray(compliance(jnp.asarray(np.stack([tests[i].q for i in group]))))
+        moved = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
+        found |= dict(zip(group, moved, strict=True))
+    return [found[i] for i in range(len(tests))]

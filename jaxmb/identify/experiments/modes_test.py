@@ -1,0 +1,117 @@
+"""A modal test: natural frequencies, damping ratios, what moves in each mode, and shapes at sensors."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float
+from optax.assignment import hungarian_algorithm
+
+from jaxmb.identify.experiments.motion import Scene
+from jaxmb.mechanics.tangent import LinearizeAt
+from jaxmb.response.frf import Point
+from jaxmb.response.modal import energy_shares, oscillating_modes
+
+UNPAIRABLE = 1e12
+"""Squared error of a pair that cannot be: larger than that of any other, and still finite."""
+SMALLEST = 1e-300
+
+
+class PairedModes(NamedTuple):
+    """Of the predicted mode paired with each measured one, what a modal test compares."""
+
+    frequency_hz: Float[Array, "m"]
+    """Damped."""
+    damping_ratio: Float[Array, "m"]
+    share: Float[Array, "m"]
+    """Of the coordinates that the measurement names, in its strain energy."""
+    mac: Float[Array, "m"]
+    """Of its shape at the sensors with the measured one."""
+    errors: Float[Array, "m r"]
+    """Of all that was measured, in units of the noise."""
+
+
+class ModesTest(eqx.Module):
+    """Modes measured at one posture: frequencies, damping ratios, what moves in each, and shapes at sensors."""
+
+    name: str = eqx.field(static=True)
+    q: Float[Array, "n"]
+    at: LinearizeAt = eqx.field(static=True)
+    frequency_hz: Float[Array, "m"]
+    """Damped frequencies, as modal analysis gives them (eq. 20)."""
+    damping_ratio: Float[Array, "m"]
+    content: Bool[Array, "m n"]
+    """Coordinates that dominate each mode; all False where that is not known."""
+    shape: Complex[Array, "m o"]
+    """What each output moves in each mode, the largest component 1."""
+    frequency_std: Float[Array, "m"]
+    damping_std: Float[Array, "m"]
+    shape_std: Float[Array, ""]
+    """Of each component, real and imaginary part."""
+    content_share: Float[Array, ""]
+    """Share of a mode's strain energy that its named coordinates hold at least."""
+    content_std: Float[Array, ""]
+
+    outputs: tuple[Point, ...] = eqx.field(static=True, default=())
+    """Sensors of the shapes."""
+    inputs: tuple[Point, ...] = eqx.field(static=True, default=())
+    """The same: no force is needed."""
+
+    def predict(self, scene: Scene) -> PairedModes:
+        """The predicted mode that stands for each measured one.
+
+        Of all one-to-one pairings the one with the smallest sum of squared errors counts, of frequencies, damping,
+        content and shapes together, so that the cost stays continuous where two predicted modes change places.
+        """
+        eigenvalue, shape, oscillates = oscillating_modes(scene.tangent)
+        frequency = eigenvalue.imag / (2 * jnp.pi)
+        damping = -eigenvalue.real / jnp.abs(eigenvalue)
+        shares = self.content.astype(float) @ energy_shares(shape, scene.stiffness)
+        mac, apart = self._compared_shapes(scene.output_rows @ shape)
+        missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
+        errors = jnp.concatenate([
+            ((frequency[None, :] - self.frequency_hz[:, None]) / self.frequency_std[:, None])[..., None],
+            ((damping[None, :] - self.damping_ratio[:, None]) / self.damping_std[:, None])[..., None],
+            (missing / self.content_std)[..., None],
+            apart / self.shape_std,
+        ], axis=-1)  # fmt: skip
+        squares = jnp.where(oscillates, jnp.sum(errors**2, axis=-1), UNPAIRABLE)
+        rows, columns = hungarian_algorithm(jax.lax.stop_gradient(jnp.minimum(squares, UNPAIRABLE)))
+        pairs = jnp.zeros(self.frequency_hz.size, dtype=columns.dtype).at[rows].set(columns)
+        shares, mac = (jnp.take_along_axis(x, pairs[:, None], axis=1)[:, 0] for x in (shares, mac))
+        errors = jnp.take_along_axis(errors, pairs[:, None, None], axis=1)[:, 0]
+        return PairedModes(frequency[pairs], damping[pairs], shares, mac, errors)
+
+    def _compared_shapes(self, predicted: Complex[Array, "o n"]) -> tuple[Float[Array, "m n"], Float[Array, "m n r"]]:
+        """MAC of each measured with each predicted shape, and what the measured one keeps beside the predicted one.
+
+        a - b (b^H a) / (b^H b), real then imaginary parts: its square is |a|^2 (1 - MAC), whatever the scale of b.
+        """
+        if not self.outputs:
+            pairs = (self.frequency_hz.size, predicted.shape[1])
+            return jnp.ones(pairs), jnp.zeros((*pairs, 0))
+        size = jnp.maximum(jnp.sum(jnp.abs(predicted) ** 2, axis=0), SMALLEST)
+        along = (self.shape @ jnp.conj(predicted)) / size
+        apart = self.shape[:, None, :] - along[..., None] * predicted.T[None, :, :]
+        mac = jnp.abs(along) ** 2 * size / jnp.sum(jnp.abs(self.shape) ** 2, axis=1)[:, None]
+        return mac, jnp.concatenate([apart.real, apart.imag], axis=-1)
+
+    def residual(self, scene: Scene) -> Float[Array, "r"]:
+        """Errors of all frequencies, then of all damping ratios, content, and shapes, in units of their noise."""
+        return self.predict(scene).errors.T.ravel()
+
+    @property
+    def rows(self) -> int:
+        """Number of residuals."""
+        return (3 + 2 * len(self.outputs)) * self.frequency_hz.size
+
+    def row_weights(self) -> Float[Array, "r"]:
+        """Variance of every residual under the test's own noise: 1."""
+        return jnp.ones(self.rows)
+
+
+@eqx.filter_jit
+def predict_modes(test: ModesTest, scene: Scene) -> PairedModes:
+    """`ModesTest.predict`, compiled."""
+    return test.predict(scene)

@@ -1,0 +1,224 @@
+"""Refinement from candidates: bounded least squares, and for comparison Nelder-Mead and gradient descent."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+from scipy.optimize import minimize
+
+from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, finished, start, step
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
+
+MOST_STEPS = 60
+"""From a point that is nearly a minimum already."""
+SETTLED = 1e-9
+"""Cosine between residual and Jacobian at which a point is a minimum."""
+
+
+class LeastSquares:
+    """Bounded least squares from several candidates at once (see `least_squares`)."""
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        box: Box,
+        most_steps: int,
+        starts: int,
+        gradient_tolerance: float,
+        exact: float = 0.0,
+    ):
+        """Keep the settings; `exact` is the objective below which one start makes all others needless."""
+        self.name = name
+        self.starts = starts
+        self._fixed = (problem, box, gradient_tolerance)
+        self._most_steps, self._exact = most_steps, exact
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
+        return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
+
+    def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
+        before = np.asarray(state.objective)
+        state = _advance_least_squares(*self._fixed, state)
+        after, ended = np.asarray(state.objective), np.asarray(state.stationary | state.stalled)
+        # A start that creeps along far above what is known already is given up, and all others once one is exact.
+        goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
+        hopeless = ~ended & (after > 2.0 * goal) & ((before - after < 1e-3 * after) | (goal <= self._exact))
+        return state._replace(stalled=jnp.asarray(np.asarray(state.stalled) | hopeless))
+
+    def progress(self, state: LeastSquaresState) -> Progress:
+        objectives = _ranked(state.objective)
+        best = int(np.argmin(objectives))
+        evaluations = np.asarray(state.evaluations)
+        return Progress(
+            np.asarray(state.u)[best],
+            float(objectives[best]),
+            int(evaluations.sum()),
+            int(np.asarray(state.non_finite).sum()),
+            bool(np.all(np.asarray(state.stationary) | np.asarray(state.stalled) | (evaluations >= self._most_steps))),
+        )
+
+    def outcome(self, state: LeastSquaresState) -> tuple[np.ndarray, np.ndarray]:
+        objectives = _ranked(state.objective)
+        order = np.argsort(objectives, kind="stable")
+        return np.asarray(state.u)[order], objectives[order]
+
+
+_begin_least_squares = eqx.filter_jit(jax.vmap(start))
+
+
+@eqx.filter_jit
+def _advance_least_squares(
+    problem: Problem, box: Box, gradient_tolerance: float, state: LeastSquaresState
+) -> LeastSquaresState:
+    def one(s: LeastSquaresState) -> LeastSquaresState:
+        return step(problem.residual, box, gradient_tolerance, s)
+
+    def some_go_on(counted: tuple[Array, LeastSquaresState]) -> Array:
+        count, s = counted
+        return (count < STEPS_AT_ONCE) & ~jnp.all(finished(s))
+
+    _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, jax.vmap(one)(c[1])), (jnp.asarray(0), state))
+    return state
+
+
+@eqx.filter_jit
+def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
+    """Bounded least squares from one point to its end, compiled as a whole."""
+
+    def going(counted: tuple[Array, LeastSquaresState]) -> Array:
+        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
+
+    def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
+        return counted[0] + 1, step(problem.residual, box, SETTLED, counted[1])
+
+    return jax.lax.while_loop(going, one, (jnp.asarray(0), start(u)))[1]
+
+
+class SimplexState(NamedTuple):
+    """A Nelder-Mead simplex on its way; between two advances its vertices are all there is to it."""
+
+    simplex: Float[np.ndarray, "v d"]
+    best: Float[np.ndarray, ""]
+    evaluations: Int[np.ndarray, ""]
+    non_finite: Int[np.ndarray, ""]
+    converged: np.ndarray
+
+
+class NelderMead:
+    """SciPy's bounded Nelder-Mead method from the best candidate."""
+
+    name = "refine"
+
+    def __init__(self, problem: Problem, box: Box, most_evaluations: int):
+        self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
+        self._most = most_evaluations
+        self._cost = lambda u: float(objective(problem, u))
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SimplexState:
+        u = np.asarray(candidates)[0]
+        low, high = np.array(self._bounds).T
+        # A twentieth of the bounds' width along each axis, inwards, as fminsearch takes a twentieth of the value.
+        edge = 0.05 * (high - low)
+        corners = u + np.diag(np.where(u + edge <= high, edge, -edge))
+        zero = np.asarray(0)
+        return SimplexState(np.vstack([u, corners]), np.asarray(np.inf), zero, zero, np.asarray(False))
+
+    def advance(self, state: SimplexState, goal: float) -> SimplexState:
+        bad = 0
+
+        def cost(u: np.ndarray) -> float:
+            nonlocal bad
+            value = self._cost(u)
+            bad += not np.isfinite(value)
+            return value if np.isfinite(value) else 1e300
+
+        most = min(1000, self._most - int(state.evaluations))
+        options = {
+            "initial_simplex": state.simplex, "maxfev": most, "maxiter": most, "xatol": 1e-12, "fatol": 1e-15,
+        }  # fmt: skip
+        found = minimize(cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options)
+        return SimplexState(
+            found.final_simplex[0],
+            np.asarray(found.fun),
+            state.evaluations + found.nfev,
+            state.non_finite + bad,
+            np.asarray(found.status == 0),
+        )
+
+    def progress(self, state: SimplexState) -> Progress:
+        evaluations = int(state.evaluations)
+        end = bool(state.converged) or evaluations >= self._most
+        return Progress(state.simplex[0], float(state.best), evaluations, int(state.non_finite), end)
+
+    def outcome(self, state: SimplexState) -> tuple[np.ndarray, np.ndarray]:
+        return state.simplex[:1], state.best[None]
+
+
+class DescentState(NamedTuple):
+    """A gradient descent on its way."""
+
+    u: Float[Array, "d"]
+    optimizer: Any
+    best_u: Float[Array, "d"]
+    best: Float[Array, ""]
+    steps: Int[Array, ""]
+    non_finite: Int[Array, ""]
+
+
+class Descent:
+    """optax's Adam or L-BFGS from the best candidate, projected onto the box; for comparison."""
+
+    name = "refine"
+
+    def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
+        self._problem, self._box, self._most = problem, box, most_steps
+        self._optimizer = (
+            optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
+        )
+        self._some = eqx.filter_jit(self._some_steps)
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> DescentState:
+        u = jnp.asarray(candidates)[0]
+        zero = jnp.asarray(0)
+        return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
+
+    def advance(self, state: DescentState, goal: float) -> DescentState:
+        return self._some(self._problem, self._box, state)
+
+    def progress(self, state: DescentState) -> Progress:
+        steps = int(state.steps)
+        return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), steps >= self._most)
+
+    def outcome(self, state: DescentState) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(state.best_u)[None], np.asarray(state.best)[None]
+
+    def _some_steps(self, problem: Problem, box: Box, state: DescentState) -> DescentState:
+        def one(_: int, s: DescentState) -> DescentState:
+            value, gradient = jax.value_and_grad(problem.objective)(s.u)
+            finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+            updates, optimizer = self._optimizer.update(
+                gradient, s.optimizer, s.u, value=value, grad=gradient, value_fn=problem.objective
+            )  # fmt: skip
+            new = jnp.clip(optax.apply_updates(s.u, updates), box.lower, box.upper)  # pyright: ignore[reportArgumentType]
+            better = finite & (value < s.best)
+            return DescentState(
+                jnp.where(finite, new, s.best_u),
+                optimizer,
+                jnp.where(better, s.u, s.best_u),
+                jnp.where(better, value, s.best),
+                s.steps + 1,
+                s.non_finite + ~finite,
+            )
+
+        return jax.lax.fori_loop(0, 10 * STEPS_AT_ONCE, one, state)
+
+
+def _ranked(objective: Array) -> np.ndarray:
+    values = np.asarray(objective)
+    return np.where(np.isfinite(values), values, np.inf)

@@ -1,0 +1,141 @@
+"""Population search: any algorithm of evosax proposes where to refine."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+
+from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
+from jaxmb.io.validation import known_name
+
+
+class SearchState(NamedTuple):
+    """A population search on its way."""
+
+    key: Array
+    algorithm: Any
+    population: Float[Array, "p d"]
+    """Latest population, in u."""
+    fitness: Float[Array, "p"]
+    generations: Int[Array, ""]
+    non_finite: Int[Array, ""]
+    best_u: Float[Array, "d"]
+    best: Float[Array, ""]
+
+
+class PopulationSearch:
+    """Any evosax algorithm, by name, on the box scaled to the unit cube.
+
+    evosax knows no bounds: what it asks for outside is moved onto the bound, evaluated and told back there. A candidate
+    without a finite cost is counted, and told as worse than all others.
+    """
+
+    name = "search"
+
+    def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
+        self._problem, self._box, self._generations, self._size = problem, box, generations, population
+        self._algorithm, self._from_population = _evosax(algorithm, population, generations, box.lower.size)
+        self._params = self._algorithm.default_params
+        if algorithm == "SimpleGA":
+            self._params = self._params.replace(crossover_rate=0.5)
+        self._generation = eqx.filter_jit(self._one_generation)
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SearchState:
+        key, key_population, key_init = jax.random.split(key, 3)
+        lower, upper = self._box.lower, self._box.upper
+        known = (jnp.asarray(candidates)[: self._size] - lower) / (upper - lower)
+        if self._from_population:
+            drawn = jax.random.uniform(key_population, (self._size - known.shape[0], lower.size))
+            cube = jnp.concatenate([known, drawn])
+            population = lower + cube * (upper - lower)
+            fitness, bad = _fitness(self._problem, population)
+            algorithm = self._algorithm.init(key_init, cube, fitness, self._params)
+        else:
+            population = jnp.broadcast_to(lower + known[0] * (upper - lower), (self._size, lower.size))
+            first, bad = _fitness(self._problem, population[:1])
+            fitness = jnp.broadcast_to(first, (self._size,))
+            algorithm = self._algorithm.init(key_init, known[0], self._params)
+        best = jnp.argmin(fitness)
+        zero = jnp.asarray(0)
+        return SearchState(key, algorithm, population, fitness, zero, bad, population[best], fitness[best])
+
+    def advance(self, state: SearchState, goal: float) -> SearchState:
+        for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
+            state = self._generation(self._problem, self._box, state)
+        return state
+
+    def progress(self, state: SearchState) -> Progress:
+        done = int(state.generations)
+        evaluations = (done + self._from_population) * self._size
+        u = np.asarray(state.best_u)
+        return Progress(u, float(state.best), evaluations, int(state.non_finite), done >= self._generations)
+
+    def outcome(self, state: SearchState) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(np.asarray(state.fitness), kind="stable")
+        ranked = np.concatenate([np.asarray(state.best_u)[None], np.asarray(state.population)[order]])
+        fitness = np.concatenate([np.asarray(state.best)[None], np.asarray(state.fitness)[order]])
+        _, first = np.unique(ranked, axis=0, return_index=True)
+        return ranked[np.sort(first)], fitness[np.sort(first)]
+
+    def _one_generation(self, problem: Problem, box: Box, state: SearchState) -> SearchState:
+        key, key_ask, key_tell = jax.random.split(state.key, 3)
+        asked, algorithm = self._algorithm.ask(key_ask, state.algorithm, self._params)
+        cube = jnp.clip(asked, 0.0, 1.0)
+        population = box.lower + cube * (box.upper - box.lower)
+        fitness, bad = _fitness(problem, population)
+        algorithm, _ = self._algorithm.tell(key_tell, cube, fitness, algorithm, self._params)
+        leader = jnp.argmin(fitness)
+        better = fitness[leader] < state.best
+        return SearchState(
+            key,
+            algorithm,
+            population,
+            fitness,
+            state.generations + 1,
+            state.non_finite + bad,
+            jnp.where(better, population[leader], state.best_u),
+            jnp.where(better, fitness[leader], state.best),
+        )
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Names of evosax's algorithms."""
+    import evosax.algorithms
+
+    # The Stein variational ones search with several populations of their own, which a study cannot describe.
+    return tuple(name for name in evosax.algorithms.algorithms if not name.startswith("SV_"))
+
+
+def check_algorithm(name: str) -> None:
+    """Raise ValueError where there is no search of that name; nothing is imported for "random", which is no search."""
+    if name != "random" and name not in algorithm_names():
+        raise ValueError(known_name("search algorithm", name, ("random", *algorithm_names())))
+
+
+def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
+    """evosax's algorithm of that name, and whether it starts from a population rather than from a mean."""
+    # evosax takes over a second to import, which a fit without it need not wait for.
+    from evosax.algorithms import algorithms, population_based_algorithms
+
+    check_algorithm(name)
+    options: dict[str, Any] = {}
+    if name == "RandomSearch":
+        options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
+    if name == "SimpleGA":
+        # Its own defaults, no crossover and mutations as wide as the box, do not converge.
+        options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
+    algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
+    return algorithm, name in population_based_algorithms
+
+
+@eqx.filter_jit
+def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
+    fitness = jax.lax.map(problem.objective, population, batch_size=8)
+    finite = jnp.isfinite(fitness)
+    return jnp.where(finite, fitness, 1e300), jnp.sum(~finite)

@@ -1,0 +1,54 @@
+"""The ways to lower a cost, all driven alike: begin from candidates, advance a while, hand on what was found.
+
+A stage's state is a pytree of arrays, so that any of them can be saved between two advances and taken up again.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.fit.problem import Problem
+
+STEPS_AT_ONCE = 10
+
+
+class Progress(NamedTuple):
+    """Where a stage stands."""
+
+    u: np.ndarray
+    """Best candidate so far [d]."""
+    objective: float
+    """What the stage minimizes, there."""
+    evaluations: int
+    non_finite: int
+    finished: bool
+
+
+class Stage(Protocol):
+    """One way to lower the objective of a problem."""
+
+    name: str
+
+    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> Any:
+        """State at the start, from candidates with the best first."""
+        ...
+
+    def advance(self, state: Any, goal: float) -> Any:
+        """State some evaluations later; `goal` is the lowest objective that is known already, from elsewhere."""
+        ...
+
+    def progress(self, state: Any) -> Progress:
+        """Where the state stands."""
+        ...
+
+    def outcome(self, state: Any) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k"]]:
+        """Candidates handed on and their objectives, the best first."""
+        ...
+
+
+@eqx.filter_jit
+def objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+    """The objective of a problem, compiled."""
+    return problem.objective(u)

@@ -1,0 +1,139 @@
+"""Which numbers of a model a fit may move, and the vector that stands for them."""
+
+import fnmatch
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, Place, assigned, places
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+
+Vector = TypeVar("Vector", np.ndarray, Array)
+
+
+class Bound(NamedTuple):
+    """What a study says of one free parameter, or of several that share one value."""
+
+    names: tuple[str, ...]
+    lower: float
+    upper: float
+    initial: float | None = None
+    logarithmic: bool = True
+
+
+class FreeParameters(eqx.Module):
+    """The vector u that a fit moves, and how it stands for physical values.
+
+    u is the natural logarithm of the value, or the value over the width of its bounds where the scale is linear, so
+    that one unit of u is a large change of any parameter. Tied parameters share one entry.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    """One name an entry: the first of those tied together."""
+    tied: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    targets: tuple[Place, ...] = eqx.field(static=True)
+    source: tuple[int, ...] = eqx.field(static=True)
+    """Entry of u behind each target."""
+    logarithmic: tuple[bool, ...] = eqx.field(static=True)
+    lower_value: tuple[float, ...] = eqx.field(static=True)
+    """Bounds of the physical values."""
+    upper_value: tuple[float, ...] = eqx.field(static=True)
+    width: tuple[float, ...] = eqx.field(static=True)
+    lower: Float[Array, "d"]
+    """Bounds of u."""
+    upper: Float[Array, "d"]
+
+    @property
+    def size(self) -> int:
+        """Number of entries d."""
+        return len(self.names)
+
+    def values(self, u: Vector) -> Vector:
+        """Physical values behind u, SI units; NumPy in, NumPy out."""
+        xp = u.__array_namespace__()  # NumPy outside of JAX, where nothing need be compiled for it
+        is_log = xp.asarray(self.logarithmic)
+        return xp.where(is_log, xp.exp(xp.where(is_log, u, 0.0)), u * xp.asarray(self.width))
+
+    def encode(self, values: Vector) -> Vector:
+        """u that stands for physical values; NumPy in, NumPy out."""
+        xp = values.__array_namespace__()
+        is_log = xp.asarray(self.logarithmic)
+        return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
+
+    def apply(self, model: Model, values: Float[Array, "d"]) -> Model:
+        """The model at physical values."""
+        return assigned(model, list(self.targets), [values[i] for i in self.source])
+
+    def named(self, values: Sequence[float] | np.ndarray) -> dict[str, float]:
+        """Values by name, tied ones each with their own."""
+        return {name: float(v) for names, v in zip(self.tied, values, strict=True) for name in names}
+
+
+def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
+    """The free parameters of a fit.
+
+    Raises:
+        ValueError: an unknown or repeated name, reversed or non-finite bounds, a bound at or below zero on a
+            logarithmic scale, an initial value outside.
+    """
+    known = places(model)
+    seen: set[str] = set()
+    for bound in bounds:
+        for name in bound.names:
+            if name not in known:
+                raise ValueError(known_name("free parameter", name, known))
+            if name in seen:
+                raise ValueError(f"free parameter '{name}' is given twice")
+            seen.add(name)
+        check_bound(bound)
+    if not bounds:
+        raise ValueError("no parameter is free, expected at least one")
+    targets = [(known[name], i) for i, bound in enumerate(bounds) for name in bound.names]
+    lower = np.array([b.lower for b in bounds])
+    upper = np.array([b.upper for b in bounds])
+    width = upper - lower
+    logarithmic = np.array([b.logarithmic for b in bounds])
+
+    def encoded(x: np.ndarray) -> Array:
+        return jnp.asarray(np.where(logarithmic, np.log(np.where(logarithmic, x, 1.0)), x / width))
+
+    return FreeParameters(
+        names=tuple(b.names[0] for b in bounds),
+        tied=tuple(b.names for b in bounds),
+        targets=tuple(t for t, _ in targets),
+        source=tuple(i for _, i in targets),
+        logarithmic=tuple(bool(x) for x in logarithmic),
+        lower_value=tuple(float(x) for x in lower),
+        upper_value=tuple(float(x) for x in upper),
+        width=tuple(float(x) for x in width),
+        lower=encoded(lower),
+        upper=encoded(upper),
+    )
+
+
+def check_bound(bound: Bound) -> None:
+    """Raise ValueError where the bounds of a parameter cannot be meant."""
+    place = f"free parameter '{bound.names[0]}'"
+    if not (math.isfinite(bound.lower) and math.isfinite(bound.upper)):
+        raise ValueError(f"{place}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
+    if not bound.lower < bound.upper:
+        raise ValueError(f"{place}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
+    if bound.logarithmic and bound.lower <= 0.0:
+        raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
+    if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
+        raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
+    if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
+        raise ValueError(
+            f"{place}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"
+        )
+
+
+def matching(names: Sequence[str], pattern: str) -> list[str]:
+    """Names that a pattern such as "stiffness.*" or "damping.z?" selects, in their own order."""
+    return [name for name in names if fnmatch.fnmatchcase(name, pattern)]

@@ -1,0 +1,125 @@
+"""The numbers of a model by name, and which of them a fit may move."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import SPRING_AXES
+
+Vector = TypeVar("Vector", np.ndarray, Array)
+
+NOT_NEGATIVE = ("stiffness", "damping", "rotor_inertia", "free_length", "mass")
+"""Families whose parameters cannot be below zero."""
+_AXES = "xyz"
+_TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
+
+
+class Place(NamedTuple):
+    """Where a parameter stands: a leaf of the model and the entries of it that carry the number."""
+
+    leaf: str
+    entries: tuple[tuple[int, ...], ...]
+
+
+def places(model: Model) -> dict[str, Place]:
+    """Every parameter of a model by name, and where it stands.
+
+    stiffness.*, damping.* of coordinates and springs, rotor_inertia.* of coordinates, free_length.* of springs that act
+    on a length; mass.*, first_moment.*.x (y, z)
+    and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
+    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs.
+    """
+    found: dict[str, Place] = {}
+    for family in ("stiffness", "damping"):
+        for i, name in enumerate(model.coordinates):
+            found[f"{family}.{name}"] = Place(family, ((i,),))
+        for i, name in enumerate(model.springs):
+            found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
+    for i, name in enumerate(model.coordinates):
+        found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+    for i, name in enumerate(model.springs):
+        if model.spring_type[i] == "length":
+            found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))
+    for i, name in enumerate(model.masses):
+        found[f"mass.{name}"] = Place("mass", ((i,),))
+    for i, name in enumerate(model.masses):
+        for k, axis in enumerate(_AXES):
+            found[f"first_moment.{name}.{axis}"] = Place("first_moment", ((i, k),))
+        for axes, (a, b) in _TENSOR.items():
+            found[f"inertia.{name}.{axes}"] = Place("inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),))
+    for i, name in enumerate(model.virtual_springs):
+        for a, b in itertools.combinations_with_replacement(range(6), 2):
+            entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
+            found[f"compliance.{name}.{SPRING_AXES[a]}.{SPRING_AXES[b]}"] = Place("compliance", entries)
+    return found
+
+
+def parameters(model: Model) -> dict[str, float]:
+    """Value of every parameter of the model by name, in SI units (see `places` for the names)."""
+    leaves = {place.leaf: np.asarray(getattr(model, place.leaf)) for place in places(model).values()}
+    return {name: float(leaves[place.leaf][place.entries[0]]) for name, place in places(model).items()}
+
+
+def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
+    """The model with the named parameters at the given values (numbers or traced scalars), SI units.
+
+    A mass takes its first moment and inertia with it, so that centre of mass and distribution stay as they are, unless
+    these are given too. Torque is linear in all ten numbers either way.
+
+    Raises:
+        ValueError: a name is not a parameter of the model, or a stiffness, damping, rotor inertia or mass is negative.
+    """
+    known = places(model)
+    for name, value in values.items():
+        if name not in known:
+            raise ValueError(known_name("parameter", name, known))
+        if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
+            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
+    return assigned(model, [known[name] for name in values], list(values.values()))
+
+
+def unit(model: Model, name: str) -> str:
+    """SI unit of a parameter, "N m/rad" for example."""
+    family, item, *axes = name.split(".")
+    if family == "compliance":
+        return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
+    if family in ("stiffness", "damping", "rotor_inertia"):
+        if item in model.coordinates:
+            rotation = model.revolute[model.coordinates.index(item)]
+        else:
+            rotation = model.spring_type[model.springs.index(item)] == "rotation"
+        units = {
+            "stiffness": ("N/m", "N m/rad"),
+            "damping": ("N s/m", "N m s/rad"),
+            "rotor_inertia": ("kg", "kg m^2"),
+        }
+        return units[family][rotation]
+    return {"free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
+
+
+def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
+    leaves: dict[str, Array] = {}
+    order = sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass")
+    for place, value in order:
+        if place.leaf == "mass":
+            ((row,),) = place.entries
+            ratio = value / jnp.where(model.mass[row] > 0.0, model.mass[row], 1.0)
+            for leaf_name in ("first_moment", "inertia"):
+                moments: Array = leaves[leaf_name] if leaf_name in leaves else getattr(model, leaf_name)
+                leaves[leaf_name] = moments.at[row].multiply(ratio)
+        leaf: Array = leaves[place.leaf] if place.leaf in leaves else getattr(model, place.leaf)
+        for entry in place.entries:
+            leaf = leaf.at[entry].set(value)
+        leaves[place.leaf] = leaf
+    names = list(leaves)
+    if not names:
+        return model
+    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, [leaves[name] for name in names])

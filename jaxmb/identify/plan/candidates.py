@@ -1,0 +1,231 @@
+"""FRF tests that could be made, and what each would tell of the free parameters."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmb.identify.experiments.frf_test import FrfTest, predict_frf
+from jaxmb.identify.experiments.frf_weights import SMALLEST_RATIO
+from jaxmb.identify.experiments.motion import Scene, observe
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.response.frf import Point, response_rows
+
+NO_EFFECT = 1e-12
+"""A column of an observation matrix below this share of the longest one is rounding: the parameter has no effect."""
+
+
+class Place(eqx.Module):
+    """Where and of what a derivative is taken: the machine, its free parameters, and their values."""
+
+    model: Model
+    free: FreeParameters
+    u: Float[Array, "d"]
+
+
+class Probe(eqx.Module):
+    """An FRF test that could be made at any posture."""
+
+    points: tuple[Point, ...] = eqx.field(static=True)
+    """All points that outputs and inputs are taken from: alternatives of one size are one program."""
+    outputs: Int[Array, "o"]
+    inputs: Int[Array, "i"] | None
+    """None where they are the outputs."""
+    derivatives: int = eqx.field(static=True)
+    at: LinearizeAt = eqx.field(static=True)
+    omega: Float[Array, "f"]
+    decay: Float[Array, ""]
+    noise_std: Float[Array, ""]
+    """Standard deviation of log H, real and imaginary part each."""
+
+    @property
+    def ends(self) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+        """Outputs and inputs by name."""
+        outputs = tuple(self.points[i] for i in np.asarray(self.outputs))
+        return outputs, outputs if self.inputs is None else tuple(self.points[i] for i in np.asarray(self.inputs))
+
+    @property
+    def band_hz(self) -> tuple[float, float]:
+        """First and last line."""
+        return float(self.omega[0]) / (2 * np.pi), float(self.omega[-1]) / (2 * np.pi)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """A probe at a posture."""
+
+    probe: Probe
+    q: Float[np.ndarray, "n"]
+
+
+def probe_like(
+    test: FrfTest,
+    omega: Float[np.ndarray, "f"] | None = None,
+    ends: tuple[Sequence[Point], Sequence[Point]] | None = None,
+    points: Sequence[Point] | None = None,
+) -> Probe:
+    """A probe with the noise of a test, and its lines and points where others are not given.
+
+    Its noise is the median of the test's, which differs by line where coherence or leakage are taken into account.
+
+    Args:
+        test: what it is like.
+        omega: angular frequencies, rad/s.
+        ends: outputs and inputs.
+        points: more points than those, so that probes of other ends share a program.
+    """
+    used = np.asarray(test.weight) > 0.0
+    outputs, inputs = (test.outputs, test.inputs) if ends is None else (tuple(ends[0]), tuple(ends[1]))
+    known = tuple(dict.fromkeys([*(points or ()), *outputs, *inputs]))
+    lines = np.asarray(test.omega)[used.any(axis=(1, 2))] if omega is None else omega
+    return Probe(
+        points=known,
+        outputs=jnp.asarray([known.index(p) for p in outputs]),
+        inputs=None if inputs == outputs else jnp.asarray([known.index(p) for p in inputs]),
+        derivatives=test.derivatives,
+        at=test.at,
+        omega=jnp.asarray(lines),
+        decay=test.decay,
+        noise_std=jnp.asarray(float(np.median(np.asarray(test.noise_std)[used]))),
+    )
+
+
+def candidates_of(part: NextPart, like: FrfTest, names: Sequence[str]) -> tuple[Candidate, ...]:
+    """Every posture of `[next]` with each of its points and bands.
+
+    Args:
+        part: what the study says of them.
+        like: the test that they are like in all that it does not say.
+        names: of the machine's coordinates.
+    """
+    ends = [points.ends for points in part.points] or [(like.outputs, like.inputs)]
+    points = [p for pair in ends for end in pair for p in end]
+    bands: list[np.ndarray | None] = [
+        2 * np.pi * np.arange(first, last + 1e-9 * step, step)
+        for (first, last), step in zip(part.bands_hz, part.steps, strict=True)
+    ]
+    probes = [probe_like(like, omega, pair, points) for omega in bands or [None] for pair in ends]
+    return tuple(Candidate(probe, q) for probe in probes for q in postures_of(part, np.asarray(like.q), names))
+
+
+def postures_of(part: NextPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:
+    """Postures [candidate, n] as listed, or drawn evenly from the ranges; other coordinates as in `start`."""
+    if isinstance(part.postures, dict):
+        where, low, high = ranges_of(part, names)
+        values = np.random.default_rng(part.seed).uniform(low, high, (part.candidates, where.size))
+        found = np.tile(start, (part.candidates, 1))
+        found[:, where] = values
+        return found
+    found = np.tile(start, (len(part.postures), 1))
+    for row, listed in zip(found, part.postures, strict=True):
+        row[[names.index(name) for name in listed]] = list(listed.values())
+    return found
+
+
+def ranges_of(part: NextPart, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the coordinates with a range, and their ends; none where postures are listed."""
+    ranges = part.postures if isinstance(part.postures, dict) else {}
+    where = np.array([names.index(name) for name in ranges], int)
+    low, high = np.array(list(ranges.values()), float).reshape(-1, 2).T
+    return where, low, high
+
+
+class Motion(eqx.Module):
+    """Small motions of a machine at a posture and their slopes by u: what the kinematics are needed for."""
+
+    tangent: Tangent
+    tangent_slope: Tangent
+    """[n, n, d] each."""
+    rows: Float[Array, "p n"]
+    """Jacobians of points."""
+    rows_slope: Float[Array, "p n d"] | None
+    """None where they do not depend on u: at the posture itself."""
+
+
+def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]) -> Motion:
+    """Small motions at a posture, seen at some points."""
+    tangent, slope = _tangent(place, q, at)
+    rows, rows_slope = _rows(place, q, at, points)
+    return Motion(tangent, slope, rows, rows_slope)
+
+
+@eqx.filter_jit
+def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
+    def tangent(u: Array) -> Tangent:
+        return observe(_model(place, u), q, at, (), ()).tangent
+
+    return tangent(place.u), jax.jacfwd(tangent)(place.u)
+
+
+@eqx.filter_jit
+def _rows(
+    place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
+) -> tuple[Float[Array, "p n"], Float[Array, "p n d"] | None]:
+    if at == "posture":
+        return response_rows(place.model, q, points), None
+
+    def rows(u: Array) -> Array:
+        model = _model(place, u)
+        return response_rows(model, equilibrium_or_nan(model, q), points)
+
+    return rows(place.u), jax.jacfwd(rows)(place.u)
+
+
+def _model(place: Place, u: Float[Array, "d"]) -> Model:
+    return place.free.apply(place.model, place.free.values(u))
+
+
+def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
+    """Rows d log H / du over the noise, real parts then imaginary parts; 0 where H cannot enter a logarithm."""
+    size = motion.tangent_slope.stiffness.shape[-1]
+
+    def response(step: Array) -> Array:
+        tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
+        rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
+        inputs = None if probe.inputs is None else rows[probe.inputs]
+        scene = Scene(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs)
+        return predict_frf(scene, probe.omega, probe.derivatives, probe.decay)
+
+    h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))
+    largest = jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)
+    used = jnp.abs(h) > SMALLEST_RATIO * largest
+    rows = jnp.where(used[..., None], change / jnp.where(used, h, 1.0)[..., None], 0.0) / probe.noise_std
+    rows = jnp.where(jnp.all(jnp.isfinite(h)), rows, jnp.nan)
+    return jnp.concatenate([part.reshape(-1, size) for part in (rows.real, rows.imag)])
+
+
+_compiled_observed = eqx.filter_jit(observed)
+
+
+def observation(place: Place, candidate: Candidate) -> Float[np.ndarray, "m d"]:
+    """What a candidate would tell: `observed` in its posture. Kinematics and responses are compiled apart, as bands and
+    points are many and the machine is one."""
+    probe = candidate.probe
+    return np.asarray(_compiled_observed(probe, motion_of(place, jnp.asarray(candidate.q), probe.at, probe.points)))
+
+
+def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
+    """The triangular factor of an observation matrix, which tells the same; columns that are rounding set to 0.
+
+    NaN where the matrix is not finite.
+    """
+    d = rows.shape[1]
+    if not np.isfinite(rows).all():
+        return np.full((d, d), np.nan)
+    size = np.linalg.norm(rows, axis=0)
+    rows = np.where(size > NO_EFFECT * size.max(initial=0.0), rows, 0.0)
+    factor = np.linalg.qr(rows, mode="r")
+    return np.pad(factor, ((0, d - len(factor)), (0, 0)))
+
+
+def information_of(place: Place, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
+    """What each candidate would tell, as `compressed` rows; NaN for one that the machine cannot take up."""
+    return np.stack([compressed(observation(place, candidate)) for candidate in candidates])

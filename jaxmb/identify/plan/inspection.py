@@ -1,0 +1,283 @@
+"""What can be known of the parameters before anything is measured, and what to measure next."""
+
+import dataclasses
+import json
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from threadpoolctl import threadpool_limits
+
+from jaxmb.identify.assess.mode_shares import mode_shares
+from jaxmb.identify.assess.remarks import prior_size
+from jaxmb.identify.estimation.identifiability import (
+    Group,
+    Knowledge,
+    correlation,
+    groups,
+    groups_by_name,
+    information_rows,
+    knowledge,
+)
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.parameters.model_parameters import unit
+from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Place
+from jaxmb.identify.plan.next_tests import NextTests, choose_next, pool_of
+from jaxmb.identify.plan.why import posture_text, remedies, why
+from jaxmb.identify.study.study import Study
+from jaxmb.io.strict_json import strict, versions
+
+SCHEMA = 1
+HOW_TO_ASK = (
+    "no next test is proposed: a table [next] in the study says out of which postures, points and bands one is to be"
+    " chosen"
+)
+
+
+class Expected(NamedTuple):
+    """What the planned tests will tell of one parameter."""
+
+    value: float
+    """At which it was taken, SI units."""
+    unit: str
+    relative_std: float
+    """Predicted standard deviation of its natural logarithm; inf where nothing measured depends on it alone."""
+    identifiable: str
+    """"yes", "weak" or "no" (see `identifiability`)."""
+    why: str
+    """Why it is not "yes", and what would help; empty where it is."""
+    next_std: float | None
+    """`relative_std` after the next tests, where such were chosen."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inspection:
+    """What a study's planned tests will tell of its free parameters."""
+
+    study: Study
+    at: str
+    """"true values" or "initial values": where the prediction was linearized."""
+    values: Float[np.ndarray, "d"]
+    """Those values, SI units."""
+    known: Knowledge
+    singular_values: Float[np.ndarray, "d"]
+    """Of what the planned tests tell (`information_rows`), descending: 1 over the standard deviation of u along each
+    direction. They are those of the Jacobian in units of the noise where no weights are given."""
+    correlation: Float[np.ndarray, "d d"]
+    parameters: dict[str, Expected]
+    groups: tuple[Group, ...]
+    """Parameters that are known only together, or not at all, see `identifiability.groups`."""
+    without_effect: tuple[str, ...]
+    """Parameters on which nothing that is measured depends."""
+    next: NextTests | None
+    next_remark: str
+    """A sentence on the next tests: how to ask for them, why there are none, or how much they tell."""
+    remarks: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The inspection in the layout of `inspect.json`: strict JSON, null where a number is not known."""
+        names = self.study.free.names
+        return strict(
+            {
+                "schema": SCHEMA,
+                "study": self.study.name,
+                "description": self.study.description,
+                "at": self.at,
+                "parameters": {name: p._asdict() for name, p in self.parameters.items()},
+                "singular_values": self.singular_values,
+                "groups": groups_by_name(self.groups, names),
+                "without_effect": self.without_effect,
+                "correlation": self.correlation,
+                "criterion": None if self.next is None else self.next.part.criterion,
+                "next": None if self.next is None else _next_json(self.study, self.next),
+                "next_remark": self.next_remark,
+                "remarks": self.remarks,
+                "versions": versions(),
+            }
+        )
+
+    def json_text(self) -> str:
+        """`as_json` as text."""
+        return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
+
+
+def inspect(study: Study) -> Inspection:
+    """What the tests of a study can tell of its free parameters, before any is fitted, and which test to make next.
+
+    The residuals of all planned tests are differentiated by the free parameters, in units of the stated noise, at the
+    true values where the tests are simulated on a known machine, else at the initial ones. What was measured does not
+    matter, but its lines, its noise and its weights do.
+
+    Args:
+        study: from `load_study`; its table [next] says out of which tests the next ones are to be chosen.
+
+    Returns:
+        Predicted standard deviations, what is known only together, a sentence on every parameter that will not be
+        known well, and the next tests.
+
+    Raises:
+        ValueError: the predicted measurements are not finite, or no candidate for a next test is possible.
+        NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
+    """
+    if study.complete is not None:
+        raise NotImplementedError(
+            f"study '{study.name}': a complete stiffness model is reduced to what its tests can tell by `identify`, and"
+            " cannot be inspected"
+        )
+    # The matrices are small: more threads in LAPACK only wait for each other.
+    with threadpool_limits(1, user_api="blas"):
+        return _inspect(study)
+
+
+def _inspect(study: Study) -> Inspection:
+    values, at = _values(study)
+    jacobian, weights = _jacobian(study, values)
+    if not np.isfinite(jacobian).all():
+        raise ValueError(f"study '{study.name}': what the tests would measure at the {at} is not finite")
+    prior_std = None if study.problem.prior is None else np.asarray(study.problem.prior.std)
+    known = knowledge(jacobian, weights, prior_std)
+    made = information_rows(jacobian, weights)
+    together = groups(made, prior_std)
+    place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
+    chosen, pool, told, remark = _next(study, place, made, prior_std)
+    shown = correlation(known.covariance)
+    reasons = _reasons(study, place, values, known, shown, together, made, pool, told)
+    return Inspection(
+        study=study,
+        at=at,
+        values=values,
+        known=known,
+        singular_values=np.linalg.svd(made, compute_uv=False),
+        correlation=shown,
+        parameters=_parameters(study, values, known, reasons, chosen),
+        groups=together,
+        without_effect=_without_effect(study, jacobian),
+        next=chosen,
+        next_remark=remark,
+        remarks=_remarks(study),
+    )
+
+
+def _values(study: Study) -> tuple[np.ndarray, str]:
+    """Physical values [d] at which the prediction is taken, and what they are."""
+    true = np.array([study.truth.get(names[0], np.nan) for names in study.free.tied])
+    usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
+    return (true, "true values") if usable.all() else (np.asarray(study.initial), "initial values")
+
+
+def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Derivative of all residuals by u in units of their noise, and the weight of each; columns of rounding are 0."""
+    _, jacobian, weights = final_state(study.problem, jnp.asarray(study.free.encode(values)))
+    jacobian = np.array(jacobian)
+    data = jacobian[: len(jacobian) - prior_size(study)]
+    size = np.linalg.norm(data, axis=0)
+    data[:, size <= NO_EFFECT * size.max(initial=0.0)] = 0.0
+    return jacobian, np.asarray(weights)
+
+
+def _next(
+    study: Study, place: Place, made: np.ndarray, prior_std: np.ndarray | None
+) -> tuple[NextTests | None, list[Candidate], np.ndarray | None, str]:
+    """The next tests, the pool that they are from and what each of it tells, and a sentence."""
+    if study.next is None:
+        return None, [], None, HOW_TO_ASK
+    tests = [test for test in study.tests if isinstance(test, FrfTest)]
+    like, pool, told, left_out = pool_of(study.next, tests, study.model.coordinates, place)
+    try:
+        chosen = choose_next(study.next, like, pool, told, left_out, made, place, prior_std)
+    except ValueError as error:
+        return None, pool, told, f"no next test could be chosen: {error}"
+    out = f" ({left_out} more are not possible)" if left_out else ""
+    count = len(chosen.tests)
+    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
+    if chosen.directions < study.free.size:
+        remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
+    return chosen, pool, told, remark
+
+
+def _reasons(
+    study: Study, place: Place, values: np.ndarray, known: Knowledge, shown: np.ndarray, together: tuple[Group, ...],
+    made: np.ndarray, pool: list[Candidate], told: np.ndarray | None,
+) -> list[str]:  # fmt: skip
+    """A sentence for each entry of u that is not known well, "" for the others."""
+    if all(verdict == "yes" for verdict in known.verdict):
+        return [""] * study.free.size
+    shares = [mode_shares(study.model, study.free, test, values) for test in study.tests]
+    tried = remedies(place, study.tests, shares, made, pool, told)
+    names = study.free.names
+    return [
+        "" if verdict == "yes" else why(i, names, known, shown, together, study.tests, shares, tried)
+        for i, verdict in enumerate(known.verdict)
+    ]
+
+
+def _parameters(
+    study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | None
+) -> dict[str, Expected]:
+    found: dict[str, Expected] = {}
+    for i, names in enumerate(study.free.tied):
+        # A step of u is one of the logarithm, or of the value over its width.
+        relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf
+        after = None if chosen is None else float(relative * chosen.known.std[i])
+        for name in names:
+            found[name] = Expected(
+                float(values[i]), unit(study.model, name), float(relative * known.std[i]), known.verdict[i],
+                reasons[i], after,
+            )  # fmt: skip
+    return found
+
+
+def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
+    data = jacobian[: len(jacobian) - prior_size(study)]
+    return tuple(name for name, column in zip(study.free.names, data.T, strict=True) if not column.any())
+
+
+def _remarks(study: Study) -> tuple[str, ...]:
+    told = [study.note] if study.note else []
+    told += study.masked
+    if study.laws is not None:
+        told.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
+    weighted = any(
+        np.ptp(np.asarray(t.weight)[np.asarray(t.weight) > 0.0]) for t in study.tests if isinstance(t, FrfTest)
+    )
+    if weighted and study.next is not None:
+        told.append(
+            "weights: what will be known after the next tests is for a fit in which all lines count by their noise"
+        )
+    unknown = [test.name for test in study.tests if isinstance(test, FrfTest) and not test.noise_known]
+    if unknown:
+        level = float(next(t.nominal_std for t in study.tests if isinstance(t, FrfTest) and not t.noise_known))
+        told.append(
+            f"the noise of {', '.join(unknown)} is to be estimated from a fit: here a standard deviation of {level:g}"
+            " of log H was taken, to which all standard deviations are proportional"
+        )
+    return tuple(told)
+
+
+def _next_json(study: Study, chosen: NextTests) -> dict[str, Any]:
+    named = study.model.coordinates
+    return {
+        "count": len(chosen.tests),
+        "like": chosen.like,
+        "candidates": chosen.candidates,
+        "left_out": chosen.left_out,
+        "seed": chosen.part.seed,
+        "directions": chosen.directions,
+        "criterion_before": chosen.before,
+        "criterion_chosen": chosen.chosen,
+        "criterion_improved": chosen.improved,
+        "tests": [
+            {
+                "posture": {n: float(x) for n, x in zip(named, test.q, strict=True) if x != 0.0},
+                "posture_text": posture_text(study.model, test.q),
+                "drawn": {n: float(x) for n, x in zip(named, drawn.q, strict=True) if x != 0.0},
+                "outputs": test.probe.ends[0],
+                "inputs": test.probe.ends[1],
+                "band_hz": test.probe.band_hz,
+                "lines": test.probe.omega.size,
+            }
+            for test, drawn in zip(chosen.tests, chosen.drawn, strict=True)
+        ],
+    }

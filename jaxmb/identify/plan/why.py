@@ -1,0 +1,260 @@
+"""Why a parameter will not be known well, in a sentence with numbers, and what would help."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.assess.mode_shares import GOVERNS, ModeShares
+from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, probe_like
+from jaxmb.machine.build import Model
+
+BEYOND = 1.1
+"""How far above a mode a band has to end, of the mode's frequency, for its resonance to be seen whole."""
+MOST_EXTRA_LINES = 4000
+"""To which a band is extended."""
+MOST_FRAMES = 32
+"""At which sensors are tried."""
+HELPS = 0.9
+"""Of the standard deviation before, below which that after a remedy is called better."""
+NAMED = 3
+"""Modes that a sentence names."""
+SHOWN = 6
+"""Points that a sentence names."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Remedy:
+    """A change of what is planned that was tried."""
+
+    text: str
+    std: Float[np.ndarray, "d"]
+    """Standard deviations of u after it."""
+    test: str | None = None
+    """Test whose band it extends."""
+    end_hz: float = math.inf
+    """To where."""
+
+
+def remedies(
+    place: Place,
+    tests: Sequence[Test],
+    shares: Sequence[ModeShares],
+    made: Float[np.ndarray, "m d"],
+    pool: Sequence[Candidate] = (),
+    told: Float[np.ndarray, "c d d"] | None = None,
+) -> list[Remedy]:
+    """Everything that is tried: wider bands, sensors and forces at other frames, and candidates for the next test.
+
+    Args:
+        place: machine, free parameters, values.
+        tests: what is planned.
+        shares: modes at the posture of each.
+        made: rows of what is planned.
+        pool: candidates for the next test.
+        told: their `compressed` rows.
+    """
+    own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if isinstance(test, FrfTest)]
+    many = len(tests) > 1
+    found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
+    found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
+    for candidate, rows in zip(pool, () if told is None else told, strict=True):
+        first, last = candidate.probe.band_hz
+        text = f"one more test at {posture_text(place.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
+        if candidate.probe.ends not in [(test.outputs, test.inputs) for test, _ in own]:
+            text += f", sensors {points_text(candidate.probe.ends[0])}, forces {points_text(candidate.probe.ends[1])}"
+        found.append(Remedy(text, _after(made, rows)))
+    return found
+
+
+def _wider_bands(place: Place, test: FrfTest, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+    """The band extended to just above each mode beyond it, by lines of the same step."""
+    omega = np.asarray(test.omega)
+    end = band_end_hz(test)
+    beyond = BEYOND * modes.frequency_hz[modes.frequency_hz > end]
+    if omega.size < 2 or not beyond.size:
+        return
+    step_hz = float(np.median(np.diff(omega))) / (2 * np.pi)
+    count = min(int(np.ceil((beyond.max() - end) / step_hz)), MOST_EXTRA_LINES)
+    lines_hz = end + step_hz * np.arange(1, count + 1)
+    probe = probe_like(test, 2 * np.pi * lines_hz)
+    rows = observation(place, Candidate(probe, np.asarray(test.q))).reshape(2, count, -1, made.shape[1])
+    for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
+        part = compressed(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
+        text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
+        yield Remedy(text, _after(made, part), test.name, float(to_hz))
+
+
+def _other_points(place: Place, test: FrfTest, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+    """A test in the same posture with sensors and forces along x, y and z of another frame."""
+    seen = {point[0] for point in (*test.outputs, *test.inputs)}
+    frames = [frame for frame in place.model.frames[1:] if frame not in seen][:MOST_FRAMES]
+    points = [(frame, axis) for frame in frames for axis in "xyz"]
+    ends = [tuple((frame, axis) for axis in "xyz") for frame in frames]
+    probes = [Candidate(probe_like(test, None, (end, end), points), np.asarray(test.q)) for end in ends]
+    if not probes:
+        return
+    for frame, rows in zip(frames, information_of(place, probes), strict=True):
+        where = f" in the posture of {test.name}" if many else ""
+        yield Remedy(f"a second sensor and forces along x, y and z of {frame}{where}", _after(made, rows))
+
+
+def _after(made: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    if not np.isfinite(rows).all():
+        return np.full(made.shape[1], np.inf)
+    both = np.concatenate([made, rows])
+    return knowledge(both, np.ones(len(both))).std
+
+
+def why(
+    index: int,
+    names: Sequence[str],
+    known: Knowledge,
+    correlation: Float[np.ndarray, "d d"],
+    groups: Sequence[Group],
+    tests: Sequence[Test],
+    shares: Sequence[ModeShares],
+    tried: Sequence[Remedy],
+) -> str:
+    """One sentence on why a parameter is known weakly or not at all: its modes, what it is confused with, what helps.
+
+    Args:
+        index: of the parameter.
+        names: of all.
+        known: what the planned tests tell.
+        correlation: of the parameters.
+        groups: see `identifiability.groups`.
+        tests: what is planned.
+        shares: modes at the posture of each.
+        tried: remedies.
+    """
+    null = [group for group in groups if np.isinf(group.std) and index in group.members]
+    alone = any(len(group.members) == 1 for group in null)
+    said = ["does not act on what is measured"] if alone else []
+    if tests and not alone:
+        said += [_modes_clause(index, names[index], tests, shares)]
+    if null and not alone:
+        others = [names[i] for i in null[0].members if i != index]
+        said.append(f"acts only together with {_listed(others)}")
+    elif not alone:
+        partner = _partner(index, correlation)
+        if partner is not None:
+            said.append(f"is confused with {names[partner]} (correlation {correlation[index, partner]:+.2f})")
+    if tried:
+        said.append(_remedy_clause(index, known, tests, shares, tried))
+    return "; ".join(said) if said else "the measurements are too few or too noisy for it"
+
+
+def _partner(index: int, correlation: np.ndarray) -> int | None:
+    size = np.abs(correlation[index])
+    size[index] = 0.0
+    best = int(np.argmax(size))
+    return best if size[best] >= TOGETHER else None
+
+
+def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
+    """Which modes a parameter governs, in the test that is nearest to seeing one, and where that test's band ends."""
+    of = {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
+    best, nearest = None, math.inf
+    largest = (0.0, 0.0)
+    for test, modes in zip(tests, shares, strict=True):
+        if not modes.frequency_hz.size:
+            continue
+        share = modes.share[:, index]
+        top = int(np.argmax(share))
+        largest = max(largest, (float(share[top]), float(modes.frequency_hz[top])))
+        governed = np.flatnonzero(share >= GOVERNS)
+        if governed.size and modes.frequency_hz[governed[0]] / band_end_hz(test) < nearest:
+            nearest = modes.frequency_hz[governed[0]] / band_end_hz(test)
+            best = test, modes.frequency_hz[governed], share[governed]
+    if best is None:
+        if largest[0] == 0.0:
+            return "governs no mode"
+        return f"governs no mode, at most {_percent(largest[0])} of the {of} of the mode at {largest[1]:.3g} Hz"
+    test, frequency_hz, share = best
+    end = band_end_hz(test)
+    inside = frequency_hz <= end
+    limit = "the highest measured mode at" if isinstance(test, ModesTest) else "the band's end of"
+    told = []
+    for which, where in ((inside, "below"), (~inside, "above")):
+        if which.any():
+            each = [
+                f"{f:.3g} Hz ({_percent(s)} of its {of})"
+                for f, s in zip(frequency_hz[which][:NAMED], share[which], strict=False)
+            ]
+            told.append(f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where} {limit} {end:.3g} Hz")
+    return f"governs {', and '.join(told)}"
+
+
+def _remedy_clause(
+    index: int, known: Knowledge, tests: Sequence[Test], shares: Sequence[ModeShares], tried: Sequence[Remedy]
+) -> str:
+    ends = {test.name: _end_for(index, test, modes) for test, modes in zip(tests, shares, strict=True)}
+    own = [r for r in tried if r.test is None or r.end_hz == ends[r.test]]
+    best = min(own, key=lambda r: float(r.std[index]), default=None)
+    before = float(known.std[index])
+    if best is None or not float(best.std[index]) < HELPS * before:
+        return f"none of {len(own)} remedies that were tried helps"
+    return (
+        f"best of {len(own)} remedies tried: {best.text}, by which its standard deviation becomes"
+        f" {std_text(float(best.std[index]))} instead of {std_text(before)}"
+    )
+
+
+def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
+    """To where a band would be extended for a parameter: above the modes beyond it that it governs; where it governs
+    none, above that of which it holds most; where it holds nothing, above the next one."""
+    beyond = modes.frequency_hz > band_end_hz(test)
+    if not beyond.any():
+        return None
+    share = np.where(beyond, modes.share[:, index], 0.0)
+    wanted = share >= GOVERNS if (share >= GOVERNS).any() else share == share.max()
+    frequency_hz = modes.frequency_hz[wanted & beyond]
+    return float(BEYOND * (frequency_hz.max() if share.any() else frequency_hz.min()))
+
+
+def band_end_hz(test: Test) -> float:
+    """Highest frequency that a test measures."""
+    if isinstance(test, FrfTest):
+        used = (np.asarray(test.weight) > 0.0).any(axis=(1, 2))
+        return float(np.asarray(test.omega)[used].max()) / (2 * np.pi)
+    return float(np.max(np.asarray(test.frequency_hz)))
+
+
+def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
+    """Coordinates that differ from zero, in deg or m."""
+    told = [
+        f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
+        for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True)
+        if value != 0.0
+    ]
+    return ", ".join(told) or "the zero posture"
+
+
+def points_text(points: Sequence[tuple[str, str]]) -> str:
+    """ "tool x, y, z" for directions of one frame, else each point by its name."""
+    if len({frame for frame, _ in points}) == 1:
+        return f"{points[0][0]} {', '.join(axis for _, axis in points)}"
+    names = [" ".join(point) for point in points]
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def std_text(std: float) -> str:
+    """A standard deviation of a logarithm as a percentage."""
+    if not math.isfinite(std):
+        return "unbounded"
+    return ">1000 %" if std > 10.0 else f"{100.0 * std:.2g} %" if std < 0.995 else f"{100.0 * std:.0f} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * min(share, 1.0):.0f} %"
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

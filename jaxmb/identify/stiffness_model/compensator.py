@@ -1,0 +1,202 @@
+"""Gravity compensators: what they do to the stiffness of the joint they work on, and which spring would do that."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import spring_stretch
+
+SAME = 1e-9
+"""m/rad: change of a spring's length below which a joint does not move it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compensator:
+    """A spring along the line between a point of the carrier and one of the arm, about the joint's axis.
+
+    s^2 = a^2 + b^2 + 2 a b cos(q + alpha),  V = k (s - s0)^2 / 2.
+    """
+
+    stiffness: float
+    """k, N/m."""
+    free_length: float
+    """s0, m; the preload at length s is k (s - s0)."""
+    carrier_radius: float
+    """a, m: distance of its point on the carrier from the joint's axis."""
+    arm_radius: float
+    """b, m: that of its point on the arm."""
+    angle: float
+    """alpha, rad: between the two radii at q = 0."""
+
+
+def added_stiffness(spring: Compensator, q: float | np.ndarray) -> Float[Array, "..."]:
+    """What the compensator adds to the joint's stiffness at q, d^2 V / dq^2 [Nm/rad]; it may be below zero."""
+    leaves = jnp.asarray(dataclasses.astuple(spring))
+    return jnp.vectorize(lambda x: _second_derivative(leaves, x))(jnp.asarray(q))
+
+
+def _second_derivative(leaves: Array, q: Array) -> Array:
+    k, free, a, b, alpha = leaves
+
+    def energy(x: Array) -> Array:
+        return 0.5 * k * (jnp.sqrt(a**2 + b**2 + 2.0 * a * b * jnp.cos(x + alpha)) - free) ** 2
+
+    return jax.grad(jax.grad(energy))(q)
+
+
+_added = jax.jit(jax.vmap(_second_derivative, in_axes=(None, 0)))
+_added_slope = jax.jit(jax.jacfwd(_added))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompensatorFit:
+    """A joint and its compensator, fitted to the joint's compliance at several angles."""
+
+    joint_stiffness: float
+    """Of the joint alone, Nm/rad."""
+    spring: Compensator
+    std: dict[str, float]
+    """Standard deviations of joint_stiffness and of the spring's numbers that were free; inf where not determined."""
+    compliance: np.ndarray
+    """Fitted compliance at each angle, rad/Nm."""
+    chi_square: float
+    """Sum of squared errors over their variances."""
+
+
+NUMBERS = tuple(field.name for field in dataclasses.fields(Compensator))
+FREE = ("stiffness", "free_length")
+
+
+def fit_compensator(
+    angle: Sequence[float] | np.ndarray,
+    compliance: Sequence[float] | np.ndarray,
+    std: Sequence[float] | np.ndarray,
+    start: Compensator,
+    joint_stiffness: float,
+    free: Sequence[str] = FREE,
+) -> CompensatorFit:
+    """The joint's own stiffness and the spring that explain its compliance at several angles.
+
+    1 / c(q) = k_joint + d^2 V / dq^2, each compliance weighted by its standard deviation. Stiffness and free length act
+    through the products k and k s0, in which the problem is linear; points of attachment need many angles.
+
+    Args:
+        angle: of the joint, rad, one for each compliance.
+        compliance: of the joint there, rad/Nm.
+        std: standard deviations; inf of a compliance that is not known.
+        start: the spring as it is known: what is not free stays.
+        joint_stiffness: first value.
+        free: numbers of the spring that are fitted.
+
+    Raises:
+        ValueError: fewer angles than numbers to fit; sizes, names or numbers that are wrong.
+
+    Source: Klimchik et al. 2013, "Identification of geometrical and elastostatic parameters of heavy industrial
+    robots".
+    """
+    from scipy.optimize import least_squares
+
+    at, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
+    _check(at, measured, sigma, joint_stiffness, free)
+    problem = _Problem(at, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
+    found = least_squares(
+        lambda x: (problem.compliance(x) - measured) / sigma,
+        problem.first,
+        jac=lambda x: problem.slope(x) / sigma[:, None],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+        x_scale="jac",
+        xtol=1e-14,
+        ftol=1e-14,
+        gtol=1e-14,
+    )
+    spread = knowledge(found.jac, np.ones(at.size)).std * problem.scale
+    return CompensatorFit(
+        joint_stiffness=float(found.x[0] * problem.scale[0]),
+        spring=Compensator(*problem.leaves(found.x).tolist()),
+        std=dict(zip(("joint_stiffness", *free), spread.tolist(), strict=True)),
+        compliance=problem.compliance(found.x),
+        chi_square=float(2.0 * found.cost),
+    )
+
+
+def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
+    wrong = [name for name in free if name not in NUMBERS]
+    if wrong:
+        raise ValueError(f"free number '{wrong[0]}' is none of a compensator, expected some of {', '.join(NUMBERS)}")
+    if not at.shape == measured.shape == sigma.shape or at.ndim != 1:
+        raise ValueError(f"{at.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
+    if not np.all(np.isfinite(at)):
+        raise ValueError(f"angle {int(np.argmin(np.isfinite(at)))} is not finite, expected rad")
+    # An infinite deviation is a compliance that is not known: it has no weight.
+    for what, numbers, good in (
+        ("compliance", measured, np.isfinite(measured) & (measured > 0.0)),
+        ("std", sigma, sigma > 0.0),
+    ):
+        if not good.all():
+            place = int(np.argmin(good))
+            raise ValueError(f"{what} {place} is {numbers[place]:g}, expected a number above 0")
+    if not (np.isfinite(stiffness) and stiffness > 0.0):
+        raise ValueError(f"joint_stiffness is {stiffness:g}, expected a finite number above 0")
+    if np.unique(at).size < 1 + len(free):
+        raise ValueError(
+            f"{np.unique(at).size} different angles for {1 + len(free)} numbers, expected at least as many angles"
+        )
+
+
+class _Problem:
+    """Compliance of a joint with its compensator as a function of scaled numbers x: joint stiffness, then the free ones
+    of the spring."""
+
+    def __init__(self, at: np.ndarray, known: Sequence[float], places: tuple[int, ...], joint_stiffness: float) -> None:
+        self.known, self.places = np.array(known), list(places)
+        size = np.abs(self.known[self.places])
+        self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
+        self.first = np.concatenate([[joint_stiffness], self.known[self.places]]) / self.scale
+        self.at = jnp.asarray(at)
+
+    def leaves(self, x: np.ndarray) -> np.ndarray:
+        """Numbers of the spring."""
+        values = self.known.copy()
+        values[self.places] = x[1:] * self.scale[1:]
+        return values
+
+    def compliance(self, x: np.ndarray) -> np.ndarray:
+        """At each angle, rad/Nm."""
+        return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.at)))
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """d compliance / d x [angle, number]."""
+        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.at))[:, self.places]
+        stiffness = np.concatenate([np.ones((len(change), 1)), change], axis=1) * self.scale
+        return -(self.compliance(x)[:, None] ** 2) * stiffness
+
+
+def spring_of(model: Model, joint: str) -> Compensator | None:
+    """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
+
+    s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
+    spring is attached.
+    """
+    index = model.coordinates.index(joint)
+    slope = np.asarray(jax.jacfwd(lambda q: spring_stretch(model, q, q))(model.reference + 0.1))
+    for s, kind in enumerate(model.spring_type):
+        others = np.delete(np.abs(slope[s]), index)
+        if kind != "length" or np.abs(slope[s, index]) < SAME or others.max(initial=0.0) > SAME:
+            continue
+        turns = 2.0 * np.pi / 3.0 * np.arange(3)
+        q = np.tile(np.asarray(model.reference), (3, 1))
+        q[:, index] = turns
+        square = np.array([float(spring_stretch(model, at, at)[s] + model.spring_free_length[s]) ** 2 for at in q])
+        cosine, sine = 2.0 / 3.0 * square @ np.cos(turns), 2.0 / 3.0 * square @ np.sin(turns)
+        a_square, b_double = float(np.mean(square)), float(np.hypot(cosine, sine))
+        large, small = np.sqrt(a_square + b_double), np.sqrt(max(a_square - b_double, 0.0))
+        return Compensator(
+            float(model.spring_stiffness[s]), float(model.spring_free_length[s]), 0.5 * (large + small),
+            0.5 * (large - small), float(np.arctan2(-sine, cosine)),
+        )  # fmt: skip
+    return None

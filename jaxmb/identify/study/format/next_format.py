@@ -1,0 +1,110 @@
+"""What a study may say of the tests to make next."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
+from jaxmb.mechanics.kinematics import posture
+from jaxmb.response.frf import check_points
+
+PointName = tuple[str, str]
+Band = tuple[NonNegative, NonNegative]
+MOST_CANDIDATES = 20_000
+"""Postures times points times bands."""
+MOST_LINES = 20_000
+RANGES, LISTED = "ranges", "postures"
+
+
+class PointsPart(Part):
+    """Where a test is excited and where it responds; the inputs are the outputs where they are not given."""
+
+    outputs: Annotated[tuple[PointName, ...], Field(min_length=1, max_length=100)]
+    inputs: Annotated[tuple[PointName, ...], Field(min_length=1, max_length=100)] | None = None
+
+    @property
+    def ends(self) -> tuple[tuple[PointName, ...], tuple[PointName, ...]]:
+        """Outputs and inputs."""
+        return self.outputs, self.outputs if self.inputs is None else self.inputs
+
+
+def _as_table(value: Any) -> Any:
+    return {"outputs": value} if isinstance(value, list | tuple) else value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _kind(value: Any) -> str:
+    return LISTED if isinstance(value, list | tuple) else RANGES
+
+
+Ranges = Annotated[dict[Name, tuple[Angle, Angle]], Field(min_length=1)]
+Listed = Annotated[tuple[dict[Name, Angle], ...], Field(min_length=1, max_length=MOST_CANDIDATES)]
+
+
+class NextPart(Part):
+    """`[next]`: how many tests to choose, out of which candidates, and what they are to better."""
+
+    count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    criterion: Literal["A", "D"] = "A"
+    """Least sum of the variances of the parameters, or smallest volume of their confidence region."""
+    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
+    """Postures that are drawn from ranges."""
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
+    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves."""
+    points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
+    """Alternatives; those of the test that they are like where there are none."""
+    bands_hz: tuple[Band, ...] = ()
+    """Alternatives, from and to; the lines of the test that they are like where there are none."""
+    step_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)] | None = None
+    """Between the lines of the bands: one for all, or one for each."""
+    like: str | None = None
+    """Test whose noise, kind, and all that is not said here the candidates have; the first FRF test."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if isinstance(self.postures, dict):
+            for name, (low, high) in self.postures.items():
+                if not low < high:
+                    raise ValueError(f"postures: the range of {name} is {low:g} to {high:g}, expected it ascending")
+        if (self.step_hz is None) != (not self.bands_hz):
+            raise ValueError("expected bands_hz and step_hz together or none of them")
+        if self.step_hz is not None and len(self.step_hz) not in (1, len(self.bands_hz)):
+            raise ValueError(f"step_hz has {len(self.step_hz)} entries for {len(self.bands_hz)} bands")
+        for (first, last), step in zip(self.bands_hz, self.steps, strict=True):
+            if not 0.0 < first <= last:
+                raise ValueError(f"bands_hz: {first:g} to {last:g} Hz, expected it above 0 and ascending")
+            if (last - first) / step > MOST_LINES:
+                raise ValueError(f"bands_hz: more than {MOST_LINES} lines from {first:g} to {last:g} Hz")
+        drawn = self.candidates if isinstance(self.postures, dict) else len(self.postures)
+        if drawn * max(len(self.points), 1) * max(len(self.bands_hz), 1) > MOST_CANDIDATES:
+            raise ValueError(f"postures times points times bands are more than {MOST_CANDIDATES} candidates")
+        return self
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Step of each band."""
+        steps = self.step_hz or ()
+        return steps * len(self.bands_hz) if len(steps) == 1 else steps
+
+
+def check_next(part: NextPart | None, model: Model, frf_tests: Sequence[str]) -> None:
+    """Raise ValueError where candidates cannot be of this machine and these tests."""
+    if part is None:
+        return
+    listed = part.postures
+    ends = [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
+    for values in ends:
+        posture(model, values)
+    for points in part.points:
+        check_points(model, [p for end in points.ends for p in end])
+    if not frf_tests:
+        raise ValueError("candidates are like an FRF test, and the study has none")
+    if part.like is not None and part.like not in frf_tests:
+        raise ValueError(known_name("like: FRF test", part.like, frf_tests))

@@ -1,0 +1,190 @@
+"""From one test in a study file to what the fit compares with."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
+from jaxmb.identify.study.format.study_format import FrfTestPart, TestPart
+from jaxmb.identify.study.reading.frf_source import Measured, measured_responses, points_text
+from jaxmb.identify.study.simulation.frf import Setting
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
+from jaxmb.mechanics.kinematics import posture
+from jaxmb.response.frf import DERIVATIVES, check_points, dof_names, endpoints
+
+NOMINAL_LOG_STD = 0.01
+"""Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
+
+
+def names_of_tests(parts: Sequence[TestPart | DeflectionTestPart]) -> list[str]:
+    """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
+    numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
+    files = [getattr(part, "file", None) if part.name is None else None for part in parts]
+    stems = [None if file is None else Path(file).stem for file in files]
+    taken = [*stems, *(part.name for part in parts), *numbered]
+    return [
+        part.name or (stem if stem and taken.count(stem) == 1 else number)
+        for part, stem, number in zip(parts, stems, numbered, strict=True)
+    ]
+
+
+def called(name: str) -> str:
+    """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
+    return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"
+
+
+def frf_test(part: FrfTestPart, label: str, setting: Setting) -> tuple[FrfTest, list[str], Measured]:
+    """FRF test, sentences on lines that are not used, and everything that was measured.
+
+    Args:
+        part: what the study says of the test.
+        label: what messages call it.
+        setting: of the test.
+
+    Raises:
+        ValueError: the data cannot be used as described.
+    """
+    model = setting.model
+    q = posture(model, part.posture)
+    outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
+    check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
+    for what, points in (("outputs", outputs), ("inputs", inputs)):
+        if not points:
+            raise ValueError(f"{what} is empty, expected at least one point")
+        if len(set(points)) < len(points):
+            raise ValueError(f"{what} holds a point twice: {points_text(points)}")
+    data = measured_responses(part, outputs, inputs, setting)
+    measured = data.fitted
+    weight = _weights(part, measured, outputs, inputs)
+    weight, notes = _masked(measured, weight, outputs, inputs)
+    nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
+    random = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
+    leaked = cross_axis_log_std(measured, part.cross_axis)
+    test = FrfTest(
+        name=label,
+        q=q,
+        outputs=outputs,
+        inputs=inputs,
+        derivatives=DERIVATIVES[measured.kind],
+        at=setting.file.linearize_at,
+        phase=part.phase,
+        omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
+        measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
+        weight=jnp.asarray(weight),
+        noise_std=jnp.asarray(np.sqrt(nominal**2 + random**2 + leaked**2)),
+        nominal_std=jnp.asarray(nominal),
+        decay=jnp.asarray(measured.decay_1_s),
+        noise_known=part.noise_log_std != "estimate",
+    )
+    if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
+        notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
+    return test, notes + list(data.remarks), data
+
+
+def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
+    """A test without each `every`-th line, and those lines as a test of their own.
+
+    Raises:
+        ValueError: there are fewer lines, or none that counts on one side.
+    """
+    number = np.arange(test.omega.size)
+    out = number % every == every - 1
+    if not out.any():
+        raise ValueError(f"check_every is {every}, but there are only {test.omega.size} lines")
+
+    def some(chosen: np.ndarray) -> FrfTest:
+        parts = {name: getattr(test, name)[chosen] for name in ("omega", "measured", "weight", "noise_std")}
+        return dataclasses.replace(test, **parts)
+
+    counts = np.asarray(test.weight).max(axis=(1, 2)) > 0.0
+    for chosen, what in ((~out, "left to fit"), (out, "held out")):
+        if not counts[chosen].any():
+            raise ValueError(f"check_every is {every}: no line with a weight is {what}")
+    return some(~out), some(out)
+
+
+def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
+    weights = part.weights
+    if weights is None:
+        return np.ones(measured.frf.shape)
+    if weights.peaks is not None:
+        return peak_weights(
+            measured.frequency_hz,
+            measured.frf,
+            weights.peaks,
+            weights.half_width_lines,
+            weights.elsewhere,
+            weights.prominence,
+        )
+    bands = []
+    for band in weights.bands:
+        if not band.band_hz[0] <= band.band_hz[1]:
+            raise ValueError(f"weights: band_hz {band.band_hz[0]:g} to {band.band_hz[1]:g} Hz is reversed")
+        rows = _indices("weights: output", band.outputs, outputs)
+        columns = _indices("weights: input", band.inputs, inputs)
+        bands.append((band.band_hz, band.weight, rows, columns))
+    return band_weights(measured.frequency_hz, measured.frf.shape, bands, weights.elsewhere)
+
+
+def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
+    if wanted is None:
+        return list(range(len(points)))
+    for point in wanted:
+        if tuple(point) not in points:
+            raise ValueError(f"{what} {points_text([point])} is not in the test, expected one of {points_text(points)}")
+    return [points.index(tuple(p)) for p in wanted]
+
+
+def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
+    """Weights with what cannot enter a logarithm at 0, and one sentence on it where there is such."""
+    usable = usable_lines(measured.frf)
+    lines = measured.frequency_hz.size
+    lost = lines - np.sum(usable, axis=0)
+    for o, i in np.argwhere(lost == lines):
+        if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
+            what = f"the FRF from {points_text([inputs[i]])} to {points_text([outputs[o]])}"
+            raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
+    weight = np.where(usable, weight, 0.0)
+    if not weight.any():
+        raise ValueError("all weights are zero, expected at least one line that counts")
+    return weight, _lost_lines(lost, lines, outputs, inputs)
+
+
+def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
+    """One sentence on the lines [output, input] that are not used; none where all are."""
+    told = []
+    if (lost == lines).any():
+        told.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
+    some = (lost > 0) & (lost < lines)
+    if some.any():
+        least, most = lost[some].min(), lost[some].max()
+        count = f"{most}" if least == most else f"{least} to {most}"
+        told.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
+    return [f"{'; '.join(told)}; zero or not finite, and left out"] if told else []
+
+
+def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
+    """FRFs [output, input] in words and their number: "tool z with tool x, tool y (4 FRFs)", both ways taken as one."""
+    count = int(marked.sum())
+    number = f"({count} FRF{'s' if count > 1 else ''})"
+    if count == marked.size:
+        return "all FRFs" if count > 1 else "the FRF"
+    to, by = list(dof_names(outputs)), list(dof_names(inputs))
+    left = {(to[o], by[i]) for o, i in np.argwhere(marked)}
+    both = all((b, a) in left for a, b in left)
+    groups = []
+    while left:
+        names = sorted({name for pair in left for name in pair} if both else {o for o, _ in left}, key=(to + by).index)
+        best = max(names, key=lambda name: sum(name in pair if both else name == pair[0] for pair in left))
+        taken = {pair for pair in left if (best in pair if both else best == pair[0])}
+        others = {b if a == best else a for a, b in taken} if both else {b for _, b in taken}
+        groups.append(f"{best} {'with' if both else 'from'} {', '.join(sorted(others, key=by.index))}")
+        left -= taken
+    return f"{'; '.join(groups)} {number}"

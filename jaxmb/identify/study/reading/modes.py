@@ -1,0 +1,111 @@
+"""From a modal test in a study file to what the fit compares with."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.motion import observe
+from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.study.format.simulation_format import SimulateModes
+from jaxmb.identify.study.format.study_format import ModesTestPart
+from jaxmb.identify.study.simulation.frf import Setting, Simulated, check_scene, machine_named
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import build_model
+from jaxmb.mechanics.kinematics import check_coordinates, posture
+from jaxmb.response.frf import check_points
+from jaxmb.response.modal import modes
+
+
+def modes_test(part: ModesTestPart, label: str, setting: Setting) -> tuple[ModesTest, Simulated | None]:
+    """Modal test of a study, and the machine behind it where it was simulated.
+
+    Args:
+        part: what the study says of the test.
+        label: what messages call it.
+        setting: of the test.
+
+    Raises:
+        ValueError: more modes than the machine has, content by coordinates or shapes at points that it has not.
+    """
+    model = setting.model
+    q = posture(model, part.posture)
+    check_coordinates(model, q=q)
+    check_points(model, part.outputs)
+    truth = None
+    if part.simulate is None:
+        frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
+        shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
+    else:
+        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, setting)
+    count = frequency_hz.size
+    if count > len(model.coordinates):
+        raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
+    content = np.zeros((count, len(model.coordinates)), dtype=bool)
+    for mode, names in enumerate(part.content or ()):
+        for name in names:
+            if name not in model.coordinates:
+                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, model.coordinates))
+            content[mode, model.coordinates.index(name)] = True
+    test = ModesTest(
+        name=label,
+        q=q,
+        at=setting.file.linearize_at,
+        frequency_hz=jnp.asarray(frequency_hz),
+        damping_ratio=jnp.asarray(damping_percent) / 100.0,
+        content=jnp.asarray(content),
+        shape=jnp.asarray(_largest_one(shape)),
+        frequency_std=jnp.asarray(_of_each("frequency_std_hz", part.frequency_std_hz, count)),
+        damping_std=jnp.asarray(_of_each("damping_std_percent", part.damping_std_percent, count)) / 100.0,
+        shape_std=jnp.asarray(part.shape_std),
+        content_share=jnp.asarray(part.content_share),
+        content_std=jnp.asarray(part.content_std),
+        outputs=part.outputs,
+        inputs=part.outputs,
+    )
+    return test, truth
+
+
+def _simulated(
+    part: ModesTestPart, how: SimulateModes, setting: Setting
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Simulated]:
+    """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
+    true = set_parameters(
+        build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder)),
+        how.parameters,
+    )
+    seen = observe(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
+    check_scene(seen, true)
+    found = modes(seen.tangent)
+    kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
+    if not kept.size:
+        raise ValueError(f"the machine has no mode below {how.below_hz:g} Hz")
+    frequency_hz = np.asarray(found.damped_frequency_hz)[kept]
+    damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
+    shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
+    if how.noise:
+        draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
+        count = kept.size
+        frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
+            size=count
+        )
+        spread = _of_each("damping_std_percent", part.damping_std_percent, count)
+        damping_percent = damping_percent + spread * draw.normal(size=count)
+        real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
+        shape = shape + real + 1j * imaginary
+    return frequency_hz, damping_percent, shape, Simulated(true.coordinates, parameters(true), found)
+
+
+def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:
+    if len(given) not in (1, count):
+        raise ValueError(f"{name} has {len(given)} entries for {count} modes")
+    return np.broadcast_to(np.array(given), (count,))
+
+
+def _largest_one(shape: np.ndarray) -> np.ndarray:
+    """Shapes [mode, output] scaled so that the largest component of each is 1."""
+    if not shape.shape[1]:
+        return shape
+    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=1)[:, None], axis=1)
+    if not np.abs(largest).all():
+        raise ValueError(f"shape {int(np.argmin(np.abs(largest[:, 0]))) + 1} is zero at all outputs")
+    return shape / largest

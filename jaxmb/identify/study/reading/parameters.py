@@ -1,0 +1,96 @@
+"""From what a study says of parameters to the free ones, those held, and the prior."""
+
+import difflib
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.fit.problem import Prior
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
+from jaxmb.identify.parameters.model_parameters import places
+from jaxmb.identify.study.format.study_format import FreePart, StudyFile
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+
+
+def held_values(model: Model, file: StudyFile) -> dict[str, float]:
+    """Values of parameters that a study holds.
+
+    Raises:
+        ValueError: a name or pattern selects nothing.
+    """
+    held: dict[str, float] = {}
+    for exact in (False, True):  # a full name overrules a pattern
+        for pattern, value in file.hold.items():
+            if (pattern in places(model)) is exact:
+                held |= dict.fromkeys(_selected(model, pattern), value)
+    return held
+
+
+def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[Bound]:
+    """Bounds by parameter in the model's order; a full name overrules a pattern.
+
+    Raises:
+        ValueError: a name or pattern selects nothing, two select the same, or what is held.
+    """
+    by_name: dict[str, tuple[str, FreePart]] = {}
+    for exact in (False, True):
+        for pattern, part in parts.items():
+            if (pattern in places(model)) is not exact:
+                continue
+            for name in _selected(model, pattern):
+                if not exact and name in by_name:
+                    raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
+                if exact and name in held:
+                    raise ValueError(f"'{name}' is both free and held")
+                by_name[name] = (pattern, part)
+    chosen = {name: by_name[name] for name in places(model) if name in by_name and name not in held}
+    bounds: list[Bound] = []
+    done: set[str] = set()
+    for pattern, part in chosen.values():
+        together = tuple(n for n, (p, _) in chosen.items() if p == pattern)
+        if pattern in done:
+            continue
+        done.add(pattern)
+        for names in [together] if part.tied else [(n,) for n in together]:
+            elastic = names[0].split(".")[0] in ("stiffness", "damping")
+            logarithmic = elastic if part.scale is None else part.scale == "logarithmic"
+            bounds.append(Bound(names, part.lower, part.upper, part.initial, logarithmic))
+    order = {name: i for i, name in enumerate(places(model))}
+    return sorted(bounds, key=lambda b: order[b.names[0]])
+
+
+def _selected(model: Model, pattern: str) -> list[str]:
+    names = matching(list(places(model)), pattern)
+    if not names:
+        family, _, rest = pattern.partition(".")
+        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in places(model)}, n=1)
+        if near and near[0] != family and matching(list(places(model)), f"{near[0]}.{rest}"):
+            raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
+        raise ValueError(known_name("parameter or pattern", pattern, places(model)))
+    return names
+
+
+def prior_of(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray) -> Prior | None:
+    """Prior of a study about its initial values; None where it states none.
+
+    Raises:
+        ValueError: a pattern selects nothing, or a free parameter on a linear scale.
+    """
+    if not patterns:
+        return None
+    std = np.full(free.size, np.nan)
+    for exact in (False, True):
+        for pattern, value in patterns.items():
+            if (pattern in free.names) is not exact:
+                continue
+            names = matching(list(free.names), pattern)
+            if not names:
+                raise ValueError(known_name("free parameter or pattern", pattern, free.names))
+            std[[free.names.index(n) for n in names]] = value
+    std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
+    known = zip(free.names, free.logarithmic, std, strict=True)
+    linear = [name for name, log, s in known if not log and np.isfinite(s)]
+    if linear:
+        raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
+    return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))

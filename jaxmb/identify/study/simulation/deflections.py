@@ -1,0 +1,133 @@
+"""Pseudo-measured deflections of a machine whose stiffness is known, with the errors of the instruments."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.experiments.load_cases import DeflectionTest, check_tests, equilibria, predicted
+from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments, SimulateDeflections
+from jaxmb.identify.study.simulation.postures import lowest_frame
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import frame_pose, posture
+
+MOST_TRIES = 1000
+POSITION = np.array([True] * 3 + [False] * 3)
+"""Which displacements of a point a tracker measures without several reflectors."""
+
+
+def planned_tests(
+    how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model
+) -> list[DeflectionTest]:
+    """Tests with postures and loads, and displacements of zero where they are to be measured.
+
+    Args:
+        how: what the study says of postures and loads.
+        part: and of the rest.
+        std: standard deviations [6] of the displacements of a point.
+        model: the machine.
+
+    Raises:
+        ValueError: a frame or a coordinate is not the machine's.
+    """
+    points = (part.frame,) if part.points is None else part.points
+    for name in (part.frame, *points):
+        if name not in model.frames:
+            raise ValueError(known_name("frame", name, model.frames))
+    start = np.asarray(posture(model, part.posture))
+    draw = np.random.default_rng(how.plan_seed)
+    zones = list(how.zones.items())
+    for zone, ranges in zones:
+        for name in ranges:
+            if name not in model.coordinates:
+                raise ValueError(known_name(f"zone '{zone}': coordinate", name, model.coordinates))
+    postures, forces, names = [], [], []
+    count = how.tests if how.design is None else how.design.candidates
+    for number in range(count):
+        zone, ranges = zones[number % len(zones)]
+        q = _drawn(model, start, ranges, how.floor_m, draw, zone)
+        direction = np.array(how.directions[number % len(how.directions)])
+        forces.append(draw.uniform(*how.force_n) * direction / np.linalg.norm(direction))
+        postures.append(q)
+        names.append(f"{zone} {number // len(zones) + 1}")
+    turned = np.asarray(jax.vmap(lambda q: frame_pose(model, q, part.frame))(jnp.asarray(np.stack(postures))))
+    arms = turned[:, :3, :3] @ np.array(how.offset_m)
+    wrenches = np.concatenate([np.stack(forces), np.cross(arms, np.stack(forces))], axis=1)
+    seen = np.where(POSITION | (how.measured == "pose"), 0.0, np.nan)
+    displacement = np.tile(seen, (len(points), 1))
+    spread = np.tile(std, (len(points), 1))
+    order = sorted(range(count), key=lambda i: i % len(zones))  # by zone, as one would measure and draw them
+    return [DeflectionTest(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
+
+
+def _drawn(
+    model: Model,
+    start: np.ndarray,
+    ranges: Mapping[str, tuple[float, float]],
+    floor: float | None,
+    draw: np.random.Generator,
+    zone: str,
+) -> np.ndarray:
+    """A posture in a zone, above the floor where there is one."""
+    for _ in range(MOST_TRIES):
+        q = start.copy()
+        for name, (first, last) in ranges.items():
+            q[model.coordinates.index(name)] = draw.uniform(first, last)
+        if floor is None or lowest_frame(model, q) > floor:
+            return q
+    raise ValueError(f"zone '{zone}': no posture drawn keeps all frames above floor_m = {floor:g}")
+
+
+def measured_with(
+    model: Model,
+    tests: Sequence[DeflectionTest],
+    errors: Instruments | None,
+    draw: np.random.Generator,
+    nonlinear: bool = False,
+) -> list[DeflectionTest]:
+    """The tests as instruments would see them on a machine, with errors.
+
+    Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the
+    balance (the size of the load, not its direction). What was not measured in a test stays so.
+
+    Args:
+        model: the machine that is measured.
+        tests: postures, loads and points.
+        errors: of the instruments; none where not given.
+        draw: source of the errors.
+        nonlinear: whether the load acts on the moved machine; to first order where not.
+    """
+    true = list(tests)
+    if errors is not None:
+        turns = np.array(model.revolute) * errors.coordinate_std
+        true = []
+        for test in tests:
+            size = float(np.linalg.norm(test.wrench[:3]))
+            # A pure moment is not weighed with a balance.
+            factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
+            q = test.q + turns * draw.normal(size=test.q.size)
+            true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
+    moved = equilibria(model, true) if nonlinear else predicted(model, true)
+    seen = []
+    for test, displacement in zip(tests, moved, strict=True):
+        if errors is not None:
+            scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
+            displacement = displacement + scale * draw.normal(size=displacement.shape)
+        seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
+    return seen
+
+
+def simulated_tests(
+    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[DeflectionTest], model: Model, noise_seed: int
+) -> list[DeflectionTest]:
+    """Tests of a study as they would be measured on a machine.
+
+    Raises:
+        ValueError: the machine cannot be tested so; a test whose displacement cannot be is named.
+    """
+    seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed), how.nonlinear)
+    check_tests(model, seen)
+    return seen

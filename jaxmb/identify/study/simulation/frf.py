@@ -1,0 +1,171 @@
+"""Pseudo-measured frequency responses of a machine whose parameters are known."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxmb.identify.experiments.frf_test import predict_frf
+from jaxmb.identify.experiments.motion import Scene, observe
+from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.file import load_machine
+from jaxmb.machine.schema import Machine
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.records.impacts import estimate_frf_from_hits
+from jaxmb.mechanics.kinematics import posture
+from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, Point, dof_names, response_rows
+from jaxmb.response.hits import Softening, record_hits
+from jaxmb.response.modal import Modes, check_mass_matrix, modes
+
+FORCES = DIRECTIONS[:3]
+"""x, y, z: along what a hammer can hit."""
+BEFORE_HIT = 0.02
+"""Share of a record before the hammer touches."""
+
+
+class Setting(NamedTuple):
+    """What the tests of a study stand in."""
+
+    file: StudyFile
+    """The whole study."""
+    folder: Path
+    """What paths are relative to."""
+    whole: Machine
+    """The study's machine, nothing locked."""
+    model: Model
+    """The machine that is fitted."""
+    noise_seed: int | None
+    """Seed of simulated noise instead of the study's own."""
+
+
+class Simulated(NamedTuple):
+    """The machine behind a simulated test."""
+
+    coordinates: tuple[str, ...]
+    parameters: dict[str, float]
+    modes: Modes
+
+
+def machine_named(name: str, folder: Path) -> Machine:
+    """Built-in machine, or one in a file; a relative path is beside the study."""
+    beside = folder / name
+    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
+
+
+def simulated_frf(
+    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
+) -> tuple[FrfSet, Simulated]:
+    """FRFs between points of a machine at a posture, and what the machine was.
+
+    Args:
+        how: what the study says of it.
+        at: posture, by coordinate.
+        outputs: points and directions of the sensors.
+        inputs: those of the forces.
+        setting: of the test.
+
+    Raises:
+        ValueError: the machine or its posture cannot be.
+    """
+    model = build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder))
+    model = set_parameters(model, how.parameters)
+    q = posture(model, at)
+    seen = observe(model, q, setting.file.linearize_at, outputs, inputs)
+    check_scene(seen, model)
+    draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
+    if how.hits is not None:
+        frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
+    else:
+        frf_set = _computed(how, seen, outputs, inputs, draw)
+    return frf_set, Simulated(model.coordinates, parameters(model), modes(seen.tangent))
+
+
+def check_scene(seen: Scene, model: Model) -> None:
+    """Raise ValueError where a test cannot see the machine: no equilibrium, or a motion without mass."""
+    if not np.isfinite(np.asarray(seen.tangent.stiffness)).all():
+        raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
+    check_mass_matrix(np.asarray(seen.tangent.mass), model.coordinates)
+
+
+def _computed(
+    how: Simulate, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...], draw: np.random.Generator
+) -> FrfSet:
+    frequency_hz = _frequencies(how.lines)
+    h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
+    if how.noise_log_std > 0.0:
+        real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
+        h = h * np.exp(real + 1j * imaginary)
+    return FrfSet(frequency_hz, h, how.response, dof_names(outputs), dof_names(inputs), source="simulated")
+
+
+def _frequencies(lines: Lines | None) -> np.ndarray:
+    if lines is None:
+        raise ValueError("expected either lines or hits")
+    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
+    return lines.first_hz + lines.step_hz * np.arange(count)
+
+
+def _from_hits(
+    how: Hits, model: Model, q: Array, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    draw: np.random.Generator,
+) -> FrfSet:  # fmt: skip
+    """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
+
+    A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
+    hit with their deflection, is what makes cross FRFs unsymmetric.
+
+    Raises:
+        ValueError: an input is a moment.
+    """
+    for point in inputs:
+        if point[1].removeprefix("-") not in FORCES:
+            raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
+    rows = np.stack([_hit_row(how, model, q, point, draw) for point in inputs])
+    impulse = how.impulse_ns * np.exp(how.impulse_log_std * draw.normal(size=(len(inputs), how.hits)))
+    samples = round(how.record_s * how.sample_rate_hz)
+    force, response = record_hits(
+        seen.tangent,
+        seen.stiffness,
+        Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
+        seen.output_rows,
+        jnp.asarray(np.repeat(rows, how.hits, axis=0)),
+        jnp.asarray(impulse.ravel()),
+        start_s=BEFORE_HIT * how.record_s,
+        length_s=1e-3 * how.contact_ms,
+        sample_rate_hz=how.sample_rate_hz,
+        samples=samples,
+    )
+    response = np.asarray(response) + how.noise * draw.normal(size=response.shape)
+    records = list(zip(np.asarray(force), response, strict=True))
+    columns = [
+        estimate_frf_from_hits(
+            records[i * how.hits : (i + 1) * how.hits],
+            how.sample_rate_hz,
+            decay_1_s=how.decay_1_s,
+            outputs=dof_names(outputs),
+            inputs=dof_names(inputs[i : i + 1]),
+            source="simulated hits",
+        ).frf_set
+        for i in range(len(inputs))
+    ]
+    return joined_inputs(columns)
+
+
+def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
+    """Jacobian [n] of where and along what the hammer really hits: beside the point, and askew.
+
+    A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.
+    """
+    rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in DIRECTIONS]))
+    direction = np.zeros(3)
+    direction[FORCES.index(point[1].removeprefix("-"))] = -1.0 if point[1].startswith("-") else 1.0
+    askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
+    askew /= np.linalg.norm(askew)
+    beside = how.offset_m * draw.normal(size=3)
+    return np.concatenate([askew, np.cross(beside, askew)]) @ rows

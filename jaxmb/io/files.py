@@ -1,0 +1,106 @@
+"""Text files that describe something: found by name, read strictly, and written whole or not at all."""
+
+import os
+import re
+import tempfile
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jaxmb.io.validation import InputError, known_name
+
+LARGEST_FILE = 4_000_000
+"""Bytes; a description larger than this is no description but data, and would only be slow to refuse."""
+MOST_KEY_PARTS = 1000
+_KEY_DOT = re.compile(r"""\.[ \t]*(?:["'A-Za-z_\-]|\d+[ \t]*\.)""")
+"""A dot between the parts of a key, not the one of a decimal number."""
+
+
+def library_names(room: str) -> tuple[str, ...]:
+    """Names of the descriptions of one kind ("machines", "studies") that come with jaxmb."""
+    folder = resources.files("jaxmb.library") / room
+    return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
+
+
+def find_description(name_or_path: str | os.PathLike[str], room: str, what: str, endings: tuple[str, ...]) -> Path:
+    """Path of a built-in description by name, or of the file the user names.
+
+    Raises:
+        InputError: neither a built-in name nor a file with one of the endings.
+    """
+    text = os.fspath(name_or_path)
+    names = library_names(room)
+    if text in names:
+        return Path(str(resources.files("jaxmb.library") / room / f"{text}.toml"))
+    path = Path(text)
+    # os.path.exists is False, where Path.exists raises, for a name that no file can have.
+    if path.suffix not in endings and os.sep not in text and not os.path.exists(text):
+        raise InputError(known_name(f"{what}", text, names) + f", or a file ending in {' or '.join(endings)}")
+    if path.suffix not in endings:
+        raise InputError(f"{path}: expected a file ending in {' or '.join(endings)}")
+    return path
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Contents of a TOML file.
+
+    Raises:
+        InputError: the file cannot be read, is no text, or is no TOML; the message gives line and column.
+    """
+    text = read_text(path)
+    for number, line in enumerate(text.split("\n"), start=1):
+        # The reader's time grows with the square of the parts of one key: a megabyte of "a.a.a" would take hours.
+        if line.count(".") > MOST_KEY_PARTS and len(_KEY_DOT.findall(line)) > MOST_KEY_PARTS:
+            raise InputError(f"{path}: line {number} is nested too deeply, expected at most a few levels")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply, expected at most a few levels") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        raise InputError(f"{path}: holds an integer of thousands of digits, expected a physical number") from None
+
+
+def read_text(path: Path) -> str:
+    """Contents of a small UTF-8 text file.
+
+    Raises:
+        InputError: the file cannot be read, is larger than `LARGEST_FILE`, or is no text.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+    if len(data) > LARGEST_FILE:
+        raise InputError(f"{path}: larger than {LARGEST_FILE} bytes, expected a description, not measured data")
+    try:
+        text = data.decode("utf-8-sig")  # Windows editors put a byte order mark first
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
+    if "\0" in text:
+        raise InputError(f"{path}: holds a zero byte at {text.index(chr(0))}, expected a text file")
+    return text
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file by writing a new one beside it and renaming, so that it is never seen half-written."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,280 @@
+"""Where to put a task so that a robot meets its loads with the least deflection."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.maps.dexterity import DIRECTIONS, characteristic_length, moving_joints
+from jaxmb.maps.placement.path_following import REASONS, Follower, Joints, best_along, make_follower
+
+VARIABLES = ("x", "y", "z", "yaw", "spin")
+"""Of a placement: offset of the task's origin [m], its turn about the ground's z and the tool's about its own [rad]."""
+CRITERIA = ("max", "rms")
+NOT_POSSIBLE = 1e6
+"""Cost of a placement that is not possible, for a search that compares costs only."""
+
+
+@dataclass(frozen=True)
+class ToolPath:
+    """Poses of the tool that a task asks for, and the loads on it, in the task's own frame."""
+
+    poses: np.ndarray
+    """T_task,tool [k, 4, 4], m."""
+    wrenches: np.ndarray
+    """Force [N] then moment [Nm] on the machine at the tool's origin, in the task's axes [k, 6]."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a robot meets a task that stands at a place."""
+
+    place: Mapping[str, float]
+    """Value of each of `VARIABLES`, m or rad."""
+    possible: bool
+    reason: str
+    """Why it is not possible, empty where it is."""
+    cost: float
+    """Largest or RMS deflection along the path, m; infinite where it is not possible."""
+    joint_path: np.ndarray
+    """Coordinates [k, n], rad or m; NaN where it is not possible."""
+    deflection: np.ndarray
+    """Length of the tool's translation under the load [k], m."""
+    dexterity: np.ndarray
+    """1/kappa_F along the path [k]."""
+
+
+@dataclass(frozen=True)
+class PlacementResult:
+    """The best place of a task found, beside a naive one, and all that were tried on the grid."""
+
+    machine: str
+    frame: str
+    criterion: str
+    best: Placement
+    naive: Placement
+    grid: Mapping[str, np.ndarray]
+    """Values of each of `VARIABLES` that were tried."""
+    cost: np.ndarray
+    """Of every placement of the grid, axes as in `VARIABLES`, m; infinite where it is not possible."""
+    reason: np.ndarray
+    """Index into `REASONS` of every placement; 0 where it is possible."""
+    evaluations: int
+    settings: Mapping[str, object]
+
+    @property
+    def possible_share(self) -> float:
+        """Share of the grid's placements that are possible."""
+        return float(np.mean(np.isfinite(self.cost)))
+
+
+def place_task(
+    model: Model,
+    path: ToolPath,
+    search: Mapping[str, Sequence[float] | np.ndarray],
+    limits: Mapping[str, tuple[float, float]],
+    frame: str = "tool",
+    criterion: str = "max",
+    naive: Mapping[str, float] | None = None,
+    least_dexterity: float = 0.05,
+    length: float | None = None,
+    starts: int = 32,
+    refine: bool = True,
+) -> PlacementResult:
+    """Place of a task, and turn of the tool about its own axis, with the least deflection under the task's loads.
+
+    The tool is asked for at T(x, y, z) R_z(yaw) T_task,tool R_z(spin), the loads turn with the task by yaw. At every
+    placement of the grid all branches of the inverse kinematics that are found are followed along the path; one is
+    possible where every pose is reached, the limits are kept, 1/kappa_F stays above a least value and det J keeps its
+    sign. The deflection is J_p C J^T w. The best placement of the grid is then improved between its neighbours by the
+    Nelder-Mead method.
+
+    Args:
+        model: the machine.
+        path: the task.
+        search: values of each of `VARIABLES` to try, ascending; 0 where not given. One value is held.
+        limits: lowest and highest value of each coordinate that drives the robot, rad or m. Others keep their values of
+            the reference posture.
+        frame: the tool; z is its axis.
+        criterion: "max" or "rms" of the deflection along the path.
+        naive: a placement to compare with; the middle of what is searched where not given.
+        least_dexterity: below this 1/kappa_F a posture counts as singular.
+        length: characteristic length for it, m; found among postures within the limits where not given.
+        starts: number of postures within the limits from which the first pose is solved.
+        refine: whether to improve the best placement of the grid.
+
+    Returns:
+        The best placement and the naive one, with joint paths and deflections, and the cost of the whole grid.
+
+    Raises:
+        ValueError: sizes, names or numbers are wrong, or no placement of the grid is possible.
+    """
+    _check_path(path)
+    grid = _checked_search(search)
+    if criterion not in CRITERIA:
+        raise ValueError(known_name("criterion", criterion, CRITERIA))
+    if starts < 1:
+        raise ValueError(f"starts: {starts}, expected 1 or more")
+    joints = _checked_limits(model, frame, limits)
+    places = np.array(list(itertools.product(*grid.values())))
+    middle = {name: float(values[(len(values) - 1) // 2]) for name, values in grid.items()}
+    for name in naive or {}:
+        if name not in VARIABLES:
+            raise ValueError(known_name("naive: variable", name, VARIABLES))
+    compared = {name: float((naive or middle).get(name, 0.0)) for name in VARIABLES}
+    first = _spread(model, joints, starts)
+    if length is None:
+        length = characteristic_length(model, jnp.asarray(_spread(model, joints, 256)), frame, joints.names)
+    follower = make_follower(model, frame, joints, first, least_dexterity, length, criterion)
+
+    cost, reason = np.full(len(places), math.inf), np.zeros(len(places), dtype=int)
+    for i, found in enumerate(best_along(follower, *_placed(path, places))):
+        cost[i], reason[i] = found.cost, found.reason
+    shape = tuple(len(values) for values in grid.values())
+    if not np.any(np.isfinite(cost)):
+        counts = ", ".join(f"{np.sum(reason == k)} {REASONS[k]}" for k in range(1, len(REASONS)) if np.any(reason == k))
+        raise ValueError(f"no placement of the {len(places)} tried is possible: {counts}")
+    place, evaluations = places[int(np.argmin(cost))], len(places)
+    if refine:
+        place, more = _refined(follower, path, grid, place)
+        evaluations += more
+    settings = {
+        "least_dexterity": least_dexterity,
+        "length_m": length,
+        "starts": starts,
+        "refine": refine,
+        "limits": dict(limits),
+    }
+    return PlacementResult(
+        machine=model.name,
+        frame=frame,
+        criterion=criterion,
+        best=_placement(follower, path, place),
+        naive=_placement(follower, path, np.array(list(compared.values()))),
+        grid=grid,
+        cost=cost.reshape(shape),
+        reason=reason.reshape(shape),
+        evaluations=evaluations,
+        settings=settings,
+    )
+
+
+def placed_path(path: ToolPath, place: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Poses T_0tool [k, 4, 4] and wrenches in ground axes [k, 6] of a task that stands at a place."""
+    poses, wrenches = _placed(path, np.array([[place.get(name, 0.0) for name in VARIABLES]]))
+    return poses[0], wrenches[0]
+
+
+def _placed(path: ToolPath, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    base, turn = _about_z(places[:, 3]), _about_z(places[:, 4])
+    base[:, :3, 3] = places[:, :3]
+    poses = base[:, None] @ path.poses[None] @ turn[:, None]
+    rotation = base[:, None, :3, :3]
+    parts = (np.squeeze(rotation @ path.wrenches[None, :, part, None], -1) for part in (slice(0, 3), slice(3, 6)))
+    return poses, np.concatenate(list(parts), axis=-1)
+
+
+def _about_z(angle: np.ndarray) -> np.ndarray:
+    turn = np.tile(np.eye(4), (len(angle), 1, 1))
+    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(angle)
+    turn[:, 1, 0] = np.sin(angle)
+    turn[:, 0, 1] = -turn[:, 1, 0]
+    return turn
+
+
+def _refined(
+    follower: Follower, path: ToolPath, grid: Mapping[str, np.ndarray], start: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """The place improved between its neighbours on the grid, and the number of places that were tried."""
+    from scipy.optimize import minimize
+
+    varied = [i for i, values in enumerate(grid.values()) if len(values) > 1]
+    if not varied:
+        return start, 0
+    values = [list(grid.values())[i] for i in varied]
+    at = [int(np.argmin(np.abs(v - start[i]))) for v, i in zip(values, varied, strict=True)]
+    low = np.array([v[max(k - 1, 0)] for v, k in zip(values, at, strict=True)])
+    high = np.array([v[min(k + 1, len(v) - 1)] for v, k in zip(values, at, strict=True)])
+    best = [math.inf, start]
+
+    def cost(x: np.ndarray) -> float:
+        place = start.copy()
+        place[varied] = low + x * (high - low)
+        value = next(iter(best_along(follower, *_placed(path, place[None])))).cost
+        if value < best[0]:
+            best[:] = [value, place]
+        return min(value, NOT_POSSIBLE)
+
+    x = (start[varied] - low) / (high - low)
+    toward = np.where(x > 0.5, -0.4, 0.4)
+    simplex = np.vstack([x, x + np.diag(toward)])
+    options = {"initial_simplex": simplex, "xatol": 1e-3, "fatol": 1e-9, "maxfev": 60 * len(varied)}
+    found = minimize(cost, x, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(varied), options=options)
+    return np.asarray(best[1]), int(found.nfev)
+
+
+def _placement(follower: Follower, path: ToolPath, place: np.ndarray) -> Placement:
+    found = next(iter(best_along(follower, *_placed(path, place[None]))))
+    return Placement(
+        place=dict(zip(VARIABLES, place.tolist(), strict=True)),
+        possible=found.reason == 0,
+        reason=REASONS[found.reason],
+        cost=found.cost,
+        joint_path=found.joint_path,
+        deflection=found.deflection,
+        dexterity=found.dexterity,
+    )
+
+
+def _spread(model: Model, joints: Joints, count: int) -> np.ndarray:
+    """Postures spread evenly within the limits [count, n], always the same: Halton's sequence after its first point."""
+    from scipy.stats import qmc
+
+    postures = np.tile(np.asarray(model.reference), (count, 1))
+    sample = qmc.Halton(len(joints.names), scramble=False).random(count + 1)[1:]
+    postures[:, joints.index] = joints.low + sample * (joints.high - joints.low)
+    return postures
+
+
+def _checked_limits(model: Model, frame: str, limits: Mapping[str, tuple[float, float]]) -> Joints:
+    names = moving_joints(model, frame, tuple(limits) if limits else None)
+    for name in names:
+        if name not in limits:
+            raise ValueError(f"limits: coordinate '{name}' has none, expected its lowest and highest value")
+        low, high = limits[name]
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"limits: {name} from {low:g} to {high:g}, expected finite numbers, the lower first")
+    index = np.array([model.coordinates.index(name) for name in names])
+    low, high = np.array([limits[name] for name in names], dtype=float).T
+    return Joints(names, index, low, high, np.array([model.revolute[i] for i in index]))
+
+
+def _checked_search(search: Mapping[str, Sequence[float] | np.ndarray]) -> dict[str, np.ndarray]:
+    for name in search:
+        if name not in VARIABLES:
+            raise ValueError(known_name("search: variable", name, VARIABLES))
+    grid = {name: np.atleast_1d(np.asarray(search.get(name, 0.0), dtype=float)) for name in VARIABLES}
+    for name, values in grid.items():
+        if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(np.diff(values) <= 0.0):
+            raise ValueError(f"search: {name} has values {values}, expected one or more, ascending and finite")
+    return grid
+
+
+def _check_path(path: ToolPath) -> None:
+    poses, wrenches = np.asarray(path.poses), np.asarray(path.wrenches)
+    if poses.ndim != 3 or poses.shape[1:] != (4, 4) or not len(poses):
+        raise ValueError(f"path: poses have shape {poses.shape}, expected (number of poses, 4, 4)")
+    if wrenches.shape != (len(poses), len(DIRECTIONS)):
+        raise ValueError(f"path: wrenches have shape {wrenches.shape}, expected ({len(poses)}, 6) for as many poses")
+    if not (np.all(np.isfinite(poses)) and np.all(np.isfinite(wrenches))):
+        raise ValueError("path: a number of its poses or wrenches is not finite")
+    for number, pose in enumerate(poses):
+        rotation = pose[:3, :3]
+        skewed = np.abs(rotation.T @ rotation - np.eye(3)).max() > 1e-6
+        if skewed or np.linalg.det(rotation) < 0.0 or np.any(pose[3] != [0.0, 0.0, 0.0, 1.0]):
+            raise ValueError(f"path: pose {number} is no rotation and translation: {pose.tolist()}")
