@@ -22,7 +22,7 @@ import numpy as np
 import jaxmb
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.load_cases import (
-    DeflectionTest,
+    LoadCase,
     joint_terms,
     measured_displacements,
     observation_matrix,
@@ -53,10 +53,10 @@ limits = {
 postures = candidate_postures(robot, limits, 300, seed=0, floor=0.2)
 
 
-def hanging(name: str, q: np.ndarray, force: tuple[float, float, float]) -> DeflectionTest:
+def hanging(name: str, q: np.ndarray, force: tuple[float, float, float]) -> LoadCase:
     """A force 0.3 m beside the tool: its moment is taken along."""
     arm = np.asarray(jaxmb.frame_pose(robot, jnp.asarray(q), "tool"))[:3, :3] @ np.array([-0.3, 0.0, 0.0])
-    return DeflectionTest(name, q, "tool", np.concatenate([force, np.cross(arm, force)]), ("tool",), np.zeros((1, 6)),
+    return LoadCase(name, q, "tool", np.concatenate([force, np.cross(arm, force)]), ("tool",), np.zeros((1, 6)),
                           tracker[None])  # fmt: skip
 
 
@@ -72,7 +72,7 @@ print("chosen:", ", ".join(test.name for test in planned))
 
 
 # %%
-def measured(model: jaxmb.Model, test: DeflectionTest) -> DeflectionTest:
+def measured(model: jaxmb.Model, test: LoadCase) -> LoadCase:
     """What the tracker would see."""
     moved = jaxmb.deflection(
         model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False
@@ -80,7 +80,7 @@ def measured(model: jaxmb.Model, test: DeflectionTest) -> DeflectionTest:
     return dataclasses.replace(test, displacement=np.asarray(moved) + test.std * rng.normal(size=test.std.shape))
 
 
-def identified(tests: list[DeflectionTest]) -> None:
+def identified(tests: list[LoadCase]) -> None:
     """Compliances by weighted least squares, printed as stiffnesses."""
     matrix = observation_matrix(robot, tests, joint_terms(robot, robot.coordinates))
     fit = linear_fit(matrix, *measured_displacements(tests), nonnegative=np.ones(6, bool), names=robot.coordinates)

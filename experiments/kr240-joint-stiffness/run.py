@@ -12,7 +12,7 @@ import numpy as np
 import jaxmb
 from jaxmb.identify.assess.deflections.monte_carlo import monte_carlo
 from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.study.format.deflection_format import Instruments
 from jaxmb.identify.study.reading.deflections import DeflectionSet
 
@@ -110,7 +110,7 @@ def _speed(study: jaxmb.Study) -> None:
     count, std = 1000, np.repeat([3e-5, 6e-5], 3)[None]
     q = np.asarray(study.model.reference) + draw.uniform(-0.5, 0.5, size=(count, 6))
     wrench = draw.normal(size=(count, 6)) * np.repeat([1000.0, 300.0], 3)
-    tests = [DeflectionTest(str(i), q[i], "tool", wrench[i], ("tool",), np.zeros((1, 6)), std) for i in range(count)]
+    tests = [LoadCase(str(i), q[i], "tool", wrench[i], ("tool",), np.zeros((1, 6)), std) for i in range(count)]
     moved = predicted(study.model, tests)
     tests = [dataclasses.replace(t, displacement=d) for t, d in zip(tests, moved, strict=True)]
     found = unknowns(study.model, study.free)

@@ -1,4 +1,8 @@
-"""Mass, damping and stiffness of small motions about a posture."""
+"""Small motions about a posture: their coordinates, mass, damping and stiffness, and how a frame moves with them.
+
+What the coordinates of small motions are is said here and nowhere else. On an open machine with rigid links they are
+the coordinates of the machine.
+"""
 
 from typing import Literal
 
@@ -10,17 +14,41 @@ from jaxtyping import Array, Float
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
-from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links
+from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links, frame_jacobian
 
 LinearizeAt = Literal["posture", "equilibrium"]
 
 
 class Tangent(eqx.Module):
-    """Tangent matrices [n, n] of the equations of motion: M dq'' + C dq' + K dq = 0."""
+    """Tangent matrices [m, m] of the equations of motion: M dz'' + C dz' + K dz = 0, z as `motion_coordinates`."""
 
-    mass: Float[Array, "n n"]
-    damping: Float[Array, "n n"]
-    stiffness: Float[Array, "n n"]
+    mass: Float[Array, "m m"]
+    damping: Float[Array, "m m"]
+    stiffness: Float[Array, "m m"]
+
+
+def motion_coordinates(model: Model) -> tuple[str, ...]:
+    """Names of the m coordinates of small motions."""
+    return model.coordinates
+
+
+def motion_stiffness(model: Model) -> Float[Array, "m"]:
+    """Stiffness of the spring on each coordinate of small motions itself, N/m or N m/rad."""
+    return model.stiffness
+
+
+def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 m"]:
+    """Twist of a frame, velocity of its origin then angular velocity in ground axes, for each unit of small motion.
+
+    Args:
+        model: the machine.
+        q: about which it moves [n], rad or m.
+        frame: name of the frame.
+
+    Raises:
+        ValueError: there is no such frame.
+    """
+    return frame_jacobian(model, q, frame)
 
 
 def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
@@ -58,7 +86,6 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
 
 def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Tangent:
     """Tangent matrices of the machine at rest at a point, the springs unloaded at q_rest."""
-
     check_rigid_links(model)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.

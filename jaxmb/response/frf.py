@@ -11,8 +11,8 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_index, frame_jacobian, frame_pose
-from jaxmb.mechanics.tangent import LinearizeAt, linearize, working_point
+from jaxmb.mechanics.kinematics import frame_index, frame_pose
+from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, motion_jacobian, working_point
 
 FrfKind = Literal["receptance", "mobility", "accelerance"]
 DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
@@ -147,8 +147,8 @@ def dof_names(points: Iterable[Point]) -> tuple[str, ...]:
     return tuple(" ".join(point) for point in points)
 
 
-def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p n"]:
-    """Jacobian [p, n] of the displacement at each point along its direction, in the axes of the point's frame.
+def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
+    """Displacement at each point along its direction, in the axes of the point's frame, for each unit of small motion.
 
     Raises:
         ValueError: a frame or a direction does not exist.
@@ -159,11 +159,11 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     for frame, direction in points:
         if frame not in jacobians:
             rotation = frame_pose(model, q, frame)[:3, :3]
-            twist = frame_jacobian(model, q, frame)
+            twist = motion_jacobian(model, q, frame)
             jacobians[frame] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
         row = jacobians[frame][DIRECTIONS.index(direction.removeprefix("-"))]
         rows.append(-row if direction.startswith("-") else row)
-    return jnp.stack(rows)
+    return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
 
 
 def check_points(model: Model, points: Sequence[Point]) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import jaxmb
 from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.report.deflection_plots import deflection_figures
 from jaxmb.report.style import drawing
 from jaxmb.report.tables import result_tables
@@ -24,7 +24,7 @@ def result(tmp_path_factory):
     """Of two tests with long names."""
     draw = np.random.default_rng(0)
     tests = [
-        DeflectionTest(f"a long name of a test, number {i}", np.asarray(MODEL.reference) + 0.2 * i, "tool",
+        LoadCase(f"a long name of a test, number {i}", np.asarray(MODEL.reference) + 0.2 * i, "tool",
                        draw.uniform(-1.0, 1.0, 6) * np.repeat([2000.0, 500.0], 3), ("tool",), np.zeros((1, 6)),
                        STD[None])
         for i in (1, 2)

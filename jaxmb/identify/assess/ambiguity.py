@@ -5,16 +5,18 @@ to quite different values at nearly the same cost. And the best fit may have fou
 a mode beside a measured one, where it fits what is noise.
 """
 
-from collections.abc import Sequence
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.modal_agreement import ModalAgreement
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
-from jaxmb.identify.estimation.identifiability import Knowledge, limits, verdicts
-from jaxmb.identify.fit.loop import Fit, final_state
+from jaxmb.identify.assess.remarks import on_bound
+from jaxmb.identify.estimation.identifiability import limits, verdicts
+from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 
 AS_GOOD = 1.96
@@ -23,45 +25,38 @@ DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
 
-def ambiguity(
-    study: Study, fit: Fit, known: Knowledge, residual: Float[np.ndarray, "m"], variances: Float[np.ndarray, "m"],
-    agreements: Sequence[ModalAgreement | None],
-) -> tuple[Knowledge, list[str]]:  # fmt: skip
-    """Knowledge with standard deviations that hold what other fits and unmeasured modes leave open, and remarks on it.
+def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Finding, list[str]]:
+    """The finding with standard deviations that hold what other fits and unmeasured modes leave open, and remarks.
 
     Where another fit as good as the best disagrees on a parameter by more than its interval, the largest such distance
     becomes its standard deviation. Where a parameter governs a fitted mode that was not measured it is known weakly at
     best: its standard deviation is at least the one at which "weak" begins.
 
     Args:
-        study: what was fitted.
+        finding: the best fit, known from its Jacobian.
         fit: the finished fit.
-        known: from the Jacobian at the best fit.
-        residual: of the best fit, in units of the noise.
         variances: of every residual.
-        agreements: of each test, fitted beside measured modes, where modes were measured.
     """
-    if fit.best_u is None:
-        return known, []
-    others = equally_good(study, fit, residual, variances)
-    distance = np.max(np.abs(others - fit.best_u), axis=0, initial=0.0)
+    study, known = finding.study, finding.known
+    others = equally_good(study, fit, finding.residual, variances)
+    distance = np.max(np.abs(others - finding.u), axis=0, initial=0.0)
     apart = np.flatnonzero(distance > DISAGREES * known.std)
     std = known.std.copy()
     std[apart] = distance[apart]
     remarks = []
     for i in apart:
-        values = np.array([study.free.values(u)[i] for u in (*others, fit.best_u)])
+        values = np.array([study.free.values(u)[i] for u in (*others, finding.u)])
         remarks.append(
             f"{study.free.names[i]} is ambiguous: fits that the noise does not tell apart have"
             f" {values.min():.3g} to {values.max():.3g}"
         )
     weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
-    for test, agreement in zip(study.tests, agreements, strict=True):
+    for test, agreement in zip(study.tests, finding.agreements, strict=True):
         if agreement is None:
             continue
         if not agreement.unmeasured:
             continue
-        shares = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share
+        shares = mode_shares(study.model, study.free, test, study.free.values(finding.u)).share
         for mode in agreement.unmeasured:
             governing = np.flatnonzero((shares[mode] >= GOVERNS) & (std < weakest))
             std[governing] = weakest[governing]
@@ -71,26 +66,18 @@ def ambiguity(
                 " was not measured"
                 for i in governing
             ]
-    return known._replace(std=std, verdict=verdicts(std, known.prior_std)), remarks
+    return _with_std(finding, std), remarks
 
 
-def not_held_back(
-    study: Study, known: Knowledge, bound: np.ndarray, residual: Float[np.ndarray, "m"],
-    jacobian: Float[np.ndarray, "m d"],
-) -> tuple[Knowledge, list[str]]:  # fmt: skip
-    """Knowledge without the parameters that only a bound holds back, and a remark on each.
+def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
+    """The finding without the parameters that only a bound holds back, and a remark on each.
 
     The standard deviation on a bound is that of a minimum there. Where the data would move a parameter beyond by more
     than its 95 % interval, there is none: all that is known is that it wants to leave.
-
-    Args:
-        study: what was fitted.
-        known: of the fit.
-        bound: `remarks.on_bound` of it.
-        residual: of the fit, in units of the noise.
-        jacobian: likewise.
     """
-    move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
+    study, known = finding.study, finding.known
+    bound = on_bound(study, finding.u)
+    move = -np.linalg.lstsq(finding.jacobian, finding.residual, rcond=None)[0]
     beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
     std = known.std.copy()
     std[beyond] = np.inf
@@ -99,7 +86,12 @@ def not_held_back(
         " would move it: it is not known"
         for i in beyond
     ]
-    return known._replace(std=std, verdict=verdicts(std, known.prior_std)), told
+    return _with_std(finding, std), told
+
+
+def _with_std(finding: Finding, std: Float[np.ndarray, "d"]) -> Finding:
+    known = finding.known._replace(std=std, verdict=verdicts(std, finding.known.prior_std))
+    return dataclasses.replace(finding, known=known)
 
 
 def equally_good(

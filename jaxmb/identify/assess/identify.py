@@ -10,34 +10,38 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
-from jaxmb.identify.assess.deflections.outcome import identify_deflections
-from jaxmb.identify.assess.deflections.remarks import assumed_remarks
-from jaxmb.identify.assess.frf_misfit import misfit_remarks
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import law_metrics
 from jaxmb.identify.assess.laws.law_outcome import law_remarks
-from jaxmb.identify.assess.metrics import band_end_hz, fit_metrics
-from jaxmb.identify.assess.modal_agreement import modal_agreements, unmatched_remark
+from jaxmb.identify.assess.linear_outcome import identify_linear
+from jaxmb.identify.assess.metrics import fit_metrics
+from jaxmb.identify.assess.modal_agreement import unmatched_remark
 from jaxmb.identify.assess.one_model import one_model_metrics, one_model_remarks
-from jaxmb.identify.assess.remarks import on_bound, prior_size, remarks, undamped
-from jaxmb.identify.assess.result import Mode, Parameter, Result, evaluations
+from jaxmb.identify.assess.remarks import (
+    bound_remarks,
+    data_remarks,
+    excess_remarks,
+    kind_remarks,
+    machine_remarks,
+    on_bound,
+    prior_remarks,
+)
+from jaxmb.identify.assess.result import Mode, Result, evaluations, found_parameters
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
 from jaxmb.identify.estimation.identifiability import (
-    Knowledge,
     correlation,
     groups,
     groups_by_name,
     information_rows,
     knowledge,
 )
-from jaxmb.identify.experiments.motion import Scene, scene
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.loop import COMPILATION, Fit, Report, final_state, run_fit
+from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
+from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.stage import objective
-from jaxmb.identify.parameters.model_parameters import unit
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
-from jaxmb.machine.build import Model, machine_of
 from jaxmb.response.modal import modes
 
 CONVERGED_SLOPE = 1e-6
@@ -56,9 +60,9 @@ def identify(
     Args:
         study: from `load_study`.
         seed: seed of search and starts; the same seed gives the same result.
-        state_file: where the state of the fit is saved every few seconds.
+        state_file: where the state of the fit is saved every few seconds. A study that takes one linear step has none.
         resume: take up the saved state, to the same answer as if it had never stopped.
-        report: called with the progress while it runs.
+        report: called with the progress while it runs; once, at the end, where there is one linear step.
 
     Returns:
         Values with standard deviations, modes, history, and the identified machine. Its status says whether the fit
@@ -67,79 +71,91 @@ def identify(
     Raises:
         InputError: the saved state does not belong to this study and seed.
     """
-    result = _identify(study, seed, state_file, resume, report)
+    # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
+    with threadpool_limits(1, user_api="blas"):
+        if study.complete is not None:
+            result = identify_complete(study, seed)
+        elif study.is_linear:
+            result = identify_linear(study, seed)
+        else:
+            result = _identify_by_search(study, seed, state_file, resume, report)
+    if report is not None and (study.complete is not None or study.is_linear):
+        report(Report(1, 1, "linear step", 1, result.cost))
     return dataclasses.replace(result, remarks=(study.note, *result.remarks)) if study.note else result
 
 
-def _identify(
+def _identify_by_search(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
-    if study.complete is not None or study.is_linear:
-        with threadpool_limits(1, user_api="blas"):
-            return identify_deflections(study, seed) if study.complete is None else identify_complete(study, seed)
-    # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
-        began = time.monotonic()
-        fit = run_fit(study, seed, state_file, resume, report)
-        fitted = COMPILATION.seconds
-        result = _result(*with_estimated_noise(study, fit), seed)
-        # What a resumed run did before it was interrupted is in the parts, and so in the total.
-        parts = {
-            "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
-            "search": fit.search_seconds,
-            "refine": fit.refine_seconds,
-        }
-        total = max(time.monotonic() - began, sum(parts.values()))
-        return dataclasses.replace(result, seconds={"total": total, **parts})
+    began = time.monotonic()
+    fit = run_fit(study.problem, study.settings, study.start, seed, state_file, resume, report)
+    fitted = COMPILATION.seconds
+    problem, fit, told = with_estimated_noise(study.problem, fit)
+    result = _result(study.with_problem(problem), fit, seed, told)
+    # What a resumed run did before it was interrupted is in the parts, and so in the total.
+    parts = {
+        "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
+        "search": fit.search_seconds,
+        "refine": fit.refine_seconds,
+    }
+    total = max(time.monotonic() - began, sum(parts.values()))
+    return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _result(study: Study, fit: Fit, seed: int) -> Result:
-    problem = study.problem
+def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
-    u = jnp.asarray(fit.best_u)
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, u))
-    variances = row_variances(study, residual, row_weights)
-    known = knowledge(jacobian, variances, _prior_std(study))
+    problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
+    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
+    variances = row_variances(problem, residual, row_weights)
+    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
     # exp(log(bound)) may differ from the bound in the last digit.
-    values = np.clip(study.free.values(fit.best_u), study.free.lower_value, study.free.upper_value)
-    initial = np.clip(study.free.values(fit.initial_u), study.free.lower_value, study.free.upper_value)
-    bound = on_bound(study, np.asarray(u))
-    model = study.free.apply(study.model, jnp.asarray(values))
-    scenes = [scene(test, model) for test in study.tests]
-    agreements = modal_agreements(study, scenes, model)
-    known, doubts = ambiguity(study, fit, known, residual, variances, agreements)
-    known, pushed = not_held_back(study, known, bound, residual, jacobian)
-    metrics = fit_metrics(study, np.asarray(u), model, scenes, agreements, residual, row_weights, known)
-    metrics |= one_model_metrics(study, np.asarray(u), residual, jacobian, row_weights)
-    found = groups(information_rows(jacobian, variances), _prior_std(study))
-    metrics["known_together"] = groups_by_name(found, study.free.names)
-    metrics |= law_metrics(study, np.asarray(u))
-    noise = float(problem.noise_unit)
-    cost = noise**2 * float(np.sum(residual[: residual.size - prior_size(study)] ** 2))
-    machine = machine_of(study.machine, model)
+    values, initial = (np.clip(free.values(x), free.lower_value, free.upper_value) for x in (u, initial_u))
+    finding = Finding(
+        study=study,
+        seed=seed,
+        u=u,
+        values=values,
+        model=free.apply(study.model, jnp.asarray(values)),
+        residual=residual,
+        jacobian=jacobian,
+        row_weights=row_weights,
+        known=knowledge(jacobian, variances, prior_std),
+    )
+    finding, doubts = ambiguity(finding, fit, variances)
+    finding, pushed = not_held_back(finding)
+    metrics = fit_metrics(finding)
+    metrics |= one_model_metrics(finding)
+    metrics["known_together"] = groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names)
+    metrics |= law_metrics(finding)
+    cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
+    machine = study.machine_with(finding.model)
     return Result(
         study=study,
-        status=_status(study, fit, residual, jacobian, bound, cost),
+        status=_status(finding, fit, cost),
         seed=seed,
         cost=cost,
-        initial_cost=float(objective(problem, jnp.asarray(fit.initial_u))) - _prior_part(study, fit.initial_u),
-        parameters=_parameters(study, values, initial, known),
-        modes=tuple(m for test, seen in zip(study.tests, scenes, strict=True) for m in _below_band(test, seen)),
+        initial_cost=float(objective(problem, jnp.asarray(initial_u))) - _prior_part(study, initial_u),
+        parameters=found_parameters(study, values, initial, finding.known),
+        modes=_modes(finding),
         metrics=metrics,
         remarks=(
-            *misfit_remarks(study, scenes, metrics.get("log_error", {}), undamped(study, bound)),
-            *remarks(study, machine, fit, known, bound, jacobian),
+            *kind_remarks(finding, metrics),
+            *data_remarks(study),
+            *told,
+            *excess_remarks(finding),
+            *machine_remarks(machine),
+            *prior_remarks(finding),
+            *bound_remarks(finding, initial_u),
             *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
             *doubts,
             *pushed,
-            *assumed_remarks([group for group in study.deflections if group.role == "fit"]),
             *one_model_remarks(metrics),
             *law_remarks(metrics),
         ),
-        correlation=correlation(known.covariance),
-        singular_values=known.singular_values,
-        model=model,
+        correlation=correlation(finding.known.covariance),
+        singular_values=finding.known.singular_values,
+        model=finding.model,
         machine=machine,
         evaluations=evaluations(fit),
         seconds={},
@@ -147,9 +163,10 @@ def _result(study: Study, fit: Fit, seed: int) -> Result:
     )
 
 
-def _status(study: Study, fit: Fit, residual: np.ndarray, jacobian: np.ndarray, bound: np.ndarray, cost: float) -> str:
-    if cost <= study.tolerance:
+def _status(finding: Finding, fit: Fit, cost: float) -> str:
+    if cost <= finding.study.settings.tolerance:
         return "converged"
+    residual, jacobian, bound = finding.residual, finding.jacobian, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
     outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
@@ -158,49 +175,26 @@ def _status(study: Study, fit: Fit, residual: np.ndarray, jacobian: np.ndarray, 
     if slope[worst] <= CONVERGED_SLOPE:
         return "converged"
     return (
-        f"not converged after {fit.round} rounds: the cost still falls along {study.free.names[worst]}"
+        f"not converged after {fit.round} rounds: the cost still falls along {finding.study.free.names[worst]}"
         f" (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
     )
 
 
-def _parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
-    lower, upper = study.free.lower_value, study.free.upper_value
-    for i, names in enumerate(study.free.tied):
-        if study.free.logarithmic[i]:
-            std_log, std = known.std[i], known.std[i] * values[i]
-        else:
-            std = known.std[i] * float(study.free.width[i])
-            std_log = std / abs(values[i]) if values[i] != 0.0 else np.inf
-        for name in names:
-            found[name] = Parameter(
-                float(values[i]), float(std), float(std_log), unit(study.model, name), float(lower[i]),
-                float(upper[i]), float(initial[i]), known.verdict[i],
-            )  # fmt: skip
-    return found
-
-
-def _below_band(test: Test, seen: Scene) -> list[Mode]:
-    found, end = modes(seen.tangent), band_end_hz(test)
-    columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
-    return [Mode(test.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= end]
-
-
-def _prior_std(study: Study) -> np.ndarray | None:
-    return None if study.problem.prior is None else np.asarray(study.problem.prior.std)
+def _modes(finding: Finding) -> tuple[Mode, ...]:
+    """Modes of the identified machine below the end of each test's band."""
+    told = []
+    for entry, view, _ in finding.of(finding.study.fitted):
+        tangent = entry.test.tangent(view)
+        if tangent is not None:
+            found = modes(tangent)
+            columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
+            told += [
+                Mode(entry.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= entry.test.band_end_hz
+            ]
+    return tuple(told)
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:
     """The prior's share of the objective at u."""
-    prior = study.problem.prior
-    if prior is None:
-        return 0.0
-    errors = (u - np.asarray(prior.mean)) / np.asarray(prior.std) * float(study.problem.noise_unit)
+    errors = np.asarray(study.problem.prior_residual(jnp.asarray(u))) * float(study.problem.noise_unit)
     return float(errors @ errors)
-
-
-def initial_model(result: Result) -> Model:
-    """The machine at the initial values of the free parameters."""
-    study = result.study
-    values = [result.parameters[name].initial for name in study.free.names]
-    return study.free.apply(study.model, jnp.asarray(values))

@@ -1,6 +1,5 @@
 """The modes of an identified machine beside those that modal analysis found in the FRFs of a test."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,13 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.motion import Scene
-from jaxmb.identify.study.reading.frf import called
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import View, called
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import split_dof
-from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.response.frf import response_rows
 from jaxmb.response.modal import Modes, mac, modes
 
@@ -48,39 +44,26 @@ class ModalAgreement(NamedTuple):
         return tuple((f, m) for m, f in enumerate(self.partner) if f is not None)
 
 
-def modal_agreements(study: Study, scenes: Sequence[Scene], model: Model) -> list[ModalAgreement | None]:
-    """`modal_agreement` of each test of a study; None where its modes were not measured.
+def modal_agreement(entry: Entry, view: View, model: Model) -> ModalAgreement | None:
+    """Measured and fitted modes of a test; None where none were measured.
 
     Args:
-        study: whose tests they are.
-        scenes: the identified machine as each test sees it.
+        entry: a test with the modal analysis of its FRFs, outputs named by frame and direction.
+        view: of the identified machine.
         model: the identified machine.
     """
-    return [
-        modal_agreement(test, data.modal.model, seen, model)
-        if isinstance(test, FrfTest) and data is not None and data.modal is not None
-        else None
-        for test, seen, data in zip(study.tests, scenes, study.measured, strict=True)
-    ]
-
-
-def modal_agreement(test: FrfTest, measured: ModalModel, seen: Scene, model: Model) -> ModalAgreement | None:
-    """Measured and fitted modes of a test; None where nothing was measured.
-
-    Args:
-        test: whose posture it is.
-        measured: from the modal analysis of its FRFs; outputs named by frame and direction.
-        seen: the identified machine as the test sees it.
-        model: the identified machine.
-    """
+    tangent, q = entry.test.tangent(view), entry.test.posture
+    if entry.source.modal is None or tangent is None or q is None:
+        return None
+    measured = entry.source.modal.model
     if measured.frequency_hz.size == 0:
         return None
-    found = modes(seen.tangent)
+    found = modes(tangent)
     points = []
     for name in measured.outputs:
         node, direction, sign = split_dof(name)
         points.append((node, direction if sign > 0 else f"-{direction}"))
-    at_sensors = _rows(model, test.q, tuple(points)) @ found.shape
+    at_sensors = _rows(model, q, tuple(points)) @ found.shape
     fitted = Modes(
         found.frequency_hz,
         found.damped_frequency_hz,

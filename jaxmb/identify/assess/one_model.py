@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
 from jaxmb.identify.estimation.identifiability import scaled_svd
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.noise import lines_as_one
 from jaxmb.identify.study.study import Study
 
 FITTED_APART = 3
@@ -40,7 +38,7 @@ class Block(NamedTuple):
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float = 1.0
-    """Residuals that tell no more than one (see `residual_noise.lines_as_one`)."""
+    """Residuals that tell no more than one (see `Test.correlated_rows`)."""
 
 
 class Drop(NamedTuple):
@@ -75,7 +73,7 @@ def blocks(
     jacobian: Float[np.ndarray, "m d"],
     row_weights: Float[np.ndarray, "m"],
 ) -> list[Block]:
-    """What each test says near a fit, and all deflections together; the prior says nothing here.
+    """What each test says near a fit; the prior says nothing here.
 
     Args:
         study: what was fitted to what.
@@ -83,32 +81,26 @@ def blocks(
         jacobian: of the residual; of as many columns as one likes.
         row_weights: variance of each residual; 0 for rows that are not used.
     """
-    found, first = [], 0
-    loads = study.problem.loads
-    for test, rows in [*((t, t.rows) for t in study.tests), *([] if loads is None else [(None, loads.std.size)])]:
-        span = slice(first, first + rows)
-        first += rows
-        found.append(_block(test, residual[span], jacobian[span], row_weights[span]))
-    return found
+    return [
+        _block(test, residual[rows], jacobian[rows], row_weights[rows])
+        for test, rows in zip(study.tests, study.problem.rows, strict=True)
+    ]
 
 
-def _block(test: Test | None, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> Block:
+def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> Block:
     # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
     used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
     size = np.sqrt(np.where(used, row_weights, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
-    count, degrees, lines = int(used.sum()), np.inf, 1.0
-    if isinstance(test, ModesTest) and test.outputs:
-        count -= 2 * test.frequency_hz.size  # scale and phase of each shape are free
-    if isinstance(test, FrfTest) and not test.noise_known:
+    count, degrees, lines = int(used.sum()) - test.nuisance_rows, np.inf, 1.0
+    if not test.noise_known:
         left, rank = _left_over(r, j)
-        lines = lines_as_one(test, left * size, row_weights)
+        lines = test.correlated_rows(left * size, row_weights)
         freedom = max(count - rank, 1)
         variance = max(float(left @ left) / freedom, np.finfo(float).tiny) * lines
         r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
-    name = "deflections" if test is None else test.name
-    return Block(name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
+    return Block(test.name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
 
 
 def _left_over(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
@@ -203,17 +195,11 @@ def holm(p: Sequence[float]) -> list[float]:
     return found.tolist()
 
 
-def one_model_metrics(
-    study: Study, u: np.ndarray, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray
-) -> dict[str, Any]:
+def one_model_metrics(finding: Finding) -> dict[str, Any]:
     """`metrics.one_model` of a fit to two or more tests; empty where there are fewer.
 
     Args:
-        study: what was fitted to what.
-        u: the fit [d].
-        residual: there, in units of the noise, scaled by the root of the row weights.
-        jacobian: of the residual [m, d].
-        row_weights: variance of each residual.
+        finding: the fit.
 
     Returns:
         "one_model": "does": whether neither all parameters together nor any of them differs between the tests;
@@ -223,9 +209,11 @@ def one_model_metrics(
         first few are fitted with a value for each test, the best fit first: "spread" is then of these values, and
         "leaves" what it leaves in units of the noise, else None.
     """
-    if len(study.tests) + (study.problem.loads is not None) < 2:
+    study, u = finding.study, finding.u
+    if len(study.tests) < 2:
         return {}
-    found = agreement(blocks(study, residual, jacobian, row_weights), relative_columns(study, u))
+    tests = blocks(study, finding.residual, finding.jacobian, finding.row_weights)
+    found = agreement(tests, relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])
     lines = [
         {
@@ -240,7 +228,7 @@ def one_model_metrics(
         for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
     ]
     lines.sort(key=lambda line: -line["drop"])
-    _fit_apart(study, u, row_weights, lines)
+    _fit_apart(study, u, finding.row_weights, lines)
     told = {
         "does": found.separate.p >= LEVEL and min(corrected) >= LEVEL,
         "residual_over_noise": found.ratio, "chi2": found.chi2, "degrees": found.degrees, "p": found.p,
@@ -252,7 +240,7 @@ def one_model_metrics(
 
 def _fit_apart(study: Study, u: np.ndarray, row_weights: np.ndarray, lines: list[dict[str, Any]]) -> None:
     """Fit the first of the parameters with a value for each test, and put the best of them first."""
-    if study.problem.loads is not None or len(study.tests) > MOST_APART:
+    if len(study.tests) > MOST_APART or any(test.posture is None for test in study.tests):
         return
     first = [line for line in lines[:FITTED_APART] if line["drop"] > LARGE * line["degrees"]]
     for line in first:

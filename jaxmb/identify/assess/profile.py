@@ -13,9 +13,8 @@ from scipy.stats import chi2
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit.loop import final_state
 from jaxmb.identify.fit.noise import row_variances
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import known_name
@@ -137,7 +136,7 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     others = np.delete(jacobian, i, axis=1)
     column = jacobian[:, i] - others @ np.linalg.lstsq(others, jacobian[:, i], rcond=None)[0]
     curvature = float(column @ column)
-    variance = float(knowledge(jacobian, row_variances(study, residual, weights)).std[i] ** 2)
+    variance = float(knowledge(jacobian, row_variances(study.problem, residual, weights)).std[i] ** 2)
     return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
 
 

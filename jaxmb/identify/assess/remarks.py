@@ -1,53 +1,87 @@
 """What a user should know of an identification beside its numbers: sentences on noise, bounds and what does not act."""
 
+from typing import Any
+
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.identify.estimation.identifiability import Knowledge
-from jaxmb.identify.fit.loop import PLAUSIBLE, Fit
+from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.metrics import by_kind
+from jaxmb.identify.experiments.test import called
+from jaxmb.identify.fit.noise import noise_objective, widening
+from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import sentence
 from jaxmb.machine.schema import Machine
 
 
-def remarks(
-    study: Study, machine: Machine, fit: Fit, known: Knowledge, bound: np.ndarray, jacobian: np.ndarray
-) -> list[str]:
-    """Sentences on lines left out, a cost that noise does not explain, the prior, and parameters without effect or on a
-    bound.
+def data_remarks(study: Study) -> list[str]:
+    """Sentences on the data themselves: lines that are not used, standard deviations that nobody stated."""
+    return [f"{called(entry.name)}: {text}" for entry in study.entries for text in entry.remarks]
 
-    Args:
-        study: what was fitted to what.
-        machine: the identified one.
-        fit: how it was found.
-        known: of the free parameters.
-        bound: `on_bound` of what was found.
-        jacobian: at what was found, the prior's rows last.
-    """
-    told = list(study.masked)
-    initial = on_bound(study, np.asarray(fit.initial_u))
-    data = jacobian[: jacobian.shape[0] - prior_size(study)]
-    excess = fit.best / study.noise_objective  # 0 where the noise is not known beforehand
-    if excess > PLAUSIBLE:
-        told.append(
-            f"the cost is {excess:.3g} times what the noise alone gives: the model cannot follow the data,"
-            " or the noise is larger than stated; standard deviations are widened where it is so"
-        )
+
+def kind_remarks(finding: Finding, metrics: dict[str, Any]) -> list[str]:
+    """Sentences of each kind of test on data that the machine does not follow."""
+    told = []
+    for kind, entries in by_kind(finding.study.entries):
+        remarks = KINDS[kind].remarks
+        told += remarks(finding, entries, metrics) if remarks is not None else []
+    return told
+
+
+def excess_remarks(finding: Finding) -> list[str]:
+    """A sentence on a cost that the noise does not explain."""
+    if finding.linear is not None:
+        return excess_remark(finding.linear.step.excess)
+    problem = finding.study.problem
+    square = float(np.sum(finding.residual**2)) * float(problem.noise_unit) ** 2
+    return excess_remark(np.sqrt(square / noise_objective(problem)))  # 0 where the noise is not known beforehand
+
+
+def excess_remark(factor: float) -> list[str]:
+    """A sentence where a fit leaves that many times the stated noise, and more than can be."""
+    if widening(factor) == 1.0:
+        return []
+    return [
+        f"the cost is {factor**2:.3g} times what the noise alone gives: the model cannot follow the data, or the noise"
+        f" is larger than stated; standard deviations are widened for it"
+    ]
+
+
+def machine_remarks(machine: Machine) -> list[str]:
+    """A sentence where the identified machine cannot exist."""
     try:
         Machine.model_validate(machine.model_dump())
     except ValidationError as error:
-        told.append(f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}")
-    names = np.asarray(study.free.names)
-    if study.problem.prior is not None:
-        held = np.isfinite(np.asarray(study.problem.prior.std))
-        for verdict, what in (
-            ("yes", "moved by the data"),
-            ("weak", "narrowed by the data"),
-            ("no", "left to the prior"),
-        ):
-            told.append(f"{what}: {', '.join(names[held & (np.asarray(known.verdict) == verdict)]) or 'none'}")
-    told += [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
-    for where, sides in (("starting on their", initial), ("on their", bound)):
+        return [f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}"]
+    return []
+
+
+def prior_remarks(finding: Finding) -> list[str]:
+    """What the data did to the prior, parameter by parameter."""
+    prior = finding.study.problem.prior
+    if prior is None:
+        return []
+    names, held = np.asarray(finding.study.free.names), np.isfinite(np.asarray(prior.std))
+    verdict = np.asarray(finding.known.verdict)
+    return [
+        f"{what}: {', '.join(names[held & (verdict == which)]) or 'none'}"
+        for which, what in (("yes", "moved by the data"), ("weak", "narrowed by the data"), ("no", "left to the prior"))
+    ]
+
+
+def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
+    """Sentences on parameters that do not act on the data, and on those that start or end on a bound.
+
+    Args:
+        finding: the fit.
+        initial_u: where it started.
+    """
+    names = np.asarray(finding.study.free.names)
+    data = finding.jacobian[: finding.study.problem.data_rows]
+    told = [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
+    for where, u in (("starting on their", initial_u), ("on their", finding.u)):
+        sides = on_bound(finding.study, u)
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):
             if which.any():
                 told.append(f"{where} {side} bound: {', '.join(names[which])}")
@@ -61,12 +95,7 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
     return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
 
 
-def undamped(study: Study, bound: np.ndarray) -> bool:
+def undamped(finding: Finding) -> bool:
     """Whether every free damping is on its lower bound."""
-    damping = np.array([name.startswith("damping.") for name in study.free.names])
-    return bool(damping.any() and (bound[damping] < 0).all())
-
-
-def prior_size(study: Study) -> int:
-    """Rows of the prior, the last ones of residual and Jacobian."""
-    return 0 if study.problem.prior is None else study.free.size
+    damping = np.array([name.startswith("damping.") for name in finding.study.free.names], dtype=bool)
+    return bool(damping.any() and (on_bound(finding.study, finding.u)[damping] < 0).all())

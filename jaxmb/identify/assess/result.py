@@ -5,10 +5,12 @@ import json
 import math
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.fit.loop import Fit
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE
+from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
 from jaxmb.machine.build import Model
@@ -102,7 +104,7 @@ class Result:
     @property
     def linearize_at(self) -> str:
         """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
-        return next((test.at for test in self.study.tests), "posture")
+        return next((test.linearized_at for test in self.study.tests if test.posture is not None), "posture")
 
     @property
     def converged(self) -> bool:
@@ -163,6 +165,38 @@ def _covariance(result: Result) -> dict[str, Any] | None:
         "scale": ["log" if log else "linear" for log in free.logarithmic],
         "matrix": matrix * np.outer(scale, scale),
     }
+
+
+def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
+    """What was found of every free parameter, those that are tied each by its own name.
+
+    Args:
+        study: what was free.
+        values: identified physical values [d].
+        initial: where they started [d].
+        known: of u.
+    """
+    free, found = study.free, {}
+    for i, names in enumerate(free.tied):
+        value = float(values[i])
+        if free.logarithmic[i]:
+            std_log, std = float(known.std[i]), float(known.std[i]) * value
+        else:
+            std = float(known.std[i]) * float(free.width[i])
+            std_log = std / abs(value) if value != 0.0 else math.inf
+        for name in names:
+            found[name] = Parameter(
+                value, std, std_log, unit(study.model, name), float(free.lower_value[i]), float(free.upper_value[i]),
+                float(initial[i]), known.verdict[i],
+            )  # fmt: skip
+    return found
+
+
+def initial_model(result: "Result") -> Model:
+    """The machine at the initial values of the free parameters."""
+    study = result.study
+    values = [result.parameters[name].initial for name in study.free.names]
+    return study.free.apply(study.model, jnp.asarray(values))
 
 
 def evaluations(fit: Fit) -> dict[str, int]:

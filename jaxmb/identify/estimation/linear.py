@@ -31,6 +31,8 @@ class LinearFit:
     """Of the weighted matrix, columns scaled to length 1, descending."""
     on_bound: Bool[np.ndarray, "d"]
     """Which parameters the data would move below 0, and which are held there."""
+    settled: bool = True
+    """Whether the robust weights came to rest within `MOST_ROUNDS` rounds."""
 
 
 def linear_fit(
@@ -72,8 +74,9 @@ def linear_fit(
     rows, right = _without_rounding(matrix / std[:, None]), measured / std
     values, held = _solve(rows, right, bounded)
     weights = np.ones(measured.size)
+    settled = True
     if robust:
-        values, held, weights = _reweighted(rows, right, bounded, values)
+        values, held, weights, settled = _reweighted(rows, right, bounded, values)
     root = np.sqrt(weights)
     weighted = rows * root[:, None]
     covariance, deviation = _spread(weighted, weights, held)
@@ -87,6 +90,7 @@ def linear_fit(
         rank=whole.rank,
         singular_values=whole.values,
         on_bound=held,
+        settled=settled,
     )
 
 
@@ -128,9 +132,9 @@ def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
 
 def _reweighted(
     rows: np.ndarray, right: np.ndarray, bounded: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     """Iteratively reweighted least squares, from the convex loss on to the one that leaves outliers out."""
-    held, weights = np.zeros(values.size, bool), np.ones(right.size)
+    held, weights, settled = np.zeros(values.size, bool), np.ones(right.size), False
     for bisquare in (False, True):
         for _ in range(MOST_ROUNDS):
             residual = right - rows @ values
@@ -143,9 +147,10 @@ def _reweighted(
             root, before = np.sqrt(weights), values
             values, held = _solve(rows * root[:, None], right * root, bounded)
             change = np.abs(rows @ (values - before)).max(initial=0.0)
-            if change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0))):
+            settled = change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0)))
+            if settled:
                 break
-    return values, held, weights
+    return values, held, weights, settled
 
 
 def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

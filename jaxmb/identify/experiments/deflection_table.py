@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.experiments.load_cases import DeflectionTest, check_names, check_tests
+from jaxmb.identify.experiments.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import read_text
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model
@@ -46,7 +46,7 @@ def deflection_tests(
     points: Sequence[str] | None = None,
     std: np.typing.ArrayLike = DEFAULT_STD,
     names: Sequence[str] | None = None,
-) -> list[DeflectionTest]:
+) -> list[LoadCase]:
     """Tests from arrays or lists with one entry a test, all loaded and measured at the same frames.
 
     Args:
@@ -60,7 +60,7 @@ def deflection_tests(
         names: of the tests; "1", "2", ... where not given.
 
     Raises:
-        ValueError: counts differ, or a test cannot be (see `check_tests`); it is named.
+        ValueError: counts differ, or a test cannot be (see `check_cases`); it is named.
     """
     q, wrench, displacement = (np.asarray(x, float) for x in (q, wrench, displacement))
     if displacement.ndim == 2:
@@ -76,10 +76,8 @@ def deflection_tests(
         raise ValueError(f"{place} has none of the {lacking}: there are {told}, expected one of each a test")
     spread = np.broadcast_to(np.asarray(std, float), displacement.shape)
     at = (frame,) if points is None else tuple(points)
-    tests = [
-        DeflectionTest(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)
-    ]
-    check_tests(model, tests)
+    tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)]
+    check_cases(model, tests)
     check_names(tests)
     return tests
 
@@ -90,7 +88,7 @@ def read_deflections(
     frame: str = "tool",
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
-) -> list[DeflectionTest]:
+) -> list[LoadCase]:
     """Tests from a CSV file; its columns are described in docs/elastostatics.md.
 
     Args:
@@ -112,7 +110,7 @@ def read_table(
     frame: str = "tool",
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
-) -> tuple[list[DeflectionTest], list[np.ndarray]]:
+) -> tuple[list[LoadCase], list[np.ndarray]]:
     """Tests from a CSV file as `read_deflections` gives them, and of each which deviations [p, 6] the file states."""
     path = Path(path)
     table = csv.reader(io.StringIO(read_text(path), newline=""))
@@ -131,7 +129,7 @@ def read_table(
         raise InputError(f"{path}: {error}") from None
 
 
-def deflections_csv(model: Model, tests: Sequence[DeflectionTest]) -> str:
+def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
     """Tests as text of a CSV file in deg, mm, N and Nm, which `read_deflections` reads back."""
     angle = [(DEGREE, "deg") if turns else (1e-3, "mm") for turns in model.revolute]
     scale = np.array([1e-3] * 3 + [DEGREE] * 3)
@@ -195,7 +193,7 @@ def _unknown(heading: str, names: Sequence[str]) -> str:
 def _tests(
     columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> tuple[list[DeflectionTest], list[np.ndarray]]:  # fmt: skip
+) -> tuple[list[LoadCase], list[np.ndarray]]:  # fmt: skip
     width = 1 + max(place for place, _ in columns.values())
     groups: dict[str, list[tuple[int, list[str]]]] = {}
     for number, row in lines:
@@ -217,7 +215,7 @@ def _tests(
     return [test for test, _ in found], [stated for _, stated in found]
 
 
-def _check(model: Model, test: DeflectionTest, lines: Sequence[int]) -> None:
+def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
     """Raise ValueError where a test cannot be, with the line of the point that is wrong."""
     measured = test.measured.any(axis=1)
     for i in np.flatnonzero(measured).tolist() if measured.any() else [0]:
@@ -226,7 +224,7 @@ def _check(model: Model, test: DeflectionTest, lines: Sequence[int]) -> None:
             test, points=test.points[one], displacement=test.displacement[one], std=test.std[one]
         )
         try:
-            check_tests(model, [point])
+            check_cases(model, [point])
         except ValueError as error:
             raise ValueError(f"line {lines[i]}, {error}") from None
 
@@ -234,7 +232,7 @@ def _check(model: Model, test: DeflectionTest, lines: Sequence[int]) -> None:
 def _test(
     name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> tuple[DeflectionTest, np.ndarray]:  # fmt: skip
+) -> tuple[LoadCase, np.ndarray]:  # fmt: skip
     """A test, and which deviations the table states."""
 
     def text(cells: list[str], what: str) -> str:
@@ -264,7 +262,7 @@ def _test(
     if len(set(points)) < len(points):
         raise ValueError(f"{first}: a point stands there twice, expected a line for each point")
     stated = np.stack([values(place, more, SPREAD, none) for place, more in rows])
-    test = DeflectionTest(
+    test = LoadCase(
         name=name,
         q=q,
         frame=at,

@@ -1,88 +1,169 @@
-"""Deflection tests as part of a fit with tests of other kinds: residuals as functions of the machine."""
+"""A deflection test: displacements of points of a machine under loads, in any number of postures."""
 
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.experiments.load_cases import (
-    DeflectionTest,
-    check_tests,
-    jacobians_of,
+    ElasticRows,
+    LoadCase,
+    Term,
+    compliances,
+    elastic_rows,
+    joint_terms,
     measured_displacements,
+    observation,
+    spring_term,
 )
-from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.identify.experiments.test import Equations, Score, Test
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
 
 
-class LoadTests(eqx.Module):
+class DeflectionTest(Test):
     """Displacements under loads, row by row: displacement = J_p C J_l^T w, linear in the compliance C.
 
     Postures are given and geometry is not free, so both Jacobians are numbers.
     """
 
+    name: str = eqx.field(static=True)
     q: Float[Array, "t n"]
-    """Postures."""
-    of_test: Int[Array, "m"]
-    """Posture of each row."""
+    """Posture of each load case."""
+    case: Int[Array, "m"]
+    """Load case of each row."""
     at_point: Float[Array, "m e"]
     """Row of the measured point's elastic Jacobian."""
     effort: Float[Array, "m e"]
     """J_l^T w of the loaded frame."""
     displacement: Float[Array, "m"]
+    """m or rad."""
     std: Float[Array, "m"]
     weight: Float[Array, "m"]
     """By which the squared error of a row counts, over its variance."""
+    is_rotation: Bool[Array, "m"]
+    """Which rows are rotations."""
+    is_robust: bool = eqx.field(static=True, default=False)
+    """Whether outliers are given less weight."""
 
-    def predict(self, model: Model) -> Float[Array, "m"]:
+    def view(self, model: Model) -> Float[Array, "*t e e"]:
+        """Compliance of all elastic degrees of freedom; at each posture where springs between frames make it depend on
+        that."""
+        return compliances(model, self.q) if model.springs else compliance_matrix(model, self.q[0])
+
+    def predict(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
-        if model.springs:  # their stiffness depends on the posture
-            compliance = jax.vmap(lambda q: compliance_matrix(model, q))(self.q)[self.of_test]
-            return jnp.einsum("me,mef,mf->m", self.at_point, compliance, self.effort)
-        compliance = compliance_matrix(model, self.q[0])
-        return jnp.sum((self.at_point @ compliance) * self.effort, axis=1)
+        if view.ndim == 3:
+            return jnp.einsum("me,mef,mf->m", self.at_point, view[self.case], self.effort)
+        return jnp.sum((self.at_point @ view) * self.effort, axis=1)
 
-    def residual(self, model: Model) -> Float[Array, "m"]:
+    def residual(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
         """sqrt(weight) (predicted - measured) / standard deviation."""
-        return jnp.sqrt(self.weight) * (self.predict(model) - self.displacement) / self.std
+        return jnp.sqrt(self.weight) * (self.predict(view) - self.displacement) / self.std
+
+    @property
+    def rows(self) -> int:
+        """Number of measured displacements."""
+        return self.displacement.size
+
+    def row_weights(self) -> Float[Array, "m"]:
+        """Weight of each row."""
+        return self.weight
+
+    def score(self, view: Float[Array, "*t e e"], reference_hz: np.ndarray | None) -> Score:
+        """How much of the measured translations is explained; of the rotations where there are no translations."""
+        turns = np.asarray(self.is_rotation)
+        rows = np.flatnonzero(turns if turns.all() else ~turns)
+        measured = np.asarray(self.displacement)[rows]
+        left = measured - np.asarray(self.predict(view))[rows]
+        whole = float(np.sum(measured**2))
+        return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> np.ndarray | None:
+        """Stiffnesses: displacements are linear in compliances. None with springs between frames."""
+        if model.springs:
+            return None
+        return np.array([name.startswith("stiffness.") for name in free.names], dtype=bool)
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """Displacements as linear equations in the compliances that are free.
+
+        Raises:
+            ValueError: a free parameter does not act on deflections.
+        """
+        terms = compliance_terms(model, free)
+        held = np.array(compliance_matrix(model, model.reference))
+        for term in terms:
+            for entry in term:
+                held[entry] = 0.0
+        at = np.argwhere(held != 0.0)
+        fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
+        rows = ElasticRows(np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
+        return Equations(
+            matrix=observation(rows, terms),
+            measured=np.asarray(self.displacement) - observation(rows, fixed) @ held[tuple(at.T)],
+            std=np.asarray(self.std),
+            weight=np.asarray(self.weight),
+            case=np.asarray(self.case),
+        )
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are given less weight."""
+        return self.is_robust
 
 
-def load_tests(model: Model, sets: Sequence[DeflectionSet]) -> LoadTests | None:
-    """The rows of all sets that are fitted; None where there is none.
+def deflection_test(
+    name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False
+) -> DeflectionTest:
+    """The test that some load cases make.
 
-    Raises:
-        ValueError: a test cannot be the machine's.
+    Args:
+        name: of the test.
+        model: the machine whose geometry is used.
+        cases: loads and what was measured under each.
+        rotation_weight: by which the squared error of a rotation counts beside that of a translation.
+        robust: whether outliers are given less weight.
     """
-    fitted = [group for group in sets if group.role == "fit"]
-    if not fitted:
-        return None
-    tests = [test for group in fitted for test in group.tests]
-    check_tests(model, tests)
-    return rows_of(model, tests, [group.rotation_weight for group in fitted for _ in group.tests])
-
-
-def rows_of(
-    model: Model, tests: Sequence[DeflectionTest], rotation_weights: Sequence[float] | None = None
-) -> LoadTests:
-    """Every measured displacement of some tests as a row; rotations count as translations do where not said."""
-    displacement, std = measured_displacements(tests)
-    at_point, effort, weight = [], [], []
-    weights = [1.0] * len(tests) if rotation_weights is None else rotation_weights
-    for test, (at_points, load), rotation_weight in zip(tests, jacobians_of(model, tests), weights, strict=True):
-        rows = at_points[test.measured]
-        at_point.append(rows)
-        effort.append(np.tile(load, (len(rows), 1)))
-        weight.append(np.tile(np.repeat([1.0, rotation_weight], 3), (len(test.points), 1))[test.measured])
-    return LoadTests(
-        q=jnp.asarray(np.stack([test.q for test in tests])),
-        of_test=jnp.asarray(np.repeat(np.arange(len(tests)), [len(rows) for rows in at_point])),
-        at_point=jnp.asarray(np.concatenate(at_point)),
-        effort=jnp.asarray(np.concatenate(effort)),
+    displacement, std = measured_displacements(cases)
+    rows = elastic_rows(model, cases)
+    turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, c.measured.shape)[c.measured] for c in cases])
+    return DeflectionTest(
+        name=name,
+        q=jnp.asarray(np.stack([case.q for case in cases])),
+        case=jnp.asarray(rows.case),
+        at_point=jnp.asarray(rows.at_point),
+        effort=jnp.asarray(rows.effort),
         displacement=jnp.asarray(displacement),
         std=jnp.asarray(std),
-        weight=jnp.asarray(np.concatenate(weight)),
+        weight=jnp.asarray(np.where(turns, rotation_weight, 1.0)),
+        is_rotation=jnp.asarray(turns),
+        is_robust=robust,
     )
+
+
+def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
+    """Entries of the compliance of all elastic degrees of freedom that each free parameter stands for.
+
+    Raises:
+        ValueError: a free parameter does not act on deflections.
+    """
+    terms: list[Term] = []
+    for names in free.tied:
+        entries: list[tuple[int, int]] = []
+        for name in names:
+            family, item, *axes = name.split(".")
+            if family == "stiffness" and item in model.coordinates:
+                entries += joint_terms(model, [item])[0]
+            elif family == "compliance":
+                entries += spring_term(model, item, axes[0], axes[1])
+            else:
+                raise ValueError(
+                    f"free parameter '{name}' does not act on deflections, expected stiffness.* of coordinates or"
+                    " compliance.* of virtual springs"
+                )
+        terms.append(tuple(entries))
+    return terms

@@ -1,21 +1,32 @@
 """An FRF test: frequency responses measured at one posture."""
 
+import dataclasses
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Complex, Float
+from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.experiments.motion import Scene
+from jaxmb.identify.experiments.frf_weights import resonances
+from jaxmb.identify.experiments.motion import MotionView, PostureTest
+from jaxmb.identify.experiments.probe import Probe
+from jaxmb.identify.experiments.test import Score
 from jaxmb.linalg import receptance
+from jaxmb.measurement.line_noise import correlated_lines
+from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import Point
+from jaxmb.response.modal import modes
 
 Phase = Literal["safe", "principal"]
+PROMINENCE = 0.1
+"""Decades of magnitude by which a peak stands out to count as a mode."""
 
 
-class FrfTest(eqx.Module):
+class FrfTest(PostureTest):
     """Frequency responses measured at one posture."""
 
     name: str = eqx.field(static=True)
@@ -36,21 +47,21 @@ class FrfTest(eqx.Module):
     """Standard deviation of log H that the study states: the unit of its cost."""
     decay: Float[Array, ""]
     """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
-    noise_known: bool = eqx.field(static=True, default=True)
-    """Whether the noise is as stated, and not to be judged by what the fit leaves."""
+    noise_is_known: bool = eqx.field(static=True, default=True)
+    """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
 
-    def predict(self, scene: Scene) -> Complex[Array, "f o i"]:
+    def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
-        return predict_frf(scene, self.omega, self.derivatives, self.decay)
+        return predict_frf(view, self.omega, self.derivatives, self.decay)
 
-    def residual(self, scene: Scene) -> Float[Array, "m"]:
+    def residual(self, view: MotionView) -> Float[Array, "m"]:
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
 
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
         principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
         """
         used = self.weight > 0.0
-        predicted = jnp.where(used, self.predict(scene), 1.0)
+        predicted = jnp.where(used, self.predict(view), 1.0)
         measured = jnp.where(used, self.measured, 1.0)
         if self.phase == "safe":
             difference = jnp.log(predicted / measured)
@@ -68,20 +79,153 @@ class FrfTest(eqx.Module):
         """W of every residual, which is also the variance of the residual under the test's own noise."""
         return jnp.tile(self.weight.ravel(), 2)
 
+    def thinned(self, lines: int) -> "FrfTest":
+        """The test on at most so many lines, spread evenly, all with the same weight.
+
+        Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find
+        the right one, and a few lines show it as well as all.
+        """
+        count = self.omega.size
+        picked = np.unique(np.linspace(0, count - 1, min(lines, count)).round().astype(int))
+        test = self.at_lines(picked)
+        return dataclasses.replace(test, weight=jnp.asarray((np.asarray(test.weight) > 0.0).astype(float)))
+
+    def at_lines(self, chosen: np.ndarray) -> "FrfTest":
+        """The test at some of its lines."""
+        parts = {
+            name: jnp.asarray(np.asarray(getattr(self, name))[chosen])
+            for name in ("omega", "measured", "weight", "noise_std")
+        }
+        return dataclasses.replace(self, **parts)
+
+    @property
+    def thins(self) -> bool:
+        """Whether `thinned` leaves fewer rows."""
+        return True
+
+    @property
+    def exact_cost(self) -> float:
+        """Cost, in units of the noise, of a mean error of log H of 1e-8."""
+        return 2e-16 * float(np.sum(np.asarray(self.weight))) / float(self.nominal_std) ** 2
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+        return self.noise_is_known
+
+    @property
+    def nominal_noise(self) -> float:
+        """Standard deviation of log H that the study states."""
+        return float(self.nominal_std)
+
+    def with_noise(self, factor: float) -> "FrfTest":
+        """The test with all standard deviations multiplied."""
+        return dataclasses.replace(self, noise_std=self.noise_std * factor, nominal_std=self.nominal_std * factor)
+
+    def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
+        used = row_weights > 0.0
+        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
+        errors, present = (x.reshape(2, *self.measured.shape) for x in (plain, used))
+        return correlated_lines(errors, present)
+
+    def log_error(self, residual: np.ndarray) -> float:
+        """Root mean square error of log H, each line counting by its noise and not by its weight."""
+        noise, weight = (np.tile(np.asarray(x).ravel(), 2) for x in (self.noise_std, self.weight))
+        used = weight > 0.0
+        squares = residual[used] ** 2 / weight[used]  # in units of each line's noise
+        return float(np.sqrt(2.0 * np.sum(squares) / np.sum(noise[used] ** -2.0)))
+
+    @property
+    def band_end_hz(self) -> float:
+        """Last line."""
+        return float(self.omega[-1]) / (2 * np.pi)
+
+    @property
+    def highest_hz(self) -> float:
+        """Last line that is used."""
+        used = (np.asarray(self.weight) > 0.0).any(axis=(1, 2))
+        return float(np.asarray(self.omega)[used].max()) / (2 * np.pi)
+
+    @property
+    def highest_text(self) -> str:
+        """What `highest_hz` is, in a sentence."""
+        return "the band's end of"
+
+    @property
+    def first_frequency_hz(self) -> float | None:
+        """First clear peak of all FRFs together."""
+        peaks = resonances(self._level(self.measured), np.asarray(self.omega) / (2 * np.pi), PROMINENCE)
+        return float(self.omega[peaks[0]]) / (2 * np.pi) if peaks.size else None
+
+    def peaks_hz(self, frf: Complex[np.ndarray, "f o i"]) -> np.ndarray:
+        """Frequencies of the peaks of all FRFs together: of the parabola through the logarithms of three lines."""
+        level, frequency_hz = self._level(frf), np.asarray(self.omega) / (2.0 * np.pi)
+        peaks = resonances(level, frequency_hz, PROMINENCE)
+        inner = peaks[(peaks > 0) & (peaks < level.size - 1)]
+        before, top, after = (level[inner + k] for k in (-1, 0, 1))
+        bend = before - 2.0 * top + after
+        shift = np.where(bend < 0.0, 0.5 * (before - after) / np.where(bend < 0.0, bend, -1.0), 0.0)
+        return np.interp(inner + np.clip(shift, -0.5, 0.5), np.arange(level.size), frequency_hz)
+
+    def _level(self, frf: Array | np.ndarray) -> np.ndarray:
+        """log10 of the magnitude of all FRFs together [f]."""
+        size = np.where(np.asarray(self.weight) > 0.0, np.abs(np.asarray(frf)), 0.0)
+        return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
+
+    def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
+        """FRAC of each FRF, error of log H, and errors of natural frequencies: of the peaks where none are known."""
+        used = np.asarray(self.weight) > 0.0
+        measured, predicted = np.asarray(self.measured), np.asarray(self.predict(view))
+        alike = frac(np.where(used, measured, np.nan), np.where(used, predicted, np.nan))
+        if reference_hz is None:
+            reference_hz, found_hz = self.peaks_hz(measured), self.peaks_hz(predicted)
+        else:
+            found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
+        return Score(
+            frac=tuple(alike[np.isfinite(alike)].tolist()),
+            log_error=self.log_error(np.asarray(self.residual(view))),
+            frequency_errors_hz=paired_errors_hz(reference_hz[reference_hz <= self.band_end_hz], found_hz),
+        )
+
+    def probe(self) -> Probe:
+        """The test at any posture, with the median of its noise, which differs by line where coherence or leakage are
+        taken into account."""
+        used = np.asarray(self.weight) > 0.0
+        known = tuple(dict.fromkeys([*self.outputs, *self.inputs]))
+        return Probe(
+            points=known,
+            outputs=jnp.asarray([known.index(p) for p in self.outputs]),
+            inputs=None if self.inputs == self.outputs else jnp.asarray([known.index(p) for p in self.inputs]),
+            derivatives=self.derivatives,
+            at=self.at,
+            omega=jnp.asarray(np.asarray(self.omega)[used.any(axis=(1, 2))]),
+            decay=self.decay,
+            noise_std=jnp.asarray(float(np.median(np.asarray(self.noise_std)[used]))),
+        )
+
 
 @eqx.filter_jit
 def predict_frf(
-    scene: Scene, omega: Float[Array, "f"], derivatives: int, decay: Float[Array, ""] | float = 0.0
+    view: MotionView, omega: Float[Array, "f"], derivatives: int, decay: Float[Array, ""] | float = 0.0
 ) -> Complex[Array, "f o i"]:
-    """Frequency responses [f, o, i] of a scene at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
+    """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
 
     M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
     K + decay C + decay^2 M for K.
     """
-    t, outputs = scene.tangent, scene.output_rows
-    inputs = outputs if scene.input_rows is None else scene.input_rows
+    t, outputs = view.tangent, view.output_rows
+    inputs = outputs if view.input_rows is None else view.input_rows
     damping = t.damping + 2.0 * decay * t.mass
     stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
-    h = receptance(t.mass, damping, stiffness, omega, outputs, inputs, scene.support)
+    h = receptance(t.mass, damping, stiffness, omega, outputs, inputs, view.support)
     s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
     return h * (s**derivatives)[:, None, None]
+
+
+def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, ...]:
+    """Absolute differences of frequencies that belong together, by the smallest sum of ratios, however far they are."""
+    if not (reference.size and found.size):
+        return ()
+    distance = np.abs(np.log(reference[:, None] / found))
+    return tuple(float(abs(found[j] - reference[i])) for i, j in zip(*linear_sum_assignment(distance), strict=True))

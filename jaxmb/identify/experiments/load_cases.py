@@ -1,18 +1,19 @@
-"""Deflection tests, and the observation matrix that makes their displacements linear in compliances."""
+"""Loads on a machine, how far points of it moved, and the matrix by which that is linear in compliances."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian, elastic_names
+from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index
 from jaxmb.response.static import deflection
 
@@ -31,7 +32,7 @@ LARGEST_ANGLE, LARGEST_TRAVEL = 4.0 * math.pi, 100.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DeflectionTest:
+class LoadCase:
     """One load on a machine in one posture, and how far points of it moved."""
 
     name: str
@@ -54,15 +55,15 @@ class DeflectionTest:
         return np.isfinite(self.displacement)
 
 
-def check_tests(model: Model, tests: Sequence[DeflectionTest]) -> None:
+def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
     """Raise ValueError where a test cannot belong to a machine, or holds numbers that cannot be meant; it is named.
 
     A displacement of more than 0.2 m or rad looks like millimetres or degrees. Other sizes that no test has: a
     coordinate beyond 4 pi rad or 100 m, a wrench beyond 1e9 N or Nm, a standard deviation outside 1e-12 to 10 m or rad.
     """
-    if not len(tests):
+    if not len(cases):
         raise ValueError("there are no deflection tests, expected at least one")
-    for test in tests:
+    for test in cases:
         place = f"deflection test '{test.name}'"
         if test.q.shape != (len(model.coordinates),):
             raise ValueError(f"{place}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
@@ -102,10 +103,10 @@ def check_tests(model: Model, tests: Sequence[DeflectionTest]) -> None:
             )
 
 
-def check_names(tests: Sequence[DeflectionTest]) -> None:
-    """Raise ValueError where two tests of one set have the same name."""
+def check_names(cases: Sequence[LoadCase]) -> None:
+    """Raise ValueError where two cases of one set have the same name."""
     seen: set[str] = set()
-    for test in tests:
+    for test in cases:
         if test.name in seen:
             raise ValueError(f"deflection test '{test.name}' is there twice, expected a name for each test")
         seen.add(test.name)
@@ -122,10 +123,10 @@ def _check_posture(model: Model, place: str, q: np.ndarray) -> None:
             )
 
 
-def measured_displacements(tests: Sequence[DeflectionTest]) -> tuple[np.ndarray, np.ndarray]:
-    """Displacements of all tests that were measured, one after the other [rows], and their deviations."""
-    values = [test.displacement[test.measured] for test in tests]
-    return np.concatenate(values), np.concatenate([test.std[test.measured] for test in tests])
+def measured_displacements(cases: Sequence[LoadCase]) -> tuple[np.ndarray, np.ndarray]:
+    """Displacements of all cases that were measured, one after the other [rows], and their deviations."""
+    values = [test.displacement[test.measured] for test in cases]
+    return np.concatenate(values), np.concatenate([test.std[test.measured] for test in cases])
 
 
 def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
@@ -145,46 +146,62 @@ def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = Tru
     return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)
 
 
-def observation_matrix(model: Model, tests: Sequence[DeflectionTest], terms: Sequence[Term]) -> np.ndarray:
-    """A [rows, parameter]: measured displacements of all tests are A times the compliances.
+class ElasticRows(NamedTuple):
+    """Measured displacements, one after the other: displacement = a C b, with C the compliance of all m elastic degrees
+    of freedom."""
 
-    With J_p and J_l the elastic Jacobians of the measured and the loaded frame, the column of the entry (a, b) is
+    at_point: Float[np.ndarray, "m e"]
+    """a: row of the measured point's elastic Jacobian."""
+    effort: Float[np.ndarray, "m e"]
+    """b = J_l^T w of the loaded frame."""
+    case: Int[np.ndarray, "m"]
+    """Load case of each row."""
+
+
+def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
+    """The rows of everything that was measured in some load cases."""
+    at_point, effort = [np.zeros(0)] * len(cases), [np.zeros(0)] * len(cases)
+    for members, (jacobians, efforts) in _grouped(model, cases):
+        for k, i in enumerate(members):
+            at_point[i] = jacobians[k][cases[i].measured]
+            effort[i] = np.broadcast_to(efforts[k], at_point[i].shape)
+    number = np.repeat(np.arange(len(cases)), [len(rows) for rows in at_point])
+    return ElasticRows(np.concatenate(at_point), np.concatenate(effort), number)
+
+
+def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
+    """A [rows, parameter]: displacements are A times the compliances. The column of the entry (a, b) is
     J_p[:, a] (J_l[:, b]^T w).
+
+    Raises:
+        ValueError: a term has an entry that the machine has not.
 
     Source: Klimchik et al. 2014, eq. 3-6 and 12; Dumas et al. 2011, eq. 16-17.
     """
-    rows = []
-    size = len(elastic_names(model))
-    pick_row = np.zeros((len(terms), max(map(len, terms), default=1)), int)
-    pick_column, factor = pick_row.copy(), np.zeros(pick_row.shape)
+    size = rows.at_point.shape[1]
+    matrix = np.zeros((len(rows.case), len(terms)))
     for i, term in enumerate(terms):
-        for k, (a, b) in enumerate(term):
+        for a, b in term:
             if not (0 <= a < size and 0 <= b < size):
                 raise ValueError(f"term {i} has the entry ({a}, {b}), expected indices below {size}")
-            pick_row[i, k], pick_column[i, k], factor[i, k] = a, b, 1.0
-    for group, (at_points, effort) in _grouped(model, tests):
-        a = np.einsum("tpxik,tik,ik->tpxi", at_points[..., pick_row], effort[:, pick_column], factor)
-        rows += [(t, a[k][tests[t].measured]) for k, t in enumerate(group)]
-    return np.concatenate([block for _, block in sorted(rows, key=lambda pair: pair[0])])
+            matrix[:, i] += rows.at_point[:, a] * rows.effort[:, b]
+    return matrix
 
 
-def jacobians_of(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each test the elastic Jacobians [p, 6, e] of its points, and the elastic efforts J_l^T w [e] of its load."""
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for group, (at_points, effort) in _grouped(model, tests):
-        found |= {t: (at_points[k], effort[k]) for k, t in enumerate(group)}
-    return [found[i] for i in range(len(tests))]
+def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
+    """`observation` of all load cases."""
+    return observation(elastic_rows(model, cases), terms)
 
 
-def _grouped(model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
+def _grouped(model: Model, cases: Sequence[LoadCase]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
     """Tests of the same frames, with their Jacobians [t, p, 6, e] and elastic efforts J_l^T w [t, e]."""
     groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for i, test in enumerate(tests):
+    for i, test in enumerate(cases):
         groups.setdefault((test.frame, test.points), []).append(i)
     found = []
     for (frame, points), members in groups.items():
-        q = jnp.asarray(np.stack([tests[i].q for i in members]))
-        wrench = jnp.asarray(np.stack([tests[i].wrench for i in members]))
+        q = jnp.asarray(np.stack([cases[i].q for i in members]))
+        wrench = jnp.asarray(np.stack([cases[i].wrench for i in members]))
         parts = _jacobians(model, q, wrench, frame_index(model, frame), tuple(frame_index(model, p) for p in points))
         found.append((members, tuple(np.asarray(part) for part in parts)))
     return found
@@ -202,14 +219,14 @@ def _jacobians(
     return jax.vmap(one)(q, wrench)
 
 
-def equilibria(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:
+def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
     """Displacements [p, 6] of the points of each test where the deflected machine balances the load.
 
     Raises:
         ValueError: a machine cannot hold its load; the test is named.
     """
     found = []
-    for test in tests:
+    for test in cases:
         moved = np.asarray(
             deflection(model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False)
         )
@@ -219,12 +236,17 @@ def equilibria(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray
     return found
 
 
-def predicted(model: Model, tests: Sequence[DeflectionTest]) -> list[np.ndarray]:
+def predicted(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
     """Displacements [p, 6] of the points of each test by the model's own compliance, to first order."""
-    compliance = jax.jit(jax.vmap(lambda q: compliance_matrix(model, q)))
     found: dict[int, np.ndarray] = {}
-    for group, (at_points, effort) in _grouped(model, tests):
-        c = np.asarray(compliance(jnp.asarray(np.stack([tests[i].q for i in group]))))
+    for group, (at_points, effort) in _grouped(model, cases):
+        c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group]))))
         moved = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
         found |= dict(zip(group, moved, strict=True))
-    return [found[i] for i in range(len(tests))]
+    return [found[i] for i in range(len(cases))]
+
+
+@eqx.filter_jit
+def compliances(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t e e"]:
+    """Compliance of all elastic degrees of freedom at some postures."""
+    return jax.vmap(lambda at: compliance_matrix(model, at))(q)

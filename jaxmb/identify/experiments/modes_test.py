@@ -5,10 +5,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 from optax.assignment import hungarian_algorithm
 
-from jaxmb.identify.experiments.motion import Scene
+from jaxmb.identify.experiments.motion import MotionView, PostureTest
+from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import Point
 from jaxmb.response.modal import energy_shares, oscillating_modes
@@ -32,7 +34,7 @@ class PairedModes(NamedTuple):
     """Of all that was measured, in units of the noise."""
 
 
-class ModesTest(eqx.Module):
+class ModesTest(PostureTest):
     """Modes measured at one posture: frequencies, damping ratios, what moves in each, and shapes at sensors."""
 
     name: str = eqx.field(static=True)
@@ -58,17 +60,17 @@ class ModesTest(eqx.Module):
     inputs: tuple[Point, ...] = eqx.field(static=True, default=())
     """The same: no force is needed."""
 
-    def predict(self, scene: Scene) -> PairedModes:
+    def predict(self, view: MotionView) -> PairedModes:
         """The predicted mode that stands for each measured one.
 
         Of all one-to-one pairings the one with the smallest sum of squared errors counts, of frequencies, damping,
         content and shapes together, so that the cost stays continuous where two predicted modes change places.
         """
-        eigenvalue, shape, oscillates = oscillating_modes(scene.tangent)
+        eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
         frequency = eigenvalue.imag / (2 * jnp.pi)
         damping = -eigenvalue.real / jnp.abs(eigenvalue)
-        shares = self.content.astype(float) @ energy_shares(shape, scene.stiffness)
-        mac, apart = self._compared_shapes(scene.output_rows @ shape)
+        shares = self.content.astype(float) @ energy_shares(shape, view.stiffness)
+        mac, apart = self._compared_shapes(view.output_rows @ shape)
         missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([
             ((frequency[None, :] - self.frequency_hz[:, None]) / self.frequency_std[:, None])[..., None],
@@ -97,9 +99,9 @@ class ModesTest(eqx.Module):
         mac = jnp.abs(along) ** 2 * size / jnp.sum(jnp.abs(self.shape) ** 2, axis=1)[:, None]
         return mac, jnp.concatenate([apart.real, apart.imag], axis=-1)
 
-    def residual(self, scene: Scene) -> Float[Array, "r"]:
+    def residual(self, view: MotionView) -> Float[Array, "r"]:
         """Errors of all frequencies, then of all damping ratios, content, and shapes, in units of their noise."""
-        return self.predict(scene).errors.T.ravel()
+        return self.predict(view).errors.T.ravel()
 
     @property
     def rows(self) -> int:
@@ -110,8 +112,38 @@ class ModesTest(eqx.Module):
         """Variance of every residual under the test's own noise: 1."""
         return jnp.ones(self.rows)
 
+    def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
+        """Errors of the natural frequencies."""
+        found = np.asarray(predict_modes(self, view).frequency_hz)
+        return Score(frequency_errors_hz=tuple(np.abs(found - np.asarray(self.frequency_hz)).tolist()))
+
+    @property
+    def nuisance_rows(self) -> int:
+        """Scale and phase of each shape are free."""
+        return 2 * self.frequency_hz.size if self.outputs else 0
+
+    @property
+    def band_end_hz(self) -> float:
+        """A quarter beyond the last measured mode."""
+        return 1.25 * self.highest_hz
+
+    @property
+    def highest_hz(self) -> float:
+        """Frequency of the last measured mode."""
+        return float(np.max(np.asarray(self.frequency_hz)))
+
+    @property
+    def highest_text(self) -> str:
+        """What `highest_hz` is, in a sentence."""
+        return "the highest measured mode at"
+
+    @property
+    def first_frequency_hz(self) -> float:
+        """Frequency of the first measured mode."""
+        return float(np.min(np.asarray(self.frequency_hz)))
+
 
 @eqx.filter_jit
-def predict_modes(test: ModesTest, scene: Scene) -> PairedModes:
+def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
     """`ModesTest.predict`, compiled."""
-    return test.predict(scene)
+    return test.predict(view)

@@ -1,6 +1,210 @@
-"""Tests of all kinds."""
+"""What all kinds of tests have in common: what they see of a machine, and how a prediction compares with the data."""
 
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.modes_test import ModesTest
+import abc
+import re
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-Test = FrfTest | ModesTest
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmb.identify.experiments.probe import Probe
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+
+PLAUSIBLE = 2.0
+"""A fit follows its data where the cost is below this many times what the noise alone gives."""
+
+View = Any
+"""What a test sees of a machine: a pytree of arrays that each kind of test defines for itself."""
+
+
+class AffineView(Protocol):
+    """A view as an affine function of the free values."""
+
+    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> View:
+        """The view at physical values."""
+        ...
+
+    def joined(self, others: list[Any]) -> Self:
+        """The same function in a form that it shares with other views of its kind, so that they can be stacked."""
+        ...
+
+
+class Equations(NamedTuple):
+    """measured = matrix @ x, row by row: a test whose prediction is linear.
+
+    x are the free values, or their reciprocals where `Test.reciprocal` says so.
+    """
+
+    matrix: Float[np.ndarray, "m d"]
+    measured: Float[np.ndarray, "m"]
+    """Less what does not depend on the free values."""
+    std: Float[np.ndarray, "m"]
+    weight: Float[np.ndarray, "m"]
+    """By which the squared error of a row counts, over its variance."""
+    case: Int[np.ndarray, "m"]
+    """What was measured together, such as one load, has one number."""
+
+
+class Score(NamedTuple):
+    """How well a machine predicts one test, by what the test can tell; empty or None what it cannot."""
+
+    frac: tuple[float, ...] = ()
+    """FRAC of each FRF, 1 alike."""
+    log_error: float | None = None
+    """Root mean square error of log H."""
+    frequency_errors_hz: tuple[float, ...] = ()
+    """Absolute errors of natural frequencies."""
+    explained_percent: float | None = None
+    """100 (1 - RMS of what is left / RMS of what was measured), of data on a linear scale."""
+
+
+class Test(eqx.Module):
+    """One test of a machine: its data, what it sees of the machine, and how a prediction compares with the data.
+
+    Each kind of test is a final class of its own, and a row of `jaxmb.identify.study.kinds`. What is defined here holds
+    for a kind that says nothing else.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    name: eqx.AbstractVar[str]
+
+    @abc.abstractmethod
+    def view(self, model: Model) -> View:
+        """What the test sees of a machine."""
+
+    @abc.abstractmethod
+    def predict(self, view: View) -> Any:
+        """What would be measured."""
+
+    @abc.abstractmethod
+    def residual(self, view: View) -> Float[Array, "m"]:
+        """sqrt(weight) (predicted - measured) / standard deviation of each row."""
+
+    @abc.abstractmethod
+    def row_weights(self) -> Float[Array, "m"]:
+        """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used."""
+
+    @property
+    @abc.abstractmethod
+    def rows(self) -> int:
+        """Number of residuals."""
+
+    @abc.abstractmethod
+    def score(self, view: View, reference_hz: np.ndarray | None) -> Score:
+        """How well a machine predicts the test.
+
+        Args:
+            view: of the machine.
+            reference_hz: natural frequencies that are known of the machine that was measured; None where none are.
+        """
+
+    def check(self, model: Model) -> None:
+        """Raise ValueError where the test cannot be made of a machine."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineView | None:
+        """The view as an affine function of the free values, which saves the kinematics; None where it is not one."""
+        return None
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> np.ndarray | None:
+        """Which free values [d] the prediction is linear in by their reciprocals, all others being linear themselves.
+
+        None where the prediction is not linear.
+        """
+        return None
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """The linear equations of a test whose `reciprocal` is not None."""
+        raise NotImplementedError(f"{called(self.name)} is not linear in the free parameters")
+
+    def thinned(self, lines: int) -> "Test":
+        """The test on fewer lines, evenly spread and weighted, that show the way as well as all."""
+        return self
+
+    @property
+    def thins(self) -> bool:
+        """Whether `thinned` leaves fewer rows."""
+        return False
+
+    @property
+    def exact_cost(self) -> float:
+        """Cost, in units of the noise, below which the data are followed as far as rounding allows."""
+        return 1e-12 * self.rows
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are given less weight."""
+        return False
+
+    # Noise
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+        return True
+
+    @property
+    def nominal_noise(self) -> float | None:
+        """Standard deviation in which eq. 22 of Huynh et al. 2020 counts; None for what is no FRF."""
+        return None
+
+    def with_noise(self, factor: float) -> "Test":
+        """The test with all standard deviations multiplied."""
+        raise NotImplementedError(f"the noise of {called(self.name)} cannot be estimated from a fit")
+
+    def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Number of neighbouring rows whose residuals tell no more than one."""
+        return 1.0
+
+    @property
+    def nuisance_rows(self) -> int:
+        """Rows that numbers of the test's own take up, as the scale of a measured shape does."""
+        return 0
+
+    # What it tells of the machine at one posture
+
+    @property
+    def posture(self) -> Float[Array, "n"] | None:
+        """Posture at which the test was made; None where it was made at several."""
+        return None
+
+    @property
+    def linearized_at(self) -> LinearizeAt:
+        """Where small motions are taken: at the posture, or at the equilibrium under gravity."""
+        return "posture"
+
+    def tangent(self, view: View) -> Tangent | None:
+        """Small motions of the machine at the test's posture; None where the test was made at several."""
+        return None
+
+    @property
+    def band_end_hz(self) -> float:
+        """Frequency up to which a result lists the modes of the machine at the test's posture."""
+        return 0.0
+
+    @property
+    def highest_hz(self) -> float:
+        """Highest frequency that the test measures."""
+        return 0.0
+
+    @property
+    def highest_text(self) -> str:
+        """What `highest_hz` is, in a sentence."""
+        return "the highest measured frequency of"
+
+    @property
+    def first_frequency_hz(self) -> float | None:
+        """Frequency of the first mode that the data show; None where they show none."""
+        return None
+
+    def probe(self) -> Probe | None:
+        """The test as one that could be made at other postures; None where that cannot be planned."""
+        return None
+
+
+def called(name: str) -> str:
+    """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
+    return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"

@@ -1,62 +1,61 @@
-"""What the residuals of a fit say of the noise: its size, and over how many lines it goes on."""
+"""What the residuals of a fit say of the noise of each test."""
 
 import numpy as np
 
-from jaxmb.identify.assess.remarks import prior_size
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.loop import PLAUSIBLE
-from jaxmb.identify.study.study import Study
-from jaxmb.measurement.line_noise import correlated_lines
+from jaxmb.identify.experiments.test import PLAUSIBLE
+from jaxmb.identify.fit.problem import Problem
 
 
-def log_error(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Root mean square error of log H, each line counting by its noise and not by its weight."""
-    noise = np.tile(np.asarray(test.noise_std).ravel(), 2)
-    used = row_weights > 0.0
-    squares = residual[used] ** 2 / row_weights[used]  # in units of each line's noise
-    return float(np.sqrt(2.0 * np.sum(squares) / np.sum(noise[used] ** -2.0)))
+def noise_factor(
+    residual: np.ndarray, row_weights: np.ndarray, parameters: int, robust_weight: np.ndarray | None = None
+) -> float:
+    """How many times larger than stated the noise of some rows is, judged by what a fit leaves.
+
+    The root of the sum of squared residuals over what noise of the stated size leaves on average, the weights being
+    relative: only what they make of errors of the stated deviations says how large a cost may be.
+
+    Args:
+        residual: in units of the noise, scaled by the roots of the weights (and of the robust weights).
+        row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
+        parameters: number of parameters that were fitted to the rows.
+        robust_weight: what a robust fit gave each row, 1 without it.
+    """
+    counts = (row_weights > 0.0).astype(float) if robust_weight is None else robust_weight * (row_weights > 0.0)
+    free = max(float(counts.sum()) - parameters, 1.0)
+    return float(np.sqrt(np.sum(residual**2) / (np.average(row_weights, weights=counts) * free)))
 
 
-def noise_factor(residual: np.ndarray, row_weights: np.ndarray, parameters: int) -> float:
-    """How many times larger than stated the noise of a test is, judged by what the fit leaves."""
-    rows = int(np.sum(row_weights > 0.0))
-    free = max(rows - parameters, 1)
-    return float(np.sqrt(np.sum(residual**2) / np.sum(row_weights) * rows / free))
+def widening(factor: float) -> float:
+    """By what standard deviations are multiplied where a fit leaves that many times the stated noise: the same where
+    its square is above `PLAUSIBLE`, else 1.
+
+    What the stated deviations do not explain is taken as noise of that size.
+
+    Source: Birge, "The calculation of errors by the method of least squares", Phys. Rev. 40, 207 (1932).
+    """
+    return factor if factor**2 > PLAUSIBLE else 1.0
 
 
-def lines_as_one(test: FrfTest, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Number of neighbouring lines of a test whose residuals are one (see `correlated_lines`)."""
-    used = row_weights > 0.0
-    plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
-    errors, present = (x.reshape(2, *test.measured.shape) for x in (plain, used))
-    return correlated_lines(errors, present)
-
-
-def row_variances(study: Study, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+def row_variances(problem: Problem, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated.
 
-    So it is where the noise was stated and the fit leaves more than `PLAUSIBLE` times its variance: the model does not
-    follow the test, and intervals by the stated noise would be those of another fit (Birge, "The calculation of errors
-    by the method of least squares", 1932). What a model cannot follow goes on over many lines, which then tell no more
+    So it is where the noise was stated and the model does not follow the test (`widening`): intervals by the stated
+    noise would be those of another fit. What a model cannot follow goes on over many lines, which then tell no more
     than one: their variance counts as many times as there are.
     """
     variances = row_weights.copy()
-    for rows, test in _parts(study, residual.size):
-        factor = noise_factor(residual[rows], row_weights[rows], study.free.size)
-        estimated = isinstance(test, FrfTest) and not test.noise_known
-        if estimated or factor**2 > PLAUSIBLE:
-            together = lines_as_one(test, residual[rows], row_weights[rows]) if isinstance(test, FrfTest) else 1.0
-            variances[rows] *= factor**2 * together
+    for rows, test in zip(problem.rows, problem.tests, strict=True):
+        factor = noise_factor(residual[rows], row_weights[rows], problem.free.size)
+        if not test.noise_known or widening(factor) > 1.0:
+            variances[rows] *= factor**2 * test.correlated_rows(residual[rows], row_weights[rows])
     return variances
 
 
-def _parts(study: Study, size: int) -> list[tuple[slice, Test | None]]:
-    """Rows of each test, and those of the deflections where there are such; the prior's, the last ones, left out."""
-    parts: list[tuple[slice, Test | None]] = []
-    first = 0
-    for test in study.tests:
-        parts.append((slice(first, first + test.rows), test))
-        first += test.rows
-    last = size - prior_size(study)
-    return [*parts, (slice(first, last), None)] if last > first else parts
+def noise_objective(problem: Problem) -> float:
+    """What the objective would be on average at the true values, from the noise of the tests alone.
+
+    inf where the noise of a test is not known beforehand.
+    """
+    if not all(test.noise_known for test in problem.tests):
+        return float("inf")
+    return float(np.sum(np.asarray(problem.row_weights()))) * float(problem.noise_unit) ** 2

@@ -2,49 +2,57 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.loop import Fit, final_state
-from jaxmb.identify.fit.noise import lines_as_one, noise_factor
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.noise import noise_factor
+from jaxmb.identify.fit.problem import Problem, final_state, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.stage import objective
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.fit.state import Fit
 
 MOST_PASSES = 20
 SETTLED = 1e-3
 """Relative change of the noise at which it is found."""
 
 
-def with_estimated_noise(study: Study, fit: Fit) -> tuple[Study, Fit]:
-    """The study with the noise that its fit leaves instead of the nominal one, and the fit to that.
+def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list[str]]:
+    """The problem with the noise that its fit leaves instead of the nominal one, the fit to that, and a sentence where
+    the two did not come to agree.
 
     A search runs with a nominal noise. Alone that is only a unit; beside other tests or a prior it decides what they
     count against each other. So noise and fit are found in turn, from the minimum that the search came to, until the
     noise is what the fit leaves, neighbouring lines that err alike counted as one (iterated generalized least squares).
 
     Args:
-        study: what was fitted.
+        problem: what was fitted.
         fit: as the search left it.
     """
-    problem, u = study.problem, fit.best_u
-    alone = len(problem.tests) == 1 and problem.loads is None and problem.prior is None
-    if u is None or alone or not any(isinstance(t, FrfTest) and not t.noise_known for t in problem.tests):
-        return study, fit
-    box = Box(study.free.lower, study.free.upper, jnp.asarray(study.free.logarithmic))
-    evaluations = 0
+    u, free = fit.best_u, problem.free
+    alone = len(problem.tests) == 1 and problem.prior is None
+    if u is None or alone or all(test.noise_known for test in problem.tests):
+        return problem, fit, []
+    box = Box(free.lower, free.upper, jnp.asarray(free.logarithmic))
+    evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
         factors = _factors(problem, u)
-        problem = _scaled(problem, factors)
+        change = float(np.max(np.abs(np.log(factors))))
+        tests = [
+            test if test.noise_known else test.with_noise(float(f))
+            for test, f in zip(problem.tests, factors, strict=True)
+        ]
+        problem = with_tests(problem, tests)
         state = least_squares_from(problem, box, jnp.asarray(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
-        if np.max(np.abs(np.log(factors))) <= SETTLED:
+        if change <= SETTLED:
             break
+    told = []
+    if change > SETTLED:
+        told.append(
+            f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
+            f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
+        )
     best = float(objective(problem, jnp.asarray(u)))
     # Where other starts came to is asked afterwards, for fits as good as this one: they are fitted to that noise too.
     others = [least_squares_from(problem, box, jnp.asarray(end[1:])) for end in fit.ends]
@@ -52,33 +60,17 @@ def with_estimated_noise(study: Study, fit: Fit) -> tuple[Study, Fit]:
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations
     )
-    return dataclasses.replace(study, problem=problem), refined
+    return problem, refined, told
 
 
 def _factors(problem: Problem, u: np.ndarray) -> np.ndarray:
     """How many times larger than it is taken the noise of each test is; 1 where it is known."""
     residual, _, row_weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
-    factors, first = np.ones(len(problem.tests)), 0
-    for k, test in enumerate(problem.tests):
-        rows = slice(first, first + test.rows)
-        first += test.rows
-        if isinstance(test, FrfTest) and not test.noise_known:
+    factors = np.ones(len(problem.tests))
+    for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
+        if not test.noise_known:
             factor = noise_factor(residual[rows], row_weights[rows], problem.free.size)
             # rounding is left where there is no noise at all
             factor = max(factor, np.finfo(float).eps)
-            factors[k] = factor * np.sqrt(lines_as_one(test, residual[rows], row_weights[rows]))
+            factors[k] = factor * np.sqrt(test.correlated_rows(residual[rows], row_weights[rows]))
     return factors
-
-
-def _scaled(problem: Problem, factors: np.ndarray) -> Problem:
-    """The problem with the noise of its tests multiplied; its unit stays that of the first FRF test."""
-
-    def louder(test: Test, factor: float) -> Test:
-        if not isinstance(test, FrfTest):
-            return test
-        changed = eqx.tree_at(lambda t: t.noise_std, test, test.noise_std * factor)
-        return eqx.tree_at(lambda t: t.nominal_std, changed, test.nominal_std * factor)
-
-    tests = tuple(louder(t, float(f)) for t, f in zip(problem.tests, factors, strict=True))
-    units = [t.nominal_std for t in tests if isinstance(t, FrfTest)]
-    return dataclasses.replace(problem, tests=tests, noise_unit=units[0])

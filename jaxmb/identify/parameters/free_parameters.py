@@ -117,6 +117,12 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
     )
 
 
+def nothing_free() -> FreeParameters:
+    """No free parameters, of a study that finds something else."""
+    none = jnp.zeros(0)
+    return FreeParameters((), (), (), (), (), (), (), (), none, none)
+
+
 def check_bound(bound: Bound) -> None:
     """Raise ValueError where the bounds of a parameter cannot be meant."""
     place = f"free parameter '{bound.names[0]}'"

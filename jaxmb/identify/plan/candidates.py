@@ -7,11 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments.frf_test import FrfTest, predict_frf
+from jaxmb.identify.experiments.frf_test import predict_frf
 from jaxmb.identify.experiments.frf_weights import SMALLEST_RATIO
-from jaxmb.identify.experiments.motion import Scene, observe
+from jaxmb.identify.experiments.motion import MotionView, motion_view
+from jaxmb.identify.experiments.probe import Probe
+from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.machine.build import Model
@@ -31,33 +33,6 @@ class Place(eqx.Module):
     u: Float[Array, "d"]
 
 
-class Probe(eqx.Module):
-    """An FRF test that could be made at any posture."""
-
-    points: tuple[Point, ...] = eqx.field(static=True)
-    """All points that outputs and inputs are taken from: alternatives of one size are one program."""
-    outputs: Int[Array, "o"]
-    inputs: Int[Array, "i"] | None
-    """None where they are the outputs."""
-    derivatives: int = eqx.field(static=True)
-    at: LinearizeAt = eqx.field(static=True)
-    omega: Float[Array, "f"]
-    decay: Float[Array, ""]
-    noise_std: Float[Array, ""]
-    """Standard deviation of log H, real and imaginary part each."""
-
-    @property
-    def ends(self) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-        """Outputs and inputs by name."""
-        outputs = tuple(self.points[i] for i in np.asarray(self.outputs))
-        return outputs, outputs if self.inputs is None else tuple(self.points[i] for i in np.asarray(self.inputs))
-
-    @property
-    def band_hz(self) -> tuple[float, float]:
-        """First and last line."""
-        return float(self.omega[0]) / (2 * np.pi), float(self.omega[-1]) / (2 * np.pi)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidate:
     """A probe at a posture."""
@@ -66,39 +41,7 @@ class Candidate:
     q: Float[np.ndarray, "n"]
 
 
-def probe_like(
-    test: FrfTest,
-    omega: Float[np.ndarray, "f"] | None = None,
-    ends: tuple[Sequence[Point], Sequence[Point]] | None = None,
-    points: Sequence[Point] | None = None,
-) -> Probe:
-    """A probe with the noise of a test, and its lines and points where others are not given.
-
-    Its noise is the median of the test's, which differs by line where coherence or leakage are taken into account.
-
-    Args:
-        test: what it is like.
-        omega: angular frequencies, rad/s.
-        ends: outputs and inputs.
-        points: more points than those, so that probes of other ends share a program.
-    """
-    used = np.asarray(test.weight) > 0.0
-    outputs, inputs = (test.outputs, test.inputs) if ends is None else (tuple(ends[0]), tuple(ends[1]))
-    known = tuple(dict.fromkeys([*(points or ()), *outputs, *inputs]))
-    lines = np.asarray(test.omega)[used.any(axis=(1, 2))] if omega is None else omega
-    return Probe(
-        points=known,
-        outputs=jnp.asarray([known.index(p) for p in outputs]),
-        inputs=None if inputs == outputs else jnp.asarray([known.index(p) for p in inputs]),
-        derivatives=test.derivatives,
-        at=test.at,
-        omega=jnp.asarray(lines),
-        decay=test.decay,
-        noise_std=jnp.asarray(float(np.median(np.asarray(test.noise_std)[used]))),
-    )
-
-
-def candidates_of(part: NextPart, like: FrfTest, names: Sequence[str]) -> tuple[Candidate, ...]:
+def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Candidate, ...]:
     """Every posture of `[next]` with each of its points and bands.
 
     Args:
@@ -106,14 +49,27 @@ def candidates_of(part: NextPart, like: FrfTest, names: Sequence[str]) -> tuple[
         like: the test that they are like in all that it does not say.
         names: of the machine's coordinates.
     """
-    ends = [points.ends for points in part.points] or [(like.outputs, like.inputs)]
+    probe, q = planned(like)
+    ends = [points.ends for points in part.points] or [probe.ends]
     points = [p for pair in ends for end in pair for p in end]
     bands: list[np.ndarray | None] = [
         2 * np.pi * np.arange(first, last + 1e-9 * step, step)
         for (first, last), step in zip(part.bands_hz, part.steps, strict=True)
     ]
-    probes = [probe_like(like, omega, pair, points) for omega in bands or [None] for pair in ends]
-    return tuple(Candidate(probe, q) for probe in probes for q in postures_of(part, np.asarray(like.q), names))
+    probes = [probe.changed(omega, pair, points) for omega in bands or [None] for pair in ends]
+    return tuple(Candidate(changed, at) for changed in probes for at in postures_of(part, q, names))
+
+
+def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
+    """A test that can be made at other postures, and its own posture.
+
+    Raises:
+        ValueError: the test is of a kind that cannot be planned.
+    """
+    probe, q = test.probe(), test.posture
+    if probe is None or q is None:
+        raise ValueError(f"{called(test.name)} is of a kind that cannot be planned, expected an FRF test")
+    return probe, np.asarray(q)
 
 
 def postures_of(part: NextPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:
@@ -160,7 +116,7 @@ def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple
 @eqx.filter_jit
 def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
     def tangent(u: Array) -> Tangent:
-        return observe(_model(place, u), q, at, (), ()).tangent
+        return motion_view(_model(place, u), q, at, (), ()).tangent
 
     return tangent(place.u), jax.jacfwd(tangent)(place.u)
 
@@ -191,8 +147,8 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
         tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
         rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
         inputs = None if probe.inputs is None else rows[probe.inputs]
-        scene = Scene(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs)
-        return predict_frf(scene, probe.omega, probe.derivatives, probe.decay)
+        view = MotionView(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs)
+        return predict_frf(view, probe.omega, probe.derivatives, probe.decay)
 
     h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))
     largest = jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)

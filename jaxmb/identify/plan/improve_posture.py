@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.plan.candidates import Candidate, Motion, Place, Probe, motion_of, observation, observed
+from jaxmb.identify.experiments.probe import Probe
+from jaxmb.identify.plan.candidates import Candidate, Motion, Place, motion_of, observation, observed
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import Point
 

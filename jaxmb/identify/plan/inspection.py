@@ -10,7 +10,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.mode_shares import mode_shares
-from jaxmb.identify.assess.remarks import prior_size
+from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (
     Group,
     Knowledge,
@@ -20,8 +20,7 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Place
 from jaxmb.identify.plan.next_tests import NextTests, choose_next, pool_of
@@ -164,14 +163,14 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     """Physical values [d] at which the prediction is taken, and what they are."""
     true = np.array([study.truth.get(names[0], np.nan) for names in study.free.tied])
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
-    return (true, "true values") if usable.all() else (np.asarray(study.initial), "initial values")
+    return (true, "true values") if usable.all() else (study.start.values, "initial values")
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Derivative of all residuals by u in units of their noise, and the weight of each; columns of rounding are 0."""
     _, jacobian, weights = final_state(study.problem, jnp.asarray(study.free.encode(values)))
     jacobian = np.array(jacobian)
-    data = jacobian[: len(jacobian) - prior_size(study)]
+    data = jacobian[: study.problem.data_rows]
     size = np.linalg.norm(data, axis=0)
     data[:, size <= NO_EFFECT * size.max(initial=0.0)] = 0.0
     return jacobian, np.asarray(weights)
@@ -183,7 +182,7 @@ def _next(
     """The next tests, the pool that they are from and what each of it tells, and a sentence."""
     if study.next is None:
         return None, [], None, HOW_TO_ASK
-    tests = [test for test in study.tests if isinstance(test, FrfTest)]
+    tests = [test for test in study.tests if test.probe() is not None]
     like, pool, told, left_out = pool_of(study.next, tests, study.model.coordinates, place)
     try:
         chosen = choose_next(study.next, like, pool, told, left_out, made, place, prior_std)
@@ -230,27 +229,27 @@ def _parameters(
 
 
 def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
-    data = jacobian[: len(jacobian) - prior_size(study)]
+    data = jacobian[: study.problem.data_rows]
     return tuple(name for name, column in zip(study.free.names, data.T, strict=True) if not column.any())
 
 
 def _remarks(study: Study) -> tuple[str, ...]:
     told = [study.note] if study.note else []
-    told += study.masked
+    told += data_remarks(study)
     if study.laws is not None:
         told.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
     weighted = any(
-        np.ptp(np.asarray(t.weight)[np.asarray(t.weight) > 0.0]) for t in study.tests if isinstance(t, FrfTest)
+        np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
     )
     if weighted and study.next is not None:
         told.append(
             "weights: what will be known after the next tests is for a fit in which all lines count by their noise"
         )
-    unknown = [test.name for test in study.tests if isinstance(test, FrfTest) and not test.noise_known]
+    unknown = [test for test in study.tests if not test.noise_known]
     if unknown:
-        level = float(next(t.nominal_std for t in study.tests if isinstance(t, FrfTest) and not t.noise_known))
+        names, level = ", ".join(test.name for test in unknown), unknown[0].nominal_noise
         told.append(
-            f"the noise of {', '.join(unknown)} is to be estimated from a fit: here a standard deviation of {level:g}"
+            f"the noise of {names} is to be estimated from a fit: here a standard deviation of {level:g}"
             " of log H was taken, to which all standard deviations are proportional"
         )
     return tuple(told)

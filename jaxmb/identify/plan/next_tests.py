@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.estimation.design import choose_tests
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd
-from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, candidates_of, information_of, ranges_of
 from jaxmb.identify.plan.improve_posture import improved
 from jaxmb.identify.study.format.next_format import NextPart
@@ -42,7 +42,7 @@ class NextTests:
 
 
 def pool_of(
-    part: NextPart, tests: Sequence[FrfTest], names: Sequence[str], place: Place
+    part: NextPart, tests: Sequence[Test], names: Sequence[str], place: Place
 ) -> tuple[str, list[Candidate], np.ndarray, int]:
     """The test that candidates are like, those that the machine can take up, what each tells, and how many it cannot.
 

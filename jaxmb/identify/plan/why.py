@@ -9,10 +9,8 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.mode_shares import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, probe_like
+from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation
 from jaxmb.machine.build import Model
 
 BEYOND = 1.1
@@ -60,44 +58,44 @@ def remedies(
         pool: candidates for the next test.
         told: their `compressed` rows.
     """
-    own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if isinstance(test, FrfTest)]
+    own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if test.probe() is not None]
     many = len(tests) > 1
     found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
     found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
     for candidate, rows in zip(pool, () if told is None else told, strict=True):
         first, last = candidate.probe.band_hz
         text = f"one more test at {posture_text(place.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
-        if candidate.probe.ends not in [(test.outputs, test.inputs) for test, _ in own]:
+        if candidate.probe.ends not in [planned(test)[0].ends for test, _ in own]:
             text += f", sensors {points_text(candidate.probe.ends[0])}, forces {points_text(candidate.probe.ends[1])}"
         found.append(Remedy(text, _after(made, rows)))
     return found
 
 
-def _wider_bands(place: Place, test: FrfTest, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
     """The band extended to just above each mode beyond it, by lines of the same step."""
-    omega = np.asarray(test.omega)
-    end = band_end_hz(test)
+    probe, q = planned(test)
+    omega, end = np.asarray(probe.omega), test.highest_hz
     beyond = BEYOND * modes.frequency_hz[modes.frequency_hz > end]
     if omega.size < 2 or not beyond.size:
         return
     step_hz = float(np.median(np.diff(omega))) / (2 * np.pi)
     count = min(int(np.ceil((beyond.max() - end) / step_hz)), MOST_EXTRA_LINES)
     lines_hz = end + step_hz * np.arange(1, count + 1)
-    probe = probe_like(test, 2 * np.pi * lines_hz)
-    rows = observation(place, Candidate(probe, np.asarray(test.q))).reshape(2, count, -1, made.shape[1])
+    rows = observation(place, Candidate(probe.changed(2 * np.pi * lines_hz), q)).reshape(2, count, -1, made.shape[1])
     for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
         part = compressed(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
         text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
         yield Remedy(text, _after(made, part), test.name, float(to_hz))
 
 
-def _other_points(place: Place, test: FrfTest, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+def _other_points(place: Place, test: Test, made: np.ndarray, many: bool) -> Iterator[Remedy]:
     """A test in the same posture with sensors and forces along x, y and z of another frame."""
-    seen = {point[0] for point in (*test.outputs, *test.inputs)}
+    probe, q = planned(test)
+    seen = {frame for end in probe.ends for frame, _ in end}
     frames = [frame for frame in place.model.frames[1:] if frame not in seen][:MOST_FRAMES]
     points = [(frame, axis) for frame in frames for axis in "xyz"]
     ends = [tuple((frame, axis) for axis in "xyz") for frame in frames]
-    probes = [Candidate(probe_like(test, None, (end, end), points), np.asarray(test.q)) for end in ends]
+    probes = [Candidate(probe.changed(None, (end, end), points), q) for end in ends]
     if not probes:
         return
     for frame, rows in zip(frames, information_of(place, probes), strict=True):
@@ -170,17 +168,17 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
         top = int(np.argmax(share))
         largest = max(largest, (float(share[top]), float(modes.frequency_hz[top])))
         governed = np.flatnonzero(share >= GOVERNS)
-        if governed.size and modes.frequency_hz[governed[0]] / band_end_hz(test) < nearest:
-            nearest = modes.frequency_hz[governed[0]] / band_end_hz(test)
+        if governed.size and modes.frequency_hz[governed[0]] / test.highest_hz < nearest:
+            nearest = modes.frequency_hz[governed[0]] / test.highest_hz
             best = test, modes.frequency_hz[governed], share[governed]
     if best is None:
         if largest[0] == 0.0:
             return "governs no mode"
         return f"governs no mode, at most {_percent(largest[0])} of the {of} of the mode at {largest[1]:.3g} Hz"
     test, frequency_hz, share = best
-    end = band_end_hz(test)
+    end = test.highest_hz
     inside = frequency_hz <= end
-    limit = "the highest measured mode at" if isinstance(test, ModesTest) else "the band's end of"
+    limit = test.highest_text
     told = []
     for which, where in ((inside, "below"), (~inside, "above")):
         if which.any():
@@ -210,21 +208,13 @@ def _remedy_clause(
 def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
     """To where a band would be extended for a parameter: above the modes beyond it that it governs; where it governs
     none, above that of which it holds most; where it holds nothing, above the next one."""
-    beyond = modes.frequency_hz > band_end_hz(test)
+    beyond = modes.frequency_hz > test.highest_hz
     if not beyond.any():
         return None
     share = np.where(beyond, modes.share[:, index], 0.0)
     wanted = share >= GOVERNS if (share >= GOVERNS).any() else share == share.max()
     frequency_hz = modes.frequency_hz[wanted & beyond]
     return float(BEYOND * (frequency_hz.max() if share.any() else frequency_hz.min()))
-
-
-def band_end_hz(test: Test) -> float:
-    """Highest frequency that a test measures."""
-    if isinstance(test, FrfTest):
-        used = (np.asarray(test.weight) > 0.0).any(axis=(1, 2))
-        return float(np.asarray(test.omega)[used].max()) / (2 * np.pi)
-    return float(np.max(np.asarray(test.frequency_hz)))
 
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:

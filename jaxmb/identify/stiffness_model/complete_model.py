@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.estimation.reduction import Reduction, Step, reduction
 from jaxmb.identify.experiments.load_cases import (
-    DeflectionTest,
+    LoadCase,
     Term,
     joint_terms,
     measured_displacements,
@@ -89,7 +89,7 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
 
 def complete_reduction(
     model: Model,
-    tests: Sequence[DeflectionTest],
+    tests: Sequence[LoadCase],
     preference: Mapping[str, float] | None = None,
     constants: Mapping[str, float] | None = None,
     sparse: bool = True,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from jaxmb.identify.estimation.linear import LinearFit, linear_fit
 from jaxmb.identify.estimation.reduction import Reduction, Step, reduction
 from jaxmb.identify.experiments.load_cases import (
-    DeflectionTest,
+    LoadCase,
     Term,
     joint_terms,
     measured_displacements,
@@ -60,7 +60,7 @@ class StiffnessModel:
         """Of the parameters that are left."""
         return self.reduction.names
 
-    def observation(self, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m d"]:
+    def observation(self, model: Model, tests: Sequence[LoadCase]) -> Float[np.ndarray, "m d"]:
         """Observation matrix of the parameters that are left.
 
         Raises:
@@ -69,7 +69,7 @@ class StiffnessModel:
         matrix, columns = _matrix(self.terms, model, tests, self.parameters, self.compensated)
         return matrix[:, [columns.index(name) for name in self.names]]
 
-    def angles_not_tested(self, model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[str, float]]:
+    def angles_not_tested(self, model: Model, tests: Sequence[LoadCase]) -> list[tuple[str, float]]:
         """Tests at an angle [rad] of the compensated joint at which its compliance is not a parameter."""
         return [] if self.compensated is None else _not_tested(self.compensated[0], model, tests)
 
@@ -82,7 +82,7 @@ class Variant:
     fit: LinearFit
 
 
-def compensated_joint(model: Model, joint: str, tests: Sequence[DeflectionTest]) -> Compensated:
+def compensated_joint(model: Model, joint: str, tests: Sequence[LoadCase]) -> Compensated:
     """A joint, and its different angles in some tests.
 
     Raises:
@@ -99,7 +99,7 @@ def compensated_joint(model: Model, joint: str, tests: Sequence[DeflectionTest])
 
 def stiffness_models(
     model: Model,
-    tests: Sequence[DeflectionTest],
+    tests: Sequence[LoadCase],
     compensated: Compensated | None = None,
     preference: Mapping[str, float] | None = None,
 ) -> tuple[CompleteModel, dict[str, StiffnessModel]]:
@@ -132,10 +132,10 @@ def stiffness_models(
     return complete, {name: found[name] for name in VARIANTS if name in found}
 
 
-def fitted(
+def fitted_variant(
     stiffness: StiffnessModel,
     model: Model,
-    tests: Sequence[DeflectionTest],
+    tests: Sequence[LoadCase],
     robust: bool = False,
     weight: Float[np.ndarray, "m"] | None = None,
 ) -> Variant:
@@ -168,12 +168,12 @@ def least_squares(
     std: Float[np.ndarray, "m"],
     robust: bool = False,
 ) -> LinearFit:
-    """A stiffness model's parameters from its observation matrix and displacements; see `fitted`."""
+    """A stiffness model's parameters from its observation matrix and displacements; see `fitted_variant`."""
     positive = np.ones(len(stiffness.names), bool) if stiffness.name.startswith("J") else None
     return linear_fit(matrix, measured, std, positive, robust, stiffness.names)
 
 
-def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> Float[np.ndarray, "m"]:
+def predict(variant: Variant, model: Model, tests: Sequence[LoadCase]) -> Float[np.ndarray, "m"]:
     """Displacements that a variant gives for what was measured in some tests [rows].
 
     Raises:
@@ -182,23 +182,19 @@ def predict(variant: Variant, model: Model, tests: Sequence[DeflectionTest]) -> 
     return variant.model.observation(model, tests) @ variant.fit.values
 
 
-def compensated_percent(measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]) -> float:
+def compensated_percent(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> float:
     """100 (1 - RMS of what is left / RMS of the deflection), norms of the translations of all points."""
     left, whole = residual_norms(measured, predicted)
     return 100.0 * (1.0 - float(np.sqrt(np.mean(left**2) / np.mean(whole**2))))
 
 
-def residual_norms(
-    measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]
-) -> tuple[np.ndarray, np.ndarray]:
+def residual_norms(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> tuple[np.ndarray, np.ndarray]:
     """Norms [point] of what a prediction leaves of each point's translation, and of the translation itself, m."""
     left, whole = translations(measured, predicted)
     return np.linalg.norm(left, axis=1), np.linalg.norm(whole, axis=1)
 
 
-def translations(
-    measured: Sequence[DeflectionTest], predicted: Float[np.ndarray, "m"]
-) -> tuple[np.ndarray, np.ndarray]:
+def translations(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> tuple[np.ndarray, np.ndarray]:
     """What a prediction leaves of the measured translations [point, 3], and these, m; 0 for what was not measured."""
     left, whole, row = [], [], 0
     for test in measured:
@@ -219,7 +215,7 @@ def translations(
 def _reduced(
     name: str,
     model: Model,
-    tests: Sequence[DeflectionTest],
+    tests: Sequence[LoadCase],
     terms: Sequence[Term],
     names: Sequence[str],
     compensated: tuple[Compensated, str] | None,
@@ -235,13 +231,13 @@ def _reduced(
     return StiffnessModel(name, tuple(terms), tuple(names), compensated, chain)
 
 
-def _distances(joint: Compensated, model: Model, tests: Sequence[DeflectionTest]) -> np.ndarray:
+def _distances(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> np.ndarray:
     """How far each test is from each of the angles [t, a], rad."""
     at = np.array([float(test.q[model.coordinates.index(joint.joint)]) for test in tests])
     return np.abs(at[:, None] - np.array(joint.angles))
 
 
-def _not_tested(joint: Compensated, model: Model, tests: Sequence[DeflectionTest]) -> list[tuple[str, float]]:
+def _not_tested(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> list[tuple[str, float]]:
     """Names of tests whose angle is none of the joint's, with that angle [rad]."""
     far = _distances(joint, model, tests).min(axis=1) > SAME_ANGLE
     index = model.coordinates.index(joint.joint)
@@ -249,7 +245,7 @@ def _not_tested(joint: Compensated, model: Model, tests: Sequence[DeflectionTest
 
 
 def _matrix(
-    terms: Sequence[Term], model: Model, tests: Sequence[DeflectionTest], names: Sequence[str],
+    terms: Sequence[Term], model: Model, tests: Sequence[LoadCase], names: Sequence[str],
     compensated: tuple[Compensated, str] | None,
 ) -> tuple[np.ndarray, tuple[str, ...]]:  # fmt: skip
     """Observation matrix with the compensated joint's column once for each of its angles, and names of the columns."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jaxmb.identify.study.format.study_format import FrfTestPart, StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 
 PRESETS = ("default", "huynh2020")
 SMALL = 3
@@ -33,7 +33,7 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
         file.refine, most_steps=5000 if small else 10_000
     )
     free = {name: part.model_copy(update={"scale": "linear"}) for name, part in file.free.items()}
-    test = tuple(t.model_copy(update={"phase": "principal"}) if isinstance(t, FrfTestPart) else t for t in file.test)
+    test = tuple(part.as_published() for part in file.test)
     whole = _where_not_given(file, tolerance=1e-12 if small else 300.0, rounds=3)
     parts = {
         "search": file.search.model_copy(update=search),

@@ -7,77 +7,53 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.assess.laws.law_terms import law_terms
-from jaxmb.identify.experiments.deflection_test import load_tests
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.motion import scene
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.fit.problem import Problem, make_problem
 from jaxmb.identify.fit.search import check_algorithm
-from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters
+from jaxmb.identify.fit.settings import FitSettings, Start
+from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
 from jaxmb.identify.study.format.next_format import NextPart, check_next
-from jaxmb.identify.study.format.study_format import FreePart, RefinePart, SearchPart, StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.initial import initial_values
+from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.presets import with_preset
-from jaxmb.identify.study.reading.deflections import DeflectionSet
-from jaxmb.identify.study.reading.frf import called
-from jaxmb.identify.study.reading.frf_source import Measured
 from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
-from jaxmb.identify.study.reading.tests import Check, check_kinds, common_truth, read_tests
-from jaxmb.identify.study.simulation.frf import Setting, Simulated, check_scene, machine_named
+from jaxmb.identify.study.reading.tests import check_kinds, common_truth, read_tests
+from jaxmb.identify.study.setting import Setting, machine_named
 from jaxmb.io.files import find_description, library_names, read_toml
 from jaxmb.io.validation import place, validated
-from jaxmb.machine.build import Model, build_model, without_coordinates
+from jaxmb.machine.build import Model, build_model, machine_of, without_coordinates
 from jaxmb.machine.schema import Machine
-from jaxmb.response.modal import Modes
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Study:
     """A study, read and checked: what is to be fitted to what, and how."""
 
     name: str
     description: str
     machine: Machine
-    initial: np.ndarray
-    """Physical values at which the fit is said to start [d]."""
-    initial_source: tuple[str, ...]
-    """Where each initial value is from: "given" or "estimated"."""
-    random_start: bool
-    """Whether what was not given starts at random instead of at the estimate."""
     problem: Problem
-    """The tests, and the prior where there is one, as a least-squares problem."""
+    """The fitted tests, and the prior where there is one, as a least-squares problem."""
+    entries: tuple[Entry, ...]
+    """All tests, in the order of the file, those that are fitted before those that are held out."""
+    settings: FitSettings
+    start: Start
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
-    measured: tuple[Measured | None, ...]
-    """For each test, where it is of FRFs, what was measured: the FRFs and their modal analysis."""
-    simulated: tuple[Simulated | None, ...]
-    """For each test the machine that was simulated, where one was."""
-    masked: tuple[str, ...]
-    """Sentences on lines that are not used."""
-    search: SearchPart
-    refine: RefinePart
-    rounds: int
-    least_rounds: int
-    agreement: int
-    tolerance: float
     note: str = ""
     """What a reader of the results has to know."""
-    deflections: tuple[DeflectionSet, ...] = ()
-    """Deflection tests."""
-    checks: tuple[Check, ...] = ()
-    """What is held out: predicted and compared, and not seen by the fit."""
     complete: CompletePart | None = None
-    """What is said of a complete stiffness model of joints and links, where it is that which is to be found."""
+    """What is said of a complete stiffness model of joints and links, where it is that which is to be found: nothing
+    else is free then."""
     next: NextPart | None = None
     """Out of which candidates `inspect` is to choose the next tests."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
-    amplitudes: tuple[float | None, ...] = ()
-    """Of each test."""
 
     @property
     def model(self) -> Model:
@@ -91,33 +67,47 @@ class Study:
 
     @property
     def tests(self) -> tuple[Test, ...]:
-        """What was measured."""
+        """What is fitted."""
         return self.problem.tests
 
     @property
+    def fitted(self) -> tuple[Entry, ...]:
+        """Entries of `tests`."""
+        return tuple(entry for entry in self.entries if entry.role == "fit")
+
+    @property
+    def checks(self) -> tuple[Entry, ...]:
+        """What is held out: predicted and compared, and not seen by the fit."""
+        return tuple(entry for entry in self.entries if entry.role == "check")
+
+    def machine_with(self, model: Model) -> Machine:
+        """The machine with the numbers of a model of it."""
+        return machine_of(self.machine, model)
+
+    def with_problem(self, problem: Problem) -> "Study":
+        """The study with the noise of its tests as another problem has it."""
+        tests = iter(problem.tests)
+        entries = tuple(
+            dataclasses.replace(entry, test=next(tests)) if entry.role == "fit" else entry for entry in self.entries
+        )
+        return dataclasses.replace(self, problem=problem, entries=entries)
+
+    @property
     def is_linear(self) -> bool:
-        """Whether it is fitted in one linear step: deflections alone, which are linear in compliances."""
-        return bool(self.deflections) and not self.tests and self.problem.prior is None and not self.model.springs
-
-    @property
-    def true_modes(self) -> tuple[Modes | None, ...]:
-        """For each test the modes of the machine that was simulated, where it was."""
-        return tuple(None if one is None else one.modes for one in self.simulated)
-
-    @property
-    def noise_objective(self) -> float:
-        """What the objective would be on average at the true values, from the noise of the tests alone.
-
-        inf where the noise of a test is not known beforehand.
-        """
-        if any(isinstance(t, FrfTest) and not t.noise_known for t in self.tests):
-            return float("inf")
-        rows = np.asarray(self.problem.row_weights())
-        return float(np.sum(rows)) * float(self.problem.noise_unit) ** 2
+        """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and there is no
+        prior."""
+        return self.problem.prior is None and linear_in(self.problem) is not None
 
 
-EVERY_JOINT = {"stiffness.*": FreePart(lower=1.0, upper=1e15)}
-"""What a complete stiffness model is said to free, which finds compliances of its own."""
+def linear_in(problem: Problem) -> np.ndarray | None:
+    """Which free values [d] all predictions are linear in by their reciprocals, the others being linear themselves.
+
+    None where the predictions are not all linear in the same numbers.
+    """
+    found = [test.reciprocal(problem.model, problem.free) for test in problem.tests]
+    if any(r is None or not np.array_equal(r, found[0]) for r in found if found[0] is not None):
+        return None
+    return found[0]
 
 
 def study_names() -> tuple[str, ...]:
@@ -167,74 +157,53 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         held = held_values(model, file)
         model = set_parameters(model, held)
     with place(f"{source}: [free]"):
-        bounds = bounds_of(model, file.free or EVERY_JOINT, set(held))
-        free = free_parameters(model, bounds)
+        bounds = bounds_of(model, file.free, set(held))
+        free = free_parameters(model, bounds) if file.complete is None else nothing_free()
     with place(source):
         check_kinds(file)
-    found = read_tests(file, source, Setting(file, folder, whole, model, noise_seed))
-    tests = found.tests
+    entries = read_tests(file, source, Setting(file, folder, whole, model, noise_seed))
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    tests = [entry.test for entry in fitted]
     with place(f"{source}: [next]"):
-        check_next(file.next, model, [test.name for test in tests if isinstance(test, FrfTest)])
+        check_next(file.next, model, [test.name for test in tests if test.probe() is not None])
     if file.laws is not None:
         with place(f"{source}: [laws]"):
-            if found.deflections:
-                raise NotImplementedError("laws cannot be found together with deflection tests")
-            law_terms(
-                file.laws,
-                model,
-                free,
-                np.array([np.asarray(t.q) for t in tests]),
-                found.amplitudes,
-                [t.name for t in tests],
-            )
+            law_terms(file.laws, model, free, fitted)
     with place(f"{source}: [search]"):
         check_algorithm(file.search.algorithm)
     with place(source):
-        loads = None if file.complete is not None else load_tests(model, found.deflections)
-        if loads is not None and (tests or file.prior) and any(group.robust for group in found.deflections):
-            raise NotImplementedError("robust is for deflection tests alone, with no other tests and no prior")
-        problem = make_problem(model, free, tests, loads)
-        initial, origin = initial_values(problem, bounds)
-    for test in (*tests, *(check.test for check in found.checks)):
-        with place(f"{source}: {called(test.name)}"):
-            check_scene(scene(test, free.apply(model, jnp.asarray(initial))), model)
+        problem = make_problem(model, free, tests)
+        initial, given = initial_values(problem, bounds)
+    at_start = free.apply(model, jnp.asarray(initial))
+    for entry in entries:
+        with place(f"{source}: {called(entry.name)}"):
+            entry.test.check(at_start)
     with place(f"{source}: [prior]"):
         prior = prior_of(free, file.prior, initial)
-    truth = common_truth([*found.simulated, *found.deflections], model)
-    return Study(
+    problem = dataclasses.replace(problem, prior=prior)
+    truth = common_truth(fitted, model)
+    study = Study(
         name=name,
         description=file.description,
         machine=machine,
-        initial=initial,
-        initial_source=origin,
-        random_start=file.start == "random",
-        problem=dataclasses.replace(problem, prior=prior),
+        problem=problem,
+        entries=tuple(entries),
+        settings=FitSettings(
+            file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
+        ),
+        start=Start(initial, given, file.start == "random"),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
-        measured=tuple(found.measured),
-        simulated=tuple(found.simulated),
-        masked=tuple(found.masked),
-        search=file.search,
-        refine=file.refine,
-        rounds=file.rounds,
-        least_rounds=file.least_rounds,
-        agreement=file.agreement,
-        tolerance=_tolerance(file, problem),
         note=file.note,
-        deflections=tuple(found.deflections),
-        checks=tuple(found.checks),
         complete=file.complete,
         next=file.next,
         laws=file.laws,
-        amplitudes=tuple(found.amplitudes),
     )
+    if file.complete is None and not study.is_linear and any(test.robust for test in tests):
+        raise NotImplementedError(f"{source}: robust is for deflection tests alone, with no other tests and no prior")
+    return study
 
 
 def _tolerance(file: StudyFile, problem: Problem) -> float:
     if file.tolerance is not None:
         return file.tolerance
-    frfs = [t for t in problem.tests if isinstance(t, FrfTest)]
-    if frfs:
-        return 2e-16 * sum(float(np.sum(np.asarray(t.weight))) for t in frfs)
-    # All else is compared in units of its standard deviations: a millionth of one.
-    loads = 0 if problem.loads is None else problem.loads.std.size
-    return 1e-12 * (loads + sum(t.rows for t in problem.tests))
+    return float(problem.noise_unit) ** 2 * sum(test.exact_cost for test in problem.tests)

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.load_cases import DeflectionTest, observation_matrix, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, observation_matrix, predicted
 from jaxmb.identify.stiffness_model.complete_model import complete_model, complete_reduction, original_values
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -17,26 +17,26 @@ RANGES = ((-1.5, 1.5), (0.5, 2.2), (-3.6, -1.8), (-3.0, 3.0), (-1.8, 1.8), (-3.0
 """Coordinates of the KR 270, rad."""
 
 
-def documented_tests(model: Model, count: int, seed: int = 0) -> list[DeflectionTest]:
+def documented_tests(model: Model, count: int, seed: int = 0) -> list[LoadCase]:
     """The measurement that `kuka-kr270` is made for: a vertical force of 2.5 kN at its load frame, positions of three
     points, displaced by the machine's own compliances."""
     rng = np.random.default_rng(seed)
     blank = np.where([True] * 3 + [False] * 3, 0.0, np.nan) * np.ones((3, 1))
     wrench = np.array([0.0, 0.0, -2500.0, 0.0, 0.0, 0.0])
     tests = [
-        DeflectionTest(f"t{i}", np.array([rng.uniform(*r) for r in RANGES]), "load", wrench, ("p1", "p2", "p3"), blank,
+        LoadCase(f"t{i}", np.array([rng.uniform(*r) for r in RANGES]), "load", wrench, ("p1", "p2", "p3"), blank,
                        np.full((3, 6), 3e-5))
         for i in range(count)
     ]  # fmt: skip
     return measured_by(model, tests)
 
 
-def measured_by(model: Model, tests: list[DeflectionTest]) -> list[DeflectionTest]:
+def measured_by(model: Model, tests: list[LoadCase]) -> list[LoadCase]:
     moved = zip(tests, predicted(model, tests), strict=True)
     return [dataclasses.replace(t, displacement=np.where(t.measured, p, np.nan)) for t, p in moved]
 
 
-def displacements(tests: list[DeflectionTest]) -> np.ndarray:
+def displacements(tests: list[LoadCase]) -> np.ndarray:
     return np.concatenate([t.displacement[t.measured] for t in tests])
 
 
@@ -66,11 +66,11 @@ def chain(seed: int, joints: int, **changes: Any) -> Model:
     return jaxmb.build_model(Machine.model_validate(machine))
 
 
-def pose_tests(model: Model, count: int, points: tuple[str, ...] = ("tip",)) -> list[DeflectionTest]:
+def pose_tests(model: Model, count: int, points: tuple[str, ...] = ("tip",)) -> list[LoadCase]:
     rng = np.random.default_rng(1)
     n, shape = len(model.coordinates), (len(points), 6)
     tests = [
-        DeflectionTest(str(i), rng.uniform(-2.0, 2.0, n), "tip", 100.0 * rng.normal(size=6), points, np.zeros(shape),
+        LoadCase(str(i), rng.uniform(-2.0, 2.0, n), "tip", 100.0 * rng.normal(size=6), points, np.zeros(shape),
                        np.full(shape, 1e-5))
         for i in range(count)
     ]  # fmt: skip

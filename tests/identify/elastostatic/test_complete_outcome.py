@@ -12,7 +12,7 @@ import jaxmb
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_tests
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted, stiffness_models
 from jaxmb.identify.study.format.deflection_format import Instruments
 from jaxmb.identify.study.reading.deflections import DeflectionSet
@@ -32,7 +32,7 @@ def made(count, seed, load=DOWN, ranges=RANGES, prefix="t"):
     """Positions of three points, displaced by the machine's own compliances."""
     blank = np.where([True] * 3 + [False] * 3, 0.0, np.nan) * np.ones((3, 1))
     tests = [
-        DeflectionTest(f"{prefix}{i}", q, "load", load, ("p1", "p2", "p3"), blank, np.full((3, 6), 3e-5))
+        LoadCase(f"{prefix}{i}", q, "load", load, ("p1", "p2", "p3"), blank, np.full((3, 6), 3e-5))
         for i, q in enumerate(candidate_postures(MODEL, ranges, count, seed))
     ]
     moved = zip(tests, predicted(MODEL, tests), strict=True)

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.estimation.reduction import Reduction
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_reduction, original_values
 from jaxmb.identify.stiffness_model.completion import completed_model, completion, compliance_intervals
 from jaxmb.machine.build import Model
@@ -36,7 +36,7 @@ def reduced_model(model: Model, points: tuple[str, ...], load: str, vertical: bo
     blank = np.where([True] * 3 + [not vertical] * 3, 0.0, np.nan) * np.ones((len(points), 1))
     wrenches = [np.array([0.0, 0.0, -2500.0, 0, 0, 0]) if vertical else rng.normal(size=6) for _ in range(25)]
     tests = [
-        DeflectionTest(str(i), rng.uniform(-2.0, 2.0, len(model.coordinates)), load, wrench, points, blank,
+        LoadCase(str(i), rng.uniform(-2.0, 2.0, len(model.coordinates)), load, wrench, points, blank,
                        np.full(blank.shape, 3e-5))
         for i, wrench in enumerate(wrenches)
     ]  # fmt: skip
@@ -61,7 +61,7 @@ def simple() -> tuple[Any, ...]:
     return model, *reduced_model(model, ("tip",), "tip", vertical=False)
 
 
-def moved(model: Model, tests: list[DeflectionTest]) -> np.ndarray:
+def moved(model: Model, tests: list[LoadCase]) -> np.ndarray:
     return np.concatenate([p[t.measured] for t, p in zip(tests, predicted(model, tests), strict=True)])
 
 

@@ -14,7 +14,7 @@ from jaxmb.identify.assess.deflections.wrong_units import (
     unexplained,
     unexplained_by,
 )
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.stiffness_model.variants import stiffness_models
 from jaxmb.identify.study.reading.deflections import DeflectionSet
@@ -30,7 +30,7 @@ ALL, LINEAR, ANGULAR = np.ones(6), np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0
 def made(model=MODEL, count=10, seed=0, noise=1.0, load=(2000.0, 500.0)):
     draw = np.random.default_rng(seed)
     tests = [
-        DeflectionTest(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.4, 0.4, 6), "tool",
+        LoadCase(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.4, 0.4, 6), "tool",
                        draw.uniform(-1.0, 1.0, 6) * np.repeat(load, 3), ("tool",), np.zeros((1, 6)), STD[None])
         for i in range(count)
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import tomli_w
 import jaxmb
 from jaxmb.identify.assess.deflections.misfit import widening
 from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 
 MACHINE = jaxmb.load_machine("kuka-kr240")
 MODEL = jaxmb.build_model(MACHINE)
@@ -25,7 +25,7 @@ def loaded(count=8, wrench=None, noise=1.0, seed=3, model=MODEL):
         q = np.asarray(model.reference) + draw.uniform(-0.3, 0.3, size=6)
         load = draw.uniform(-1.0, 1.0, size=6) * np.repeat([2000.0, 500.0], 3)
         load = load if wrench is None else wrench * (1.0 + 0.1 * np.r_[0, 0, 0, i, i, 0])
-        tests.append(DeflectionTest(f"t{i + 1}", q, "tool", load, ("tool",), np.zeros((1, 6)), STD[None]))
+        tests.append(LoadCase(f"t{i + 1}", q, "tool", load, ("tool",), np.zeros((1, 6)), STD[None]))
     moved = zip(tests, predicted(model, tests), strict=True)
     return [dataclasses.replace(t, displacement=d + noise * STD * draw.normal(size=d.shape)) for t, d in moved]
 

@@ -9,7 +9,7 @@ import tomli_w
 import jaxmb
 from jaxmb.identify.assess.deflections.remarks import spring_remarks
 from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 
 KR240 = jaxmb.load_machine("kuka-kr240")
 KR240_STIFFNESS = (3.8e6, 6.6e6, 3.9e6, 5.6e5, 6.6e5, 4.7e5)
@@ -37,7 +37,7 @@ def identified(tmp_path):
         draw = np.random.default_rng(0)
         std = np.repeat([3e-5, 6e-5], 3)[None]
         tests = [
-            DeflectionTest(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.3, 0.3, 6), "tool",
+            LoadCase(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.3, 0.3, 6), "tool",
                            draw.uniform(-1.0, 1.0, 6) * np.repeat([2000.0, 500.0], 3), ("tool",), np.zeros((1, 6)), std)
             for i in range(12)
         ]  # fmt: skip

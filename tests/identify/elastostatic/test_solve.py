@@ -10,7 +10,7 @@ import tomli_w
 from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.reading.deflections import DeflectionSet
@@ -34,7 +34,7 @@ def loaded(model=MODEL, count=8, wrench=None, noise=0.0, seed=3, **changes):
     for i in range(count):
         q = np.asarray(model.reference) + draw.uniform(-0.3, 0.3, size=len(model.coordinates))
         load = draw.uniform(-1.0, 1.0, size=6) * np.repeat([2000.0, 500.0], 3) if wrench is None else np.array(wrench)
-        test = DeflectionTest(f"t{i + 1}", q, "tool", load, ("tool",), np.zeros((1, 6)), STD[None, :])
+        test = LoadCase(f"t{i + 1}", q, "tool", load, ("tool",), np.zeros((1, 6)), STD[None, :])
         tests.append(dataclasses.replace(test, **changes))
     moved = predicted(model, tests)
     return [

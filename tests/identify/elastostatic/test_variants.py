@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.load_cases import DeflectionTest, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.stiffness_model.variants import (
     compensated_joint,
     compensated_percent,
@@ -26,7 +26,7 @@ LOAD = np.array([0.0, 0.0, -2500.0, 0.0, 0.0, 0.0])
 def deflections_of(model, count, seed):
     postures = candidate_postures(model, RANGES, count, seed)
     blank = np.where([True] * 3 + [False] * 3, 0.0, np.nan) * np.ones((3, 1))
-    tests = [DeflectionTest(f"t{i}", q, "load", LOAD, ("p1", "p2", "p3"), blank, np.full((3, 6), 3e-5))
+    tests = [LoadCase(f"t{i}", q, "load", LOAD, ("p1", "p2", "p3"), blank, np.full((3, 6), 3e-5))
              for i, q in enumerate(postures)]  # fmt: skip
     moved = predicted(model, tests)
     return [

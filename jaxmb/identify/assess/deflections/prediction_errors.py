@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import Knowledge
-from jaxmb.identify.experiments.deflection_test import LoadTests, rows_of
+from jaxmb.identify.experiments.deflection_test import DeflectionTest, deflection_test
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.problem import Problem
-from jaxmb.identify.study.reading.deflections import DeflectionSet
-from jaxmb.identify.study.study import Study
 
 DEGREES = 180.0 / np.pi
 NO_EFFECT = 1e-9
@@ -22,54 +22,51 @@ NO_EFFECT = 1e-9
 KINDS = {"translation": "mm", "rotation": "deg"}
 
 
-def deflection_metrics(study: Study, u: np.ndarray, known: Knowledge) -> dict[str, Any]:
-    """How the identified machine's deflections compare with the measured ones: by set, by role, and each of them.
-
-    Args:
-        study: what was measured.
-        u: the identified entries of its free parameters [d].
-        known: of u.
-    """
-    rows = [row for group in study.deflections for row in compared(group, study.problem, u, known)]
+def prediction_errors(finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
+    """How the identified machine's deflections compare with the measured ones: by test, by role, and each of them."""
+    rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
     metrics: dict[str, Any] = {
         "sets": [
-            {"set": group.name, "role": group.role, "tests": len(group.tests)}
-            | {what: gaps([row for row in rows if row["set"] == group.name], unit) for what, unit in KINDS.items()}
-            for group in study.deflections
+            {"set": entry.name, "role": entry.role, "tests": len(entry.source.cases)}
+            | {what: gaps([row for row in rows if row["set"] == entry.name], unit) for what, unit in KINDS.items()}
+            for entry in entries
         ]
     }
+    roles = dict.fromkeys(entry.role for entry in entries)
     for key, unit in (("explained_percent", "mm"), ("explained_rotation_percent", "deg")):
-        roles = {group.role for group in study.deflections}
         metrics[key] = {r: gaps([row for row in rows if row["role"] == r], unit)["explained_percent"] for r in roles}
     return metrics | {"deflections": rows}
 
 
-def compared(group: DeflectionSet, problem: Problem, u: np.ndarray, known: Knowledge) -> list[dict[str, Any]]:
+def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[dict[str, Any]]:
     """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
 
     The deviations of what is predicted are those of the identified values, to first order.
 
     Args:
-        group: the tests.
+        entry: a deflection test.
         problem: the machine and its free parameters.
         u: the identified entries [d].
         known: of u.
 
     Returns:
-        A line for each point of each test; mm and deg about and along ground axes.
+        A line for each point of each load case; mm and deg about and along ground axes.
     """
-    whole = [dataclasses.replace(test, displacement=np.zeros_like(test.displacement)) for test in group.tests]
-    moved, slope = (np.asarray(x) for x in _predicted(problem, rows_of(problem.model, whole), jnp.asarray(u)))
+    cases = entry.source.cases
+    whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
+    moved, slope = (
+        np.asarray(x) for x in _predicted(problem, deflection_test("", problem.model, whole), jnp.asarray(u))
+    )
     deviations = propagated_std(slope, known)
     pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
     rows = []
-    for test in group.tests:
-        for p, point in enumerate(test.points):
+    for case in cases:
+        for p, point in enumerate(case.points):
             predicted, deviation = next(pairs)
-            row: dict[str, Any] = {"set": group.name, "role": group.role, "test": test.name, "point": point}
+            row: dict[str, Any] = {"set": entry.name, "role": entry.role, "test": case.name, "point": point}
             for unit, scale, part in (("mm", 1e3, slice(0, 3)), ("deg", DEGREES, slice(3, 6))):
-                row[f"measured_{unit}"] = scale * test.displacement[p, part]
-                row[f"measured_std_{unit}"] = scale * test.std[p, part]
+                row[f"measured_{unit}"] = scale * case.displacement[p, part]
+                row[f"measured_std_{unit}"] = scale * case.std[p, part]
                 row[f"predicted_{unit}"] = scale * predicted[part]
                 row[f"predicted_std_{unit}"] = scale * deviation[part]
             rows.append(row)
@@ -93,11 +90,11 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[n
 
 
 @eqx.filter_jit
-def _predicted(problem: Problem, loads: LoadTests, u: Float[Array, "d"]) -> tuple[Array, Array]:
+def _predicted(problem: Problem, test: DeflectionTest, u: Float[Array, "d"]) -> tuple[Array, Array]:
     """Displacements at u and their derivatives by u."""
 
     def displacements(x: Array) -> Array:
-        return loads.predict(problem.free.apply(problem.model, problem.free.values(x)))
+        return test.predict(test.view(problem.free.apply(problem.model, problem.free.values(x))))
 
     return displacements(u), jax.jacfwd(displacements)(u)
 

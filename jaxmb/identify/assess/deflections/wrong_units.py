@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.assess.deflections.solve import Unknowns, equations, fit_deflections
-from jaxmb.identify.experiments.load_cases import DeflectionTest, measured_displacements
+from jaxmb.identify.assess.finding import Linear
+from jaxmb.identify.experiments.deflection_test import deflection_test
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements
+from jaxmb.identify.fit.linear import Unknowns, linear_equations, linear_step
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
-from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
 GROSS = 0.3
@@ -28,39 +31,42 @@ DEGREE = 180.0 / np.pi
 FACTORS = {"-1": -1.0, "1000": 1e3, "1/1000": 1e-3}
 OF_ANGLES = {"57.3": DEGREE, "1/57.3": 1.0 / DEGREE}
 
-Misfit = Callable[[Sequence[DeflectionSet]], float]
+Cases = Sequence[Sequence[LoadCase]]
+"""Load cases of each test."""
+Misfit = Callable[[Cases], float]
 
 
-def unexplained(model: Model, found: Unknowns, initial: Float[np.ndarray, "d"]) -> Misfit:
-    """What a fit of free parameters leaves of the displacements of some sets, by `share_scale`."""
+def unexplained(study: Study, linear: Linear) -> Misfit:
+    """What a fit of free parameters leaves of the displacements of some load cases, by `share_scale`."""
 
-    def share(sets: Sequence[DeflectionSet]) -> float:
-        rows = dataclasses.replace(equations(model, found, sets), std=share_scale(sets))
-        fit = fit_deflections(found, dataclasses.replace(rows, weight=np.ones(rows.std.size)), initial)
-        return float(np.sqrt(fit.cost))
+    def share(cases: Cases) -> float:
+        tests = [deflection_test(str(k), study.model, some) for k, some in enumerate(cases)]
+        rows = linear_equations(study.model, study.free, tests)
+        rows = rows._replace(std=share_scale(cases), weight=np.ones(rows.measured.size))
+        return float(np.sqrt(linear_step(linear.unknowns, rows, linear.start).cost))
 
     return share
 
 
 def unexplained_by(stiffness: StiffnessModel, model: Model) -> Misfit:
-    """What a fit of a stiffness model leaves of the displacements of some sets, by `share_scale`."""
+    """What a fit of a stiffness model leaves of the displacements of some load cases, by `share_scale`."""
 
-    def share(sets: Sequence[DeflectionSet]) -> float:
-        tests = [test for group in sets for test in group.tests]
-        measured, scale = measured_displacements(tests)[0], share_scale(sets)
-        fit = least_squares(stiffness, stiffness.observation(model, tests), measured, scale)
+    def share(cases: Cases) -> float:
+        every = [case for some in cases for case in some]
+        measured, scale = measured_displacements(every)[0], share_scale(cases)
+        fit = least_squares(stiffness, stiffness.observation(model, every), measured, scale)
         return float(np.linalg.norm(fit.residual / scale))
 
     return share
 
 
-def share_scale(sets: Sequence[DeflectionSet]) -> Float[np.ndarray, "m"]:
+def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
     """Scale of each measured displacement with which the squared residuals add up to the mean, over the translations
-    and rotations of every set, of the share of their mean square that is left: it knows no units."""
+    and rotations of every test, of the share of their mean square that is left: it knows no units."""
     scale, groups = [], 0
-    for group in sets:
-        values, std = measured_displacements(group.tests)
-        turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, t.measured.shape)[t.measured] for t in group.tests])
+    for some in cases:
+        values, std = measured_displacements(some)
+        turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, c.measured.shape)[c.measured] for c in some])
         size = np.empty(values.size)
         for kind in (turns, ~turns):
             if kind.any():
@@ -70,17 +76,17 @@ def share_scale(sets: Sequence[DeflectionSet]) -> Float[np.ndarray, "m"]:
     return np.sqrt(groups) * np.concatenate(scale)
 
 
-def factor_remarks(sets: Sequence[DeflectionSet], misfit: Misfit) -> list[str]:
+def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     """A sentence on the factors of a column that mend a fit by far, where it leaves gross errors.
 
     Args:
-        sets: what is fitted.
-        misfit: what a fit leaves of the displacements of such sets.
+        entries: the deflection tests that are fitted.
+        misfit: what a fit leaves of the displacements of their load cases.
     """
-    left = misfit(sets)
+    left = misfit([entry.source.cases for entry in entries])
     if left <= GROSS:
         return []
-    tried = [(told, misfit(changed)) for told, changed in _candidates(sets)]
+    tried = [(told, misfit(changed)) for told, changed in _candidates(entries)]
     least = min(share for _, share in tried)
     if least > MENDS * left:
         return []
@@ -100,7 +106,7 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
     if not known.any() or inside(values).any():
         return []
     factors = (FACTORS | OF_ANGLES).items()
-    best = [told for told, f in factors if inside(found.values(f * found.compliance(values))).all()]
+    best = [told for told, f in factors if inside(found.decode(f * found.encode(values))).all()]
     if not best:
         return []
     return [
@@ -109,49 +115,44 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
     ]
 
 
-def _candidates(sets: Sequence[DeflectionSet]) -> Iterator[tuple[str, list[DeflectionSet]]]:
-    """The sets with one factor each that can be told from a factor of all, in words."""
-    yield from _scaled("all displacements", sets, FACTORS, _motion(np.ones(6)))
-    tests = [test for group in sets for test in group.tests]
+def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
+    """The load cases with one factor each that can be told from a factor of all, in words."""
+    cases = [entry.source.cases for entry in entries]
+    yield from _scaled("all displacements", cases, FACTORS, _motion(np.ones(6)))
+    every = [case for some in cases for case in some]
     translations, rotations = np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
-    measured = np.any([test.measured.any(axis=0) for test in tests], axis=0)
+    measured = np.any([case.measured.any(axis=0) for case in every], axis=0)
     if measured[:3].any() and measured[3:].any():
-        yield from _scaled("translations", sets, FACTORS, _motion(translations))
-        yield from _scaled("rotations", sets, FACTORS | OF_ANGLES, _motion(rotations))
-    loaded = np.any([test.wrench != 0.0 for test in tests], axis=0)
+        yield from _scaled("translations", cases, FACTORS, _motion(translations))
+        yield from _scaled("rotations", cases, FACTORS | OF_ANGLES, _motion(rotations))
+    loaded = np.any([case.wrench != 0.0 for case in every], axis=0)
     if loaded[:3].any() and loaded[3:].any():
-        yield from _scaled("forces", sets, FACTORS, _load(translations))
-        yield from _scaled("moments", sets, FACTORS, _load(rotations))
-    for group in sets if len(sets) > 1 else ():
-        yield from _scaled(f"the displacements of '{group.name}'", sets, FACTORS, _motion(np.ones(6)), group)
+        yield from _scaled("forces", cases, FACTORS, _load(translations))
+        yield from _scaled("moments", cases, FACTORS, _load(rotations))
+    for k, entry in enumerate(entries if len(entries) > 1 else ()):
+        yield from _scaled(f"the displacements of '{entry.name}'", cases, FACTORS, _motion(np.ones(6)), k)
 
 
-Change = Callable[[DeflectionTest, float], DeflectionTest]
+Change = Callable[[LoadCase, float], LoadCase]
 
 
 def _motion(which: np.ndarray) -> Change:
-    return lambda test, f: dataclasses.replace(test, displacement=test.displacement * np.where(which, f, 1.0))
+    return lambda case, f: dataclasses.replace(case, displacement=case.displacement * np.where(which, f, 1.0))
 
 
 def _load(which: np.ndarray) -> Change:
-    return lambda test, f: dataclasses.replace(test, wrench=test.wrench * np.where(which, f, 1.0))
+    return lambda case, f: dataclasses.replace(case, wrench=case.wrench * np.where(which, f, 1.0))
 
 
 def _scaled(
-    what: str,
-    sets: Sequence[DeflectionSet],
-    factors: dict[str, float],
-    change: Change,
-    only: DeflectionSet | None = None,
-) -> Iterator[tuple[str, list[DeflectionSet]]]:
-    """The sets, or one of them, changed by each factor."""
-    for told, factor in factors.items():
+    what: str, cases: Cases, factors: dict[str, float], change: Change, only: int | None = None
+) -> Iterator[tuple[str, Cases]]:
+    """The load cases of all tests, or of one of them, changed by each factor."""
+    for text, factor in factors.items():
         yield (
-            f"{what} times {told}",
+            f"{what} times {text}",
             [
-                group
-                if only is not None and group is not only
-                else dataclasses.replace(group, tests=tuple(change(test, factor) for test in group.tests))
-                for group in sets
+                some if only not in (None, k) else [change(case, factor) for case in some]
+                for k, some in enumerate(cases)
             ],
         )

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_outcome import HoldOut, law_blocks, law_covariance, law_outcome
 from jaxmb.identify.assess.laws.law_problem import (
     Fitted,
@@ -15,9 +16,9 @@ from jaxmb.identify.assess.laws.law_problem import (
     law_state,
     terms_of,
 )
-from jaxmb.identify.assess.laws.law_terms import Term
 from jaxmb.identify.assess.one_model import LEVEL, relative_columns
 from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
 
 FITTED_FULLY = 6
@@ -49,7 +50,7 @@ class Considered(NamedTuple):
         return self.gain > self.gain_std and self.choice_gain > self.choice_gain_std
 
 
-def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
+def law_metrics(finding: Finding) -> dict[str, Any]:
     """`metrics.laws` of a fit; empty where the study asks for no laws.
 
     Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
@@ -62,11 +63,11 @@ def law_metrics(study: Study, u: np.ndarray) -> dict[str, Any]:
     tests it was chosen by.
 
     Args:
-        study: what was fitted to what.
-        u: the fit of one model [d].
+        finding: the fit of one model.
 
     Source: L. Breiman, J. Friedman, R. Olshen and C. Stone, Classification and Regression Trees, 1984, section 3.4.3.
     """
+    study, u = finding.study, finding.u
     if study.laws is None:
         return {}
     terms = terms_of(study)
@@ -102,7 +103,6 @@ def _hold_out(
 ) -> HoldOut:  # fmt: skip
     """Errors of each group by a fit to all others, from a start each; with a further term each where there are such."""
     count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
-    ends = np.cumsum([0, *(test.rows for test in study.tests)])
     errors, fits = [], []
     for place, (group, begin) in enumerate(zip(apart, starts, strict=True)):
         keep = np.ones(len(study.tests))
@@ -110,7 +110,7 @@ def _hold_out(
         mine = [*terms, *([] if further is None else [further[place]])]
         fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
         residual, _ = law_state(law_problem(study, mine, count), fits[-1])
-        rows = np.concatenate([np.arange(int(ends[t]), int(ends[t + 1])) for t in group])
+        rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.rows[t] for t in group)])
         used = weights[rows] > 0.0
         errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
     return HoldOut(np.array(errors), fits)

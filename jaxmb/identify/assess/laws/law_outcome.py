@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.laws.law_problem import Fitted, LawProblem, in_tests, law_problem, law_state
-from jaxmb.identify.assess.laws.law_terms import Term
 from jaxmb.identify.assess.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
 from jaxmb.identify.estimation.identifiability import knowledge, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
 
 FARTHEST_LOG = 50.0
@@ -38,7 +38,7 @@ def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
 def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
     """Covariance and standard deviations of u and of the coefficients of the terms there are."""
     residual, jacobian = law_state(problem, fit)
-    variances = row_variances(study, residual, np.asarray(study.problem.row_weights()))
+    variances = row_variances(study.problem, residual, np.asarray(study.problem.row_weights()))
     known = knowledge(jacobian[:, : study.free.size + terms], variances)
     return known.covariance, known.std
 
@@ -132,8 +132,8 @@ def _by_each_test(
 
 
 def _truth(study: Study, t: int, name: str) -> float | None:
-    simulated = study.simulated[t]
-    return None if simulated is None else simulated.parameters.get(name)
+    truth = study.fitted[t].truth
+    return None if truth is None else truth.parameters.get(name)
 
 
 def law_remarks(metrics: dict[str, Any]) -> list[str]:

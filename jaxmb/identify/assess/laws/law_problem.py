@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.assess.laws.law_terms import Term, covariate, law_terms
 from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
-from jaxmb.identify.experiments.motion import scene
-from jaxmb.identify.fit.problem import Problem, after, alike, nameless
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.study.law_terms import Term, covariate, law_terms
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
@@ -52,33 +51,14 @@ class LawProblem(eqx.Module):
         problem, d = self.problem, self.problem.free.size
         u, c = x[:d], x[d:]
         values = problem.free.values(u) * jnp.exp((self.basis * c[:, None]).T @ self.owner)
-        parts: list[Array] = [jnp.zeros(0)] * len(problem.tests)
-        for members in alike(problem.tests, problem.scenes):
-            test = jax.tree.map(lambda *a: jnp.stack(a), *(nameless(problem.tests[k]) for k in members))
-            mine = values[jnp.asarray(members)]
-            if problem.scenes[members[0]] is None:
-                found = jax.vmap(
-                    lambda t, v: t.residual(scene(t, problem.free.apply(problem.model, v)))
-                )(test, mine)  # fmt: skip
-            else:
-                linear = jax.tree.map(lambda *a: jnp.stack(a), *(problem.scenes[k] for k in members))
-                found = jax.vmap(lambda t, s, v: t.residual(s(v)))(test, linear, mine)
-            for k, part in zip(members, found, strict=True):
-                parts[k] = part * self.keep[k]
-                values = after(part, values)
+        parts = [part * self.keep[k] for k, part in enumerate(problem.measured(values))]
         if problem.prior is not None:
-            parts.append((u - problem.prior.mean) / problem.prior.std)
+            parts.append(problem.prior_residual(u))
         return jnp.concatenate(parts) * problem.noise_unit
 
 
 def law_problem(study: Study, terms: Sequence[Term], count: int, keep: np.ndarray | None = None) -> LawProblem:
-    """The problem of a study with laws, filled up to `count` terms by such that do nothing.
-
-    Raises:
-        NotImplementedError: the study holds deflection tests.
-    """
-    if study.problem.loads is not None:
-        raise NotImplementedError("laws of posture or amplitude cannot be found together with deflection tests")
+    """The problem of a study with laws, filled up to `count` terms by such that do nothing."""
     owner, basis = np.zeros((count, study.free.size)), np.zeros((count, len(study.tests)))
     for row, term in enumerate(terms):
         owner[row, study.free.names.index(term.parameter)] = 1.0
@@ -94,16 +74,17 @@ def in_tests(study: Study, term: Term) -> np.ndarray:
 
 def covariates(study: Study, term: Term) -> np.ndarray:
     """What a term is a function of, in each fitted test."""
-    pairs = zip(study.tests, study.amplitudes, strict=True)
-    return np.array([covariate(study.model, term.by, term.parameter, np.asarray(t.q), a) for t, a in pairs])
+    return np.array([
+        covariate(study.model, term.by, term.parameter, np.asarray(entry.test.posture), entry.amplitude)
+        for entry in study.fitted
+    ])  # fmt: skip
 
 
 def terms_of(study: Study) -> tuple[Term, ...]:
     """All terms that the laws of a study may have; none where it has no [laws]. Raises as `law_terms`."""
     if study.laws is None:
         return ()
-    postures = np.array([np.asarray(t.q) for t in study.tests])
-    return law_terms(study.laws, study.model, study.free, postures, study.amplitudes, [t.name for t in study.tests])
+    return law_terms(study.laws, study.model, study.free, study.fitted)
 
 
 def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fitted:
@@ -139,11 +120,7 @@ def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
 
 
 def fit_apart(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
-    """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread.
-
-    Raises:
-        NotImplementedError: the study holds deflection tests.
-    """
+    """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread."""
     tests = len(study.tests)
     # Orthonormal contrasts: what differs between the tests, the mean being the parameter's own.
     contrasts = np.linalg.svd(np.eye(tests) - 1.0 / tests)[0][:, : tests - 1].T

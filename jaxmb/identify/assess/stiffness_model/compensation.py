@@ -5,33 +5,31 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.experiments.load_cases import DeflectionTest, measured_displacements
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, predict, residual_norms, translations
-from jaxmb.identify.study.reading.deflections import DeflectionSet
 from jaxmb.machine.build import Model
 
 MOST_NAMED = 10
 """Tests that a remark names one by one."""
 
 
-def tests_of(sets: Sequence[DeflectionSet], role: str) -> list[DeflectionTest]:
-    """All tests of a role."""
-    return [test for group in sets if group.role == role for test in group.tests]
+def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
+    """All load cases of a role."""
+    return [case for entry in entries if entry.role == role for case in entry.source.cases]
 
 
-def judged_tests(sets: Sequence[DeflectionSet]) -> list[DeflectionTest]:
+def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
     """Those on which compensation is judged: the check tests, or the fitted ones where there is none."""
-    return tests_of(sets, "check") or tests_of(sets, "fit")
+    return cases_of(entries, "check") or cases_of(entries, "fit")
 
 
-def able(model: Model, tests: Sequence[DeflectionTest], variants: Mapping[str, Variant]) -> dict[str, Variant]:
+def able(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> dict[str, Variant]:
     """The variants that predict all of the tests: those that know the compensated joint at every angle of them."""
     return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
 
 
-def compensation_metrics(
-    model: Model, sets: Sequence[DeflectionSet], variants: Mapping[str, Variant]
-) -> dict[str, Any]:
+def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> dict[str, Any]:
     """Table 2 of Klimchik et al. 2014 and the errors of every point [mm] by role, and the percent that each variant
     compensates.
 
@@ -40,7 +38,7 @@ def compensation_metrics(
     """
     metrics: dict[str, Any] = {}
     for role in ("fit", "check"):
-        if tests := tests_of(sets, role):
+        if tests := cases_of(entries, role):
             told = able(model, tests, variants)
             metrics[f"table2_{role}"] = _table2(model, tests, told)
             metrics[f"errors_mm_{role}"] = {
@@ -52,9 +50,9 @@ def compensation_metrics(
     return metrics
 
 
-def angle_remarks(model: Model, sets: Sequence[DeflectionSet], variants: Mapping[str, Variant]) -> list[str]:
+def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> list[str]:
     """A sentence where check tests are made at angles of the compensated joint that no fitted test has."""
-    tests = tests_of(sets, "check")
+    tests = cases_of(entries, "check")
     models = [v.model for v in variants.values() if tests and v.model.angles_not_tested(model, tests)]
     for joint in (stiffness.compensated[0] for stiffness in models[:1] if stiffness.compensated is not None):
         others = models[0].angles_not_tested(model, tests)
@@ -69,7 +67,7 @@ def angle_remarks(model: Model, sets: Sequence[DeflectionSet], variants: Mapping
     return []
 
 
-def _table2(model: Model, tests: Sequence[DeflectionTest], variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
+def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
     """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
     rows = []
     for name, variant in (("none", None), *variants.items()):

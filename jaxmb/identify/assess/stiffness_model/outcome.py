@@ -1,20 +1,22 @@
 """Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections.misfit import misfit_remarks, widening
-from jaxmb.identify.assess.deflections.remarks import assumed_remarks, size_remarks
-from jaxmb.identify.assess.deflections.solve import check_postures, named, parallel_loads, row_weights
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
+from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
+from jaxmb.identify.assess.remarks import data_remarks, excess_remark
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter, scatter_remark
+from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.estimation.identifiability import correlation, limits
-from jaxmb.identify.experiments.load_cases import DeflectionTest, measured_displacements
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.load_cases import measured_displacements
+from jaxmb.identify.experiments.test import called
+from jaxmb.identify.fit.noise import noise_factor, widening
 from jaxmb.identify.stiffness_model.compensator import CompensatorFit, fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
 from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
@@ -23,11 +25,9 @@ from jaxmb.identify.stiffness_model.variants import (
     StiffnessModel,
     Variant,
     compensated_joint,
-    fitted,
+    fitted_variant,
     stiffness_models,
 )
-from jaxmb.identify.study.reading.deflections import sets_told
-from jaxmb.identify.study.reading.frf import called
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model, build_model, machine_of
@@ -60,82 +60,78 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
 
 def _identified(study: Study, seed: int) -> Result:
     began = time.monotonic()
-    fit_sets = [group for group in study.deflections if group.role == "fit"]
-    fit_tests = [test for group in fit_sets for test in group.tests]
-    if not fit_tests:
-        raise ValueError("all deflection tests have the role 'check', expected some to fit")
+    fitted = study.fitted
+    cases = [case for entry in fitted for case in entry.source.cases]
     joint = None if study.complete is None else study.complete.compensated
     model = study.model
     with place("[complete]"):
-        compensated = None if joint is None else compensated_joint(model, joint, fit_tests)
-    for group in fit_sets:
-        with place(called(group.name)):
-            check_postures(model, group.tests)
+        compensated = None if joint is None else compensated_joint(model, joint, cases)
+    for entry in fitted:
+        with place(called(entry.name)):
+            entry.source.check_linear(model)
     with place("[complete]"):
-        complete, models = stiffness_models(model, fit_tests, compensated)
-    robust = any(group.robust for group in fit_sets)
-    weight = np.concatenate([row_weights(group, test) for group in fit_sets for test in group.tests])
-    with place(sets_told(fit_sets)):
-        unseen = _unseen_joints(models["J1"], fit_tests, joint)
-        variants = {name: fitted(stiffness, model, fit_tests, robust, weight) for name, stiffness in models.items()}
+        complete, models = stiffness_models(model, cases, compensated)
+    robust = any(entry.test.robust for entry in fitted)
+    weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
+    with place(tests_text(fitted)):
+        unseen = _unseen_joints(models["J1"], fitted, joint)
+        variants = {name: fitted_variant(stiffness, model, cases, robust, weight) for name, stiffness in models.items()}
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
     whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
     # what springs between frames do is part of the identified compliances
     machine = study.machine.model_copy(update={"spring": ()})
     finished = completed_model(build_model(machine), whole)
-    measured, std = measured_displacements(fit_tests)
+    measured, std = measured_displacements(cases)
     metrics = _metrics(study, model, complete, variants, compensated, whole)
-    draws = max((group.instruments.draws for group in fit_sets if group.instruments is not None), default=0)
+    draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
     solved = time.monotonic()
     if draws > 1:
         name = best.model.name
         metrics["monte_carlo"] = compensation_scatter(
-            model, finished, study.deflections, variants, name, std / np.sqrt(weight), draws, seed
+            model, finished, study.entries, variants, name, std / np.sqrt(weight), draws, seed
         )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
+    excess = noise_factor(np.sqrt(counted) * best.fit.residual / std, weight, best.fit.rank, best.fit.weights)
+    settled = all(variant.fit.settled for variant in variants.values())
     return Result(
         study=study,
-        status="converged",
+        status="converged" if settled else UNSETTLED,
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
-        parameters=_parameters(best, widening(cost, weight, best.fit.weights, best.fit.rank)),
+        parameters=_parameters(best, widening(excess)),
         modes=(),
         metrics=metrics,
         remarks=(
-            *factor_remarks(fit_sets, unexplained_by(models["J1"], model)),
-            *size_remarks(fit_sets),
-            *misfit_remarks(cost, weight, best.fit.weights, best.fit.rank),
-            *angle_remarks(model, study.deflections, variants),
+            *factor_remarks(fitted, unexplained_by(models["J1"], model)),
+            *size_remarks(fitted),
+            *excess_remark(excess),
+            *outlier_remarks(best.fit.weights),
+            *angle_remarks(model, study.entries, variants),
             *unseen,
             *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),
             *_remarks(study, complete, whole),
-            *assumed_remarks(fit_sets),
+            *data_remarks(study),
         ),
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
         machine=machine_of(machine, finished),
         evaluations={"search": 0, "refine": 1, "non_finite": 0},
-        seconds={
-            "total": time.monotonic() - began,
-            "compile": 0.0,
-            "search": time.monotonic() - solved,
-            "refine": solved - began,
-        },
+        seconds=seconds_of(began, solved),
         history=[(1, cost)],
     )
 
 
-def _unseen_joints(joints: StiffnessModel, tests: Sequence[DeflectionTest], compensated: str | None) -> list[str]:
+def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensated: str | None) -> list[str]:
     """Sentences on joints whose compliance no test shows; the compensated one must not be such."""
-    why = "all loads are parallel and" if parallel_loads(tests) else "the loads"
+    why = "all loads are parallel and" if parallel_loads(entries) else "the loads"
     lost = [joints.parameters[c] for c in joints.reduction.partition.nonidentifiable]
     if compensated in lost:
         raise ValueError(
-            f"{named(tests)}: {why} move no measured point by the compensated joint '{compensated}', expected loads"
+            f"{why} move no measured point by the compensated joint '{compensated}', expected loads"
             " that do, or another joint"
         )
     told = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
@@ -203,7 +199,7 @@ def _metrics(
         "completion": {"possible": whole.possible, "freedom": whole.freedom, "chi_square": whole.chi_square,
                        "joints": whole.joints, "links": whole.links},
     }  # fmt: skip
-    metrics |= compensation_metrics(model, study.deflections, variants)
+    metrics |= compensation_metrics(model, study.entries, variants)
     if compensated is not None:
         metrics["compensator"] = _compensator(model, compensated, variants["C2"])
     return metrics

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections.monte_carlo import drawn_displacements
-from jaxmb.identify.assess.stiffness_model.compensation import able, judged_tests, tests_of
+from jaxmb.identify.assess.deflections.scatter import drawn_displacements
+from jaxmb.identify.assess.stiffness_model.compensation import able, cases_of, judged_cases
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, least_squares, translations
-from jaxmb.identify.study.reading.deflections import DeflectionSet
 from jaxmb.machine.build import Model
 
 
 def compensation_scatter(
     model: Model,
     finished: Model,
-    sets: Sequence[DeflectionSet],
+    entries: Sequence[Entry],
     variants: Mapping[str, Variant],
     best: str,
     std: np.ndarray,
@@ -33,7 +33,7 @@ def compensation_scatter(
     Args:
         model: the machine whose geometry is used.
         finished: the identified machine's.
-        sets: all tests.
+        entries: all tests.
         variants: as they were fitted.
         best: the variant that stands for the truth.
         std: standard deviation of each fitted displacement, its weight in it.
@@ -44,17 +44,17 @@ def compensation_scatter(
         `draws`; by variant `compensated_percent_std` and `predicted_std_mm`, the latter the root mean square over the
         judged points of the standard deviation of their predicted translation. Without variants that are not judged.
     """
-    fit_sets = [group for group in sets if group.role == "fit"]
-    fit_tests, judged = tests_of(sets, "fit"), judged_tests(sets)
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
     told = able(model, judged, variants)
     rows = {name: v.model.observation(model, fit_tests) for name, v in variants.items()}
     seen = {name: v.model.observation(model, judged) for name, v in told.items()}
     of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
     truth = rows[best] @ variants[best].fit.values
-    robust = any(group.robust for group in fit_sets)
+    robust = any(entry.test.robust for entry in fitted)
     measured, _ = measured_displacements(judged)
     moved = {name: np.empty((draws, measured.size)) for name in told}
-    for k, drawn in enumerate(drawn_displacements(finished, fit_sets, draws, seed)):
+    for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
         for name, variant in told.items():
             fit = least_squares(variant.model, rows[name], truth + drawn - of_machine, std, robust)
             moved[name][k] = seen[name] @ fit.values

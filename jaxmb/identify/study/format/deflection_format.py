@@ -1,49 +1,14 @@
 """What a study file may say of deflection tests: plain validated data, in the terms of the user."""
 
-import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from jaxmb.identify.experiments.deflection_source import Instruments
+from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
-MOST_DRAWS = 100_000
 MOST_SIMULATED = 5000
-
-
-class Instruments(Part):
-    """Errors of the instruments, standard deviations of normal laws."""
-
-    tracker_mm: Positive
-    """Of each component of a measured position; a displacement is the difference of two."""
-    reflectors_m: Positive = 0.2
-    """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
-    balance_kg: NonNegative = 0.0
-    """Of the size of the load."""
-    encoder_deg: NonNegative = 0.0
-    """Of each coordinate; a prismatic one has none."""
-    draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
-    """Monte-Carlo draws that tell what these errors do to the identified values."""
-
-    @property
-    def translation_std(self) -> float:
-        """Of each component of a displacement, m."""
-        return math.sqrt(2.0) * 1e-3 * self.tracker_mm
-
-    @property
-    def rotation_std(self) -> float:
-        """rad."""
-        return self.translation_std / self.reflectors_m
-
-    @property
-    def force_std(self) -> float:
-        """N."""
-        return 9.80665 * self.balance_kg
-
-    @property
-    def coordinate_std(self) -> float:
-        """rad."""
-        return math.radians(self.encoder_deg)
 
 
 class DesignPart(Part):
@@ -117,20 +82,19 @@ class SimulateDeflections(Part):
         return self
 
 
-class DeflectionTestPart(Part):
+class DeflectionTestPart(TestPart):
     """A set of deflection tests, from a table or simulated."""
 
+    takes_locked: ClassVar[bool] = False
+    for_complete: ClassVar[bool] = True
+
     kind: Literal["deflection"]
-    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    posture: dict[Name, Angle] = {}
     file: str | None = None
     simulate: SimulateDeflections | None = None
     frame: str = "tool"
     """Where loads act, and what is measured, unless the table says otherwise."""
     points: tuple[str, ...] | None = Field(None, min_length=1)
     """Frames whose motion is measured in simulated tests; the loaded one where not given."""
-    role: Literal["fit", "check"] = "fit"
-    """Whether the fit sees these tests, or only predicts them."""
     std_mm: Positive = 0.03
     """Of translations that come without a standard deviation."""
     std_deg: Positive = 0.01

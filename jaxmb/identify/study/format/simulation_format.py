@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from jaxmb.identify.fit.settings import Count
 from jaxmb.machine.values import NonNegative, Number, Part, Positive
 
-Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 MOST_LINES = 20_000
 
 

@@ -1,19 +1,16 @@
 """From one test in a study file to what the fit compares with."""
 
 import dataclasses
-import re
-from collections.abc import Sequence
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf_test import FrfTest
 from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
-from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
-from jaxmb.identify.study.format.study_format import FrfTestPart, TestPart
-from jaxmb.identify.study.reading.frf_source import Measured, measured_responses, points_text
-from jaxmb.identify.study.simulation.frf import Setting
+from jaxmb.identify.study.format.frf_format import FrfTestPart
+from jaxmb.identify.study.reading.frf_source import measured_responses, points_text
+from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
 from jaxmb.mechanics.kinematics import posture
@@ -23,25 +20,8 @@ NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
 
 
-def names_of_tests(parts: Sequence[TestPart | DeflectionTestPart]) -> list[str]:
-    """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
-    numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
-    files = [getattr(part, "file", None) if part.name is None else None for part in parts]
-    stems = [None if file is None else Path(file).stem for file in files]
-    taken = [*stems, *(part.name for part in parts), *numbered]
-    return [
-        part.name or (stem if stem and taken.count(stem) == 1 else number)
-        for part, stem, number in zip(parts, stems, numbered, strict=True)
-    ]
-
-
-def called(name: str) -> str:
-    """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
-    return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"
-
-
-def frf_test(part: FrfTestPart, label: str, setting: Setting) -> tuple[FrfTest, list[str], Measured]:
-    """FRF test, sentences on lines that are not used, and everything that was measured.
+def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry]:
+    """An FRF test, and beside it the lines of it that are held out, where such are.
 
     Args:
         part: what the study says of the test.
@@ -81,11 +61,15 @@ def frf_test(part: FrfTestPart, label: str, setting: Setting) -> tuple[FrfTest, 
         noise_std=jnp.asarray(np.sqrt(nominal**2 + random**2 + leaked**2)),
         nominal_std=jnp.asarray(nominal),
         decay=jnp.asarray(measured.decay_1_s),
-        noise_known=part.noise_log_std != "estimate",
+        noise_is_known=part.noise_log_std != "estimate",
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
-    return test, notes + list(data.remarks), data
+    entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*notes, *data.remarks))
+    if part.check_every is None:
+        return [entry]
+    test, held_out = held_out_lines(test, part.check_every)
+    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
 
 
 def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
@@ -99,15 +83,11 @@ def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
     if not out.any():
         raise ValueError(f"check_every is {every}, but there are only {test.omega.size} lines")
 
-    def some(chosen: np.ndarray) -> FrfTest:
-        parts = {name: getattr(test, name)[chosen] for name in ("omega", "measured", "weight", "noise_std")}
-        return dataclasses.replace(test, **parts)
-
     counts = np.asarray(test.weight).max(axis=(1, 2)) > 0.0
     for chosen, what in ((~out, "left to fit"), (out, "held out")):
         if not counts[chosen].any():
             raise ValueError(f"check_every is {every}: no line with a weight is {what}")
-    return some(~out), some(out)
+    return test.at_lines(~out), test.at_lines(out)
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:

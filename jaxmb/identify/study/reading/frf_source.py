@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxmb.identify.study.format.study_format import FrfTestPart
+from jaxmb.identify.experiments.entry import Source, Truth
+from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.points import at_points
-from jaxmb.identify.study.simulation.frf import Setting, Simulated, simulated_frf
+from jaxmb.identify.study.setting import Setting
+from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, in_band, pick, to_si, with_unit
-from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import reciprocal_pairs, symmetrized, unsymmetry
 from jaxmb.measurement.source import measured_frf
@@ -25,8 +27,8 @@ SAME_POSTURE = 1e-4
 """Two postures are the same where their coordinates agree to this, rad or m."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class FrfSource(Source):
     """What is known of an FRF test beside what the fit sees."""
 
     fitted: FrfSet
@@ -37,9 +39,7 @@ class Measured:
     """What was made of it before the fit, "synthesized and mirrored"; empty where nothing was."""
     frequency_unit: str
     """What figures call the unit of frequency."""
-    modal: ModalAnalysis | None
-    """Modal analysis of `everything`."""
-    truth: Simulated | None
+    truth: Truth | None
     """The machine behind it where it was simulated."""
     remarks: tuple[str, ...]
     """Sentences on how the FRFs came about."""
@@ -47,7 +47,7 @@ class Measured:
 
 def measured_responses(
     part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
-) -> Measured:
+) -> FrfSource:
     """The responses of an FRF test, as its description asks for them.
 
     Args:
@@ -83,7 +83,7 @@ def measured_responses(
     if part.symmetrize is not None:
         remarks = (*remarks, *_opposite(responses))
         responses = symmetrized(responses, keep=part.symmetrize)
-    return Measured(
+    return FrfSource(
         fitted=responses,
         everything=everything,
         treatment=_treatment(part),

@@ -3,20 +3,21 @@
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.modes_test import ModesTest
-from jaxmb.identify.experiments.motion import observe
+from jaxmb.identify.experiments.motion import check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import SimulateModes
-from jaxmb.identify.study.format.study_format import ModesTestPart
-from jaxmb.identify.study.simulation.frf import Setting, Simulated, check_scene, machine_named
+from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
-from jaxmb.machine.build import build_model
 from jaxmb.mechanics.kinematics import check_coordinates, posture
+from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes
 
 
-def modes_test(part: ModesTestPart, label: str, setting: Setting) -> tuple[ModesTest, Simulated | None]:
+def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[Entry]:
     """Modal test of a study, and the machine behind it where it was simulated.
 
     Args:
@@ -38,14 +39,15 @@ def modes_test(part: ModesTestPart, label: str, setting: Setting) -> tuple[Modes
     else:
         frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, setting)
     count = frequency_hz.size
-    if count > len(model.coordinates):
-        raise ValueError(f"{count} modes were measured, but the machine has only {len(model.coordinates)} coordinates")
-    content = np.zeros((count, len(model.coordinates)), dtype=bool)
-    for mode, names in enumerate(part.content or ()):
-        for name in names:
-            if name not in model.coordinates:
-                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, model.coordinates))
-            content[mode, model.coordinates.index(name)] = True
+    names = motion_coordinates(model)
+    if count > len(names):
+        raise ValueError(f"{count} modes were measured, but the machine has only {len(names)} coordinates")
+    content = np.zeros((count, len(names)), dtype=bool)
+    for mode, dominating in enumerate(part.content or ()):
+        for name in dominating:
+            if name not in names:
+                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, names))
+            content[mode, names.index(name)] = True
     test = ModesTest(
         name=label,
         q=q,
@@ -62,19 +64,16 @@ def modes_test(part: ModesTestPart, label: str, setting: Setting) -> tuple[Modes
         outputs=part.outputs,
         inputs=part.outputs,
     )
-    return test, truth
+    return [Entry("modes", test, truth=truth, amplitude=part.amplitude, role=part.role)]
 
 
 def _simulated(
     part: ModesTestPart, how: SimulateModes, setting: Setting
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Simulated]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
-    true = set_parameters(
-        build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder)),
-        how.parameters,
-    )
-    seen = observe(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
-    check_scene(seen, true)
+    true = set_parameters(measured_model(how.machine, setting), how.parameters)
+    seen = motion_view(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
+    check_motion(seen, motion_coordinates(true))
     found = modes(seen.tangent)
     kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
     if not kept.size:
@@ -92,7 +91,7 @@ def _simulated(
         damping_percent = damping_percent + spread * draw.normal(size=count)
         real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
         shape = shape + real + 1j * imaginary
-    return frequency_hz, damping_percent, shape, Simulated(true.coordinates, parameters(true), found)
+    return frequency_hz, damping_percent, shape, Truth(true.coordinates, parameters(true), found)
 
 
 def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:

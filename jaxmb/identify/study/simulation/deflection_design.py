@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmb.identify.estimation.design import Design, choose_tests
 from jaxmb.identify.experiments.load_cases import (
-    DeflectionTest,
+    LoadCase,
     joint_terms,
     measured_displacements,
     observation_matrix,
@@ -22,10 +22,10 @@ def designed(
     design: DesignPart,
     part: DeflectionTestPart,
     count: int,
-    candidates: Sequence[DeflectionTest],
+    candidates: Sequence[LoadCase],
     model: Model,
     complete: CompletePart | None,
-) -> list[DeflectionTest]:
+) -> list[LoadCase]:
     """The tests that a study chooses, in the order of the candidates.
 
     Args:
@@ -55,11 +55,11 @@ def designed(
 
 def choose(
     model: Model,
-    candidates: Sequence[DeflectionTest],
+    candidates: Sequence[LoadCase],
     count: int,
     criterion: str = "D",
     stiffness: StiffnessModel | None = None,
-    purpose: Sequence[DeflectionTest] | None = None,
+    purpose: Sequence[LoadCase] | None = None,
 ) -> Design:
     """Which of the candidates to make, so that a stiffness model is known best.
 
@@ -78,7 +78,7 @@ def choose(
     if len(shapes) != 1:
         raise ValueError(f"candidates measure {sorted(int(s) for s in shapes)} displacements, expected all as many")
 
-    def observed(tests: Sequence[DeflectionTest]) -> np.ndarray:
+    def observed(tests: Sequence[LoadCase]) -> np.ndarray:
         if stiffness is None:
             return observation_matrix(model, tests, joint_terms(model, model.coordinates))
         return stiffness.observation(model, tests)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.load_cases import DeflectionTest, check_tests, equilibria, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, check_cases, equilibria, predicted
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments, SimulateDeflections
 from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
@@ -19,9 +19,7 @@ POSITION = np.array([True] * 3 + [False] * 3)
 """Which displacements of a point a tracker measures without several reflectors."""
 
 
-def planned_tests(
-    how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model
-) -> list[DeflectionTest]:
+def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model) -> list[LoadCase]:
     """Tests with postures and loads, and displacements of zero where they are to be measured.
 
     Args:
@@ -60,7 +58,7 @@ def planned_tests(
     displacement = np.tile(seen, (len(points), 1))
     spread = np.tile(std, (len(points), 1))
     order = sorted(range(count), key=lambda i: i % len(zones))  # by zone, as one would measure and draw them
-    return [DeflectionTest(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
+    return [LoadCase(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
 
 
 def _drawn(
@@ -83,11 +81,11 @@ def _drawn(
 
 def measured_with(
     model: Model,
-    tests: Sequence[DeflectionTest],
+    tests: Sequence[LoadCase],
     errors: Instruments | None,
     draw: np.random.Generator,
     nonlinear: bool = False,
-) -> list[DeflectionTest]:
+) -> list[LoadCase]:
     """The tests as instruments would see them on a machine, with errors.
 
     Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the
@@ -121,13 +119,13 @@ def measured_with(
 
 
 def simulated_tests(
-    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[DeflectionTest], model: Model, noise_seed: int
-) -> list[DeflectionTest]:
+    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[LoadCase], model: Model, noise_seed: int
+) -> list[LoadCase]:
     """Tests of a study as they would be measured on a machine.
 
     Raises:
         ValueError: the machine cannot be tested so; a test whose displacement cannot be is named.
     """
     seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed), how.nonlinear)
-    check_tests(model, seen)
+    check_cases(model, seen)
     return seen

@@ -1,27 +1,24 @@
 """Pseudo-measured frequency responses of a machine whose parameters are known."""
 
-from pathlib import Path
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf_test import predict_frf
-from jaxmb.identify.experiments.motion import Scene, observe
+from jaxmb.identify.experiments.motion import MotionView, check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.machine.build import Model, build_model
-from jaxmb.machine.file import load_machine
-from jaxmb.machine.schema import Machine
+from jaxmb.identify.study.setting import Setting, measured_model
+from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, Point, dof_names, response_rows
 from jaxmb.response.hits import Softening, record_hits
-from jaxmb.response.modal import Modes, check_mass_matrix, modes
+from jaxmb.response.modal import modes
 
 FORCES = DIRECTIONS[:3]
 """x, y, z: along what a hammer can hit."""
@@ -29,38 +26,9 @@ BEFORE_HIT = 0.02
 """Share of a record before the hammer touches."""
 
 
-class Setting(NamedTuple):
-    """What the tests of a study stand in."""
-
-    file: StudyFile
-    """The whole study."""
-    folder: Path
-    """What paths are relative to."""
-    whole: Machine
-    """The study's machine, nothing locked."""
-    model: Model
-    """The machine that is fitted."""
-    noise_seed: int | None
-    """Seed of simulated noise instead of the study's own."""
-
-
-class Simulated(NamedTuple):
-    """The machine behind a simulated test."""
-
-    coordinates: tuple[str, ...]
-    parameters: dict[str, float]
-    modes: Modes
-
-
-def machine_named(name: str, folder: Path) -> Machine:
-    """Built-in machine, or one in a file; a relative path is beside the study."""
-    beside = folder / name
-    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
-
-
 def simulated_frf(
     how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
-) -> tuple[FrfSet, Simulated]:
+) -> tuple[FrfSet, Truth]:
     """FRFs between points of a machine at a posture, and what the machine was.
 
     Args:
@@ -73,28 +41,20 @@ def simulated_frf(
     Raises:
         ValueError: the machine or its posture cannot be.
     """
-    model = build_model(setting.whole if how.machine is None else machine_named(how.machine, setting.folder))
-    model = set_parameters(model, how.parameters)
+    model = set_parameters(measured_model(how.machine, setting), how.parameters)
     q = posture(model, at)
-    seen = observe(model, q, setting.file.linearize_at, outputs, inputs)
-    check_scene(seen, model)
+    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs)
+    check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
     if how.hits is not None:
         frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
         frf_set = _computed(how, seen, outputs, inputs, draw)
-    return frf_set, Simulated(model.coordinates, parameters(model), modes(seen.tangent))
-
-
-def check_scene(seen: Scene, model: Model) -> None:
-    """Raise ValueError where a test cannot see the machine: no equilibrium, or a motion without mass."""
-    if not np.isfinite(np.asarray(seen.tangent.stiffness)).all():
-        raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
-    check_mass_matrix(np.asarray(seen.tangent.mass), model.coordinates)
+    return frf_set, Truth(model.coordinates, parameters(model), modes(seen.tangent))
 
 
 def _computed(
-    how: Simulate, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...], draw: np.random.Generator
+    how: Simulate, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...], draw: np.random.Generator
 ) -> FrfSet:
     frequency_hz = _frequencies(how.lines)
     h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
@@ -112,7 +72,7 @@ def _frequencies(lines: Lines | None) -> np.ndarray:
 
 
 def _from_hits(
-    how: Hits, model: Model, q: Array, seen: Scene, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     draw: np.random.Generator,
 ) -> FrfSet:  # fmt: skip
     """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.

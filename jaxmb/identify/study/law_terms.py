@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import known_name
@@ -66,24 +67,27 @@ def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, ampl
     return float(q[model.coordinates.index(term_or_by)])
 
 
-def law_terms(
-    part: LawsPart, model: Model, free: FreeParameters, postures: Float[np.ndarray, "t n"],
-    amplitudes: Sequence[float | None], names: Sequence[str],
-) -> tuple[Term, ...]:  # fmt: skip
+def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequence[Entry]) -> tuple[Term, ...]:
     """All terms that a study's laws may have; those that are the same in all tests are left out.
 
     Args:
         part: what the study says.
         model: the machine's; gravity and masses as they are in it.
         free: the free parameters.
-        postures: of the fitted tests.
-        amplitudes: of the fitted tests.
-        names: of the fitted tests, for messages.
+        tests: that are fitted.
 
     Raises:
         ValueError: a parameter is not free, a covariate is not known or not given, there are too few tests, or nothing
             changes between them.
+        NotImplementedError: a test was made at several postures.
     """
+    for entry in tests:
+        if entry.test.posture is None:
+            raise NotImplementedError(
+                f"laws cannot be found together with {called(entry.name)}, which was made at several postures"
+            )
+    postures = np.array([np.asarray(entry.test.posture) for entry in tests])
+    amplitudes, names = [entry.amplitude for entry in tests], [entry.name for entry in tests]
     if len(postures) < LEAST_TESTS:
         raise ValueError(
             f"there are {len(postures)} tests to fit, expected at least {LEAST_TESTS}: each is held out once"

@@ -5,10 +5,7 @@ import math
 import numpy as np
 
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.motion import Scene
-from jaxmb.identify.fit.loop import PLAUSIBLE
-from jaxmb.identify.study.reading.frf import called
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.experiments.test import PLAUSIBLE, called
 from jaxmb.response.frf import dof_names
 
 POOR = 0.3
@@ -22,32 +19,27 @@ MOST = 0.8
 """Share of lines that is nearly all."""
 
 
-def misfit_remarks(study: Study, scenes: list[Scene], errors: dict[str, float], undamped: bool) -> list[str]:
-    """A sentence on each FRF test that the fit does not follow, with what that may come from where it can be told.
+def frf_misfit(test: FrfTest, fitted: np.ndarray, error: float, undamped: bool) -> list[str]:
+    """A sentence where a fit does not follow an FRF test, with what that may come from where it can be told.
 
     Args:
-        study: what was measured.
-        scenes: of the identified machine, one for each test.
-        errors: root mean square error of log H of each FRF test.
+        test: what was measured.
+        fitted: FRFs [f, o, i] of the identified machine.
+        error: root mean square error of log H.
         undamped: whether every free damping ended on its lower bound.
     """
-    remarks = []
-    for test, seen in zip(study.tests, scenes, strict=True):
-        if not isinstance(test, FrfTest):
-            continue
-        used = np.asarray(test.weight) > 0.0
-        measured, fitted = np.asarray(test.measured), np.asarray(test.predict(seen))
-        used &= np.isfinite(fitted) & (fitted != 0.0)
-        poor = errors[test.name] > POOR and not _explained(test, errors[test.name])
-        if not used.any() or not (poor or undamped):
-            continue
-        reversed_time = _other_sign_of_time(test, measured, fitted, used)
-        if poor:
-            cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
-            remarks.append(f"{called(test.name)}: the fit is off by {_size(test, measured, fitted, used)}; {cause}")
-        elif reversed_time:
-            remarks.append(f"{called(test.name)}: every damping is on its lower bound and {_reversed_time_text()}")
-    return remarks
+    measured = np.asarray(test.measured)
+    used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
+    poor = error > POOR and not _explained(test, error)
+    if not used.any() or not (poor or undamped):
+        return []
+    reversed_time = _other_sign_of_time(test, measured, fitted, used)
+    if poor:
+        cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
+        return [f"{called(test.name)}: the fit is off by {_size(test, measured, fitted, used)}; {cause}"]
+    if reversed_time:
+        return [f"{called(test.name)}: every damping is on its lower bound and {_reversed_time_text()}"]
+    return []
 
 
 def _explained(test: FrfTest, error: float) -> bool:

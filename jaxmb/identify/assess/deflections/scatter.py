@@ -1,0 +1,148 @@
+"""How far identified values scatter: with the number of tests, and with the errors of the instruments."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.experiments.deflection_source import DeflectionSource
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements, predicted
+from jaxmb.identify.experiments.test import Equations
+from jaxmb.identify.fit.linear import linear_step
+from jaxmb.identify.study.simulation.deflections import measured_with
+from jaxmb.machine.build import Model
+
+MOST_COUNTS = 24
+"""Numbers of tests at which convergence is looked at."""
+MOST_ORDERS, LEAST_ORDERS = 50, 4
+MOST_ROWS = 200_000
+"""Rows of all fits together that convergence may take before it looks at fewer orders."""
+AT_ONCE = 20_000
+"""Tests that are simulated together."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Convergence:
+    """Identified values from the first tests of random orders."""
+
+    counts: np.ndarray
+    """Numbers of tests [k]."""
+    values: Float[np.ndarray, "orders k d"]
+    """Physical values; NaN where so few tests do not determine one."""
+
+
+def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
+    """Values from 1, 2, ... load cases out of all, in random orders without repetition.
+
+    Args:
+        linear: how the study was solved.
+        seed: of the orders.
+        robust: see `linear_step`.
+
+    Source: Dumas et al. 2011, Fig. 5.
+    """
+    found, rows = linear.unknowns, linear.equations
+    cases = int(rows.case.max()) + 1
+    counts = np.unique(np.round(np.linspace(1, cases, min(cases, MOST_COUNTS))).astype(int))
+    orders = int(np.clip(2 * MOST_ROWS // (counts.size * rows.case.size), LEAST_ORDERS, MOST_ORDERS))
+    draw = np.random.default_rng(seed)
+    size = found.least.size
+    values = np.full((orders, counts.size, size), np.nan)
+    for k in range(orders):
+        order = draw.permutation(cases)
+        for i, count in enumerate(counts):
+            chosen = np.isin(rows.case, order[:count])
+            some = Equations(*(part[chosen] for part in rows))
+            if some.measured.size >= size:
+                step = linear_step(found, some, linear.start, robust)
+                values[k, i] = np.where(np.isfinite(step.known.std), found.decode(step.x), np.nan)
+    return Convergence(counts, values)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MonteCarlo:
+    """Identified values of repeated draws of all errors of the instruments."""
+
+    values: Float[np.ndarray, "draws d"]
+    """Physical values."""
+    std: Float[np.ndarray, "d"]
+    """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
+    clipped: Int[np.ndarray, "d"]
+    """Number of draws in which noise took a compliance to its least, which is the upper bound of a stiffness. Where
+    they are many, the standard deviation is too small."""
+
+
+def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: bool = False) -> MonteCarlo:
+    """Standard deviations of the identified values under the errors of the instruments.
+
+    The tests are measured again and again on the machine as it was identified, each time with other errors of tracker,
+    balance and encoders, and the values identified anew from what was read. A set without instruments is measured with
+    the standard deviations of its displacements.
+
+    The scatter of a stiffness is that of its compliance, in which errors are linear: std(k) / k = std(c) / c. That of
+    the drawn stiffnesses would be the upper bound's where noise takes a compliance to its least.
+
+    Args:
+        finding: of a linear study.
+        entries: its fitted tests.
+        draws: how many times.
+        robust: see `linear_step`.
+
+    Source: Dumas et al. 2011, section V.B and Table II.
+    """
+    if finding.linear is None:
+        raise ValueError("the study is not linear, expected one that takes one step")
+    found, base, _, start = finding.linear
+    # What is not free is subtracted from every draw as it was from the measurement.
+    held = measured_displacements([case for entry in entries for case in entry.source.cases])[0] - base.measured
+    size = found.least.size
+    x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
+    for k, measured in enumerate(drawn_displacements(finding.model, entries, draws, finding.seed)):
+        step = linear_step(found, base._replace(measured=measured - held), start, robust)
+        x[k] = step.x
+        unknown |= ~np.isfinite(step.known.std)
+        clipped += step.on_bound
+    identified = found.encode(finding.values)
+    slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)
+    values = np.stack([found.decode(c) for c in x])
+    return MonteCarlo(values, np.where(unknown, np.inf, slope * x.std(axis=0, ddof=1)), clipped)
+
+
+def drawn_displacements(
+    model: Model, entries: Sequence[Entry], draws: int, seed: int
+) -> Iterator[Float[np.ndarray, "m"]]:
+    """What was measured in some tests, read again so many times with other errors of the instruments.
+
+    Args:
+        model: the machine that is measured.
+        entries: deflection tests; one without instruments is read with the standard deviations of its displacements.
+        draws: how many times.
+        seed: of the errors.
+    """
+    draw = np.random.default_rng(seed)
+    count = sum(len(entry.source.cases) for entry in entries)
+    for first in range(0, draws, batch := max(1, AT_ONCE // count)):
+        seen = [_again(model, entry.source, min(batch, draws - first), draw) for entry in entries]
+        for again in zip(*seen, strict=True):
+            yield measured_displacements([case for cases in again for case in cases])[0]
+
+
+def _again(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
+    """The load cases of a test, so many times, each with errors of its own."""
+    size = len(source.cases)
+    if source.instruments is not None:
+        seen = measured_with(model, source.cases * times, source.instruments, draw)
+        return [seen[k * size : (k + 1) * size] for k in range(times)]
+    moved = predicted(model, source.cases)
+    return [
+        [
+            dataclasses.replace(
+                case, displacement=np.where(case.measured, d + case.std * draw.normal(size=d.shape), np.nan)
+            )
+            for case, d in zip(source.cases, moved, strict=True)
+        ]
+        for _ in range(times)
+    ]

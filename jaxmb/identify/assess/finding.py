@@ -1,0 +1,69 @@
+"""A fit with what the tests see of the machine that it found."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
+from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Equations, View
+from jaxmb.identify.fit.linear import LinearStep, Unknowns
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.build import Model
+
+
+class Linear(NamedTuple):
+    """How a linear study was solved."""
+
+    unknowns: Unknowns
+    equations: Equations
+    step: LinearStep
+    start: Float[np.ndarray, "d"]
+    """Physical values that parameters keep which no measurement depends on."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finding:
+    """A fit with what the tests see of the machine that it found."""
+
+    study: Study
+    """Its noise as it was estimated, where it was to be."""
+    seed: int
+    u: Float[np.ndarray, "d"]
+    values: Float[np.ndarray, "d"]
+    """Physical values of the free parameters."""
+    model: Model
+    """The identified machine's."""
+    residual: Float[np.ndarray, "m"]
+    """In units of the noise, scaled by the roots of the weights; the prior's rows last."""
+    jacobian: Float[np.ndarray, "m d"]
+    """Of the residual by u."""
+    row_weights: Float[np.ndarray, "m"]
+    known: Knowledge
+    """Of u, from the Jacobian."""
+    linear: Linear | None = None
+    """Of a study that was fitted in one linear step."""
+
+    @functools.cached_property
+    def views(self) -> tuple[View, ...]:
+        """What each fitted test sees of the identified machine."""
+        return tuple(test.view(self.model) for test in self.study.tests)
+
+    @functools.cached_property
+    def agreements(self) -> tuple[ModalAgreement | None, ...]:
+        """Modes of the identified machine beside those that modal analysis found in each fitted test; None without."""
+        pairs = zip(self.study.fitted, self.views, strict=True)
+        return tuple(modal_agreement(entry, view, self.model) for entry, view in pairs)
+
+    def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, View, slice]]:
+        """Those of some entries that were fitted, each with its view and its rows."""
+        numbers = {entry.name: k for k, entry in enumerate(self.study.fitted)}
+        for entry in entries:
+            if entry.role == "fit":
+                k = numbers[entry.name]
+                yield entry, self.views[k], self.study.problem.rows[k]

@@ -1,0 +1,231 @@
+"""Identification of a linear study: one step, and what a user wants to know of it."""
+
+import time
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.assess.metrics import fit_metrics
+from jaxmb.identify.assess.remarks import data_remarks, excess_remarks, kind_remarks, machine_remarks
+from jaxmb.identify.assess.result import Result, found_parameters
+from jaxmb.identify.estimation.identifiability import (
+    Knowledge,
+    correlation,
+    groups,
+    groups_by_name,
+    information_rows,
+    knowledge,
+    limits,
+)
+from jaxmb.identify.estimation.linear import MOST_ROUNDS
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Equations, called
+from jaxmb.identify.fit.linear import (
+    Unknowns,
+    linear_equations,
+    linear_step,
+    reported_knowledge,
+    unknowns,
+    without_effect,
+)
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.study.study import Study, linear_in
+from jaxmb.io.validation import place
+
+UNSETTLED = f"not converged: the robust weights still move after {MOST_ROUNDS} rounds"
+OUTLIER = 0.5
+"""Robust weight below which a measurement is called an outlier."""
+PARALLEL = 1e-6
+"""Sine of the angle between two wrenches below which they are parallel."""
+
+
+def identify_linear(study: Study, seed: int = 0) -> Result:
+    """Identify the free parameters of a linear study in one step.
+
+    Args:
+        study: from `load_study`, its predictions linear in the free values or their reciprocals.
+        seed: of random orders and draws that tell how far the values scatter.
+
+    Raises:
+        ValueError: the tests cannot tell what is to be found.
+    """
+    began = time.monotonic()
+    with place(f"study '{study.name}'"):
+        found, rows = _checked_equations(study)
+    robust = any(test.robust for test in study.tests)
+    start = kept_values(study)
+    step = linear_step(found, rows, start, robust)
+    # 1 / (1 / k) is not always k
+    values = np.where(step.without_effect, start, found.decode(step.x))
+    solved = time.monotonic()
+    finding = Finding(
+        study=study,
+        seed=seed,
+        u=study.free.encode(values),
+        values=values,
+        model=study.free.apply(study.model, jnp.asarray(values)),
+        residual=-np.sqrt(rows.weight * step.robust_weight) * step.residual / rows.std,
+        jacobian=step.jacobian,
+        row_weights=rows.weight * step.robust_weight,
+        known=reported_knowledge(step),
+        linear=Linear(found, rows, step, start),
+    )
+    metrics = fit_metrics(finding)
+    together = groups(information_rows(step.jacobian, finding.row_weights))
+    metrics["known_together"] = groups_by_name(together, study.free.names)
+    machine = study.machine_with(finding.model)
+    return Result(
+        study=study,
+        status="converged" if step.settled else UNSETTLED,
+        seed=seed,
+        cost=step.cost,
+        initial_cost=_cost(finding, found.encode(start)),
+        parameters=found_parameters(study, values, start, finding.known),
+        modes=(),
+        metrics=metrics,
+        remarks=(
+            # what is grossly wrong first: nothing else is worth reading then
+            *kind_remarks(finding, metrics),
+            *excess_remarks(finding),
+            *outlier_remarks(step.robust_weight),
+            *machine_remarks(machine),
+            *value_remarks(finding),
+            *data_remarks(study),
+        ),
+        correlation=correlation(finding.known.covariance),
+        singular_values=finding.known.singular_values,
+        model=finding.model,
+        machine=machine,
+        evaluations={"search": 0, "refine": 1, "non_finite": 0},
+        seconds=seconds_of(began, solved),
+        history=[(1, step.cost)],
+    )
+
+
+def seconds_of(began: float, solved: float) -> dict[str, float]:
+    """Time of one linear step, what came after it counted as search."""
+    now = time.monotonic()
+    return {"total": now - began, "compile": 0.0, "search": now - solved, "refine": solved - began}
+
+
+def kept_values(study: Study) -> np.ndarray:
+    """Physical values that parameters keep which no test determines.
+
+    The study's `initial`; where it gives none the machine's own value, if that is inside the bounds, else the middle of
+    these: what is written of a machine should not change where nothing was learnt.
+    """
+    own = parameters(study.model)
+    machine = np.array([own[name] for name in study.free.names])
+    inside = (machine >= np.array(study.free.lower_value)) & (machine <= np.array(study.free.upper_value))
+    return np.where(inside & ~study.start.given, machine, study.start.values)
+
+
+def _cost(finding: Finding, x: np.ndarray) -> float:
+    if finding.linear is None:
+        return float("nan")
+    rows = finding.linear.equations
+    return float(np.sum(finding.row_weights * ((rows.measured - rows.matrix @ x) / rows.std) ** 2))
+
+
+def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
+    """What is to be found, and the equations of the tests, after a look at whether these can tell it."""
+    reciprocal = linear_in(study.problem)
+    if reciprocal is None:
+        raise ValueError("the predictions of its tests are not linear in the same numbers")
+    found = unknowns(study.free, reciprocal)
+    for entry in study.fitted:
+        with place(called(entry.name)):
+            entry.source.check_linear(study.model)
+    with place("[free]"):
+        rows = linear_equations(study.model, study.free, study.tests)
+    with place(tests_text(study.fitted)):
+        check_equations(rows, study.free.names, study.fitted)
+    return found, rows
+
+
+def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
+    """Raise ValueError where tests are too few, or their loads all parallel and leave a parameter undetermined."""
+    count, wanted = rows.measured.size, len(names)
+    if count < wanted:
+        raise ValueError(f"{count} measured displacements give fewer equations than the {wanted} free parameters need")
+    if parallel_loads(entries):
+        matrix = np.where(without_effect(rows), 0.0, rows.matrix) / rows.std[:, None]
+        known = knowledge(matrix, np.ones(count))
+        lost = [name for name, std in zip(names, known.std, strict=True) if not np.isfinite(std)]
+        if lost:
+            raise ValueError(
+                f"all loads are parallel and do not determine {', '.join(lost)}, expected loads in several directions"
+                " or these parameters not free"
+            )
+
+
+def parallel_loads(entries: tuple[Entry, ...]) -> bool:
+    """Whether several wrenches, force and moment together, are all multiples of one."""
+    wrenches = np.concatenate([entry.source.loads for entry in entries])
+    if len(wrenches) < 2:
+        return False
+    wrenches = wrenches / np.linalg.norm(wrenches, axis=1)[:, None]
+    across = wrenches - np.outer(wrenches @ wrenches[0], wrenches[0])
+    return bool(np.linalg.norm(across, axis=1).max() < PARALLEL)
+
+
+def tests_text(entries: tuple[Entry, ...]) -> str:
+    """Tests in a sentence: "test 'near'", "tests 'near', 'far'"."""
+    if len(entries) == 1:
+        return called(entries[0].name)
+    return f"tests {', '.join(repr(entry.name) for entry in entries)}"
+
+
+def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
+    """A sentence on measurements that a robust fit leaves out."""
+    outliers = int(np.sum(robust_weight < OUTLIER))
+    if not outliers:
+        return []
+    return [f"{outliers} of {robust_weight.size} displacements are outliers and count little or nothing"]
+
+
+def value_remarks(finding: Finding) -> list[str]:
+    """A sentence on each value that is not determined, on a bound or outside of them, and one on those that are known
+    beside the width of their bounds alone."""
+    study, linear = finding.study, finding.linear
+    if linear is None:
+        return []
+    told, (found, _, fit, start) = [], linear
+    values, free, own = found.decode(fit.x), study.free, parameters(study.model)
+    for i, name in enumerate(free.names):
+        lower, upper = free.lower_value[i], free.upper_value[i]
+        if fit.without_effect[i]:
+            kept = "the machine's own value" if start[i] == own[name] else "its initial value"
+            told.append(f"{name} is not known: no test loads it, it keeps {kept}")
+        elif not np.isfinite(fit.known.std[i]):
+            told.append(
+                f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"
+                " that fit as well"
+            )
+        elif fit.on_bound[i]:
+            told.append(
+                f"{name} ends on its {'upper' if found.reciprocal[i] else 'lower'} bound: the data would move it"
+                " beyond, and do not determine it within its bounds"
+            )
+        elif not lower <= values[i] <= upper:
+            told.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
+    return told + _wide_remarks(study, values, finding.known)
+
+
+def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
+    """One sentence on parameters of a linear scale whose deviation is small beside the bounds and not beside the
+    value."""
+    yes = float(limits(None)[0])
+    std = known.std * np.array(study.free.width)
+    wide = [
+        f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
+        for i, name in enumerate(study.free.names)
+        if not study.free.logarithmic[i] and known.verdict[i] == "yes" and 0.0 < yes * abs(values[i]) < std[i]
+    ]
+    if not wide:
+        return []
+    return [
+        "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
+        f" itself it is large for {', '.join(wide)}"
+    ]

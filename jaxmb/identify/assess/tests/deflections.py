@@ -1,0 +1,128 @@
+"""What a result tells of deflection tests."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.assess.deflections.prediction_errors import prediction_errors
+from jaxmb.identify.assess.deflections.scatter import Convergence, MonteCarlo, convergence, monte_carlo
+from jaxmb.identify.assess.deflections.wrong_units import bound_remarks, factor_remarks, unexplained
+from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import PLAUSIBLE, called
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.virtual_spring import ROUNDING, least_scaled_eigenvalue
+
+CAUSES = (
+    "a moment or an offset of the tool that is left out of the loads, axes of another frame, something else that gives"
+    " way (links, the base, the gripper)"
+)
+"""What linear models of joints usually fail on."""
+
+
+def deflection_metrics(finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Predicted beside measured deflections of each test and each role; of a linear study also what the errors of the
+    instruments do to the values, and how these come to rest with the number of load cases."""
+    metrics = prediction_errors(finding, entries)
+    if finding.linear is None:
+        return metrics
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
+    robust = any(entry.test.robust for entry in fitted)
+    settled = convergence(finding.linear, finding.seed, robust)
+    drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
+    metrics["table2"] = _table2(finding, finding.linear, drawn)
+    metrics["convergence"] = _convergence(finding.study, settled)
+    return metrics
+
+
+def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: dict[str, Any]) -> list[str]:
+    """What may be wrong with deflections, and what is to be thought of values found from them alone."""
+    fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
+    if linear is None:
+        return size_remarks(fitted)
+    told = factor_remarks(fitted, unexplained(finding.study, linear))
+    told += bound_remarks(linear.unknowns, finding.values, np.isfinite(linear.step.known.std))
+    told += size_remarks(fitted)
+    if linear.step.excess**2 > PLAUSIBLE:
+        told.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
+    told += _spring_remarks(finding.study.machine_with(finding.model))
+    return told + _clipped_remarks(metrics["table2"])
+
+
+def size_remarks(entries: Sequence[Entry]) -> list[str]:
+    """A sentence on each test all of whose translations, or rotations, are smaller than their standard deviations."""
+    told = []
+    for entry in entries:
+        for kind, columns in (("translations", slice(0, 3)), ("rotations", slice(3, 6))):
+            share = np.concatenate([np.abs(c.displacement / c.std)[:, columns].ravel() for c in entry.source.cases])
+            share = share[np.isfinite(share)]
+            if share.size and share.max() < 1.0:
+                told.append(
+                    f"{called(entry.name)}: {kind} are smaller than their standard deviation throughout (at most"
+                    f" {share.max():.2g} of it): is it the unit?"
+                )
+    return told
+
+
+def _spring_remarks(machine: Machine) -> list[str]:
+    """A sentence on each virtual spring whose fitted compliance is not positive semi-definite.
+
+    A linear fit keeps diagonals from being negative, and no more.
+    """
+    told = []
+    for spring in machine.virtual_spring:
+        least = least_scaled_eigenvalue(spring.matrix)
+        if least < -ROUNDING:
+            told.append(
+                f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"
+                f" {least:.3g}, scaled to a diagonal of 1): [complete] finds compliances that are, by minimise_over of"
+                " jaxmb.identify.estimation.semidefinite"
+            )
+    return told
+
+
+def _clipped_remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence on each value whose compliance was at its least in some Monte-Carlo draws."""
+    return [
+        f"{line['parameter']} ended on its bound in {line['clipped']} of {line['draws']} draws, whose scatter is too"
+        " small for that"
+        for line in lines
+        if line["clipped"]
+    ]
+
+
+def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> list[dict[str, Any]]:
+    study, fit, rows = finding.study, linear.step, []
+    for i, (name, value) in enumerate(zip(study.free.names, finding.values, strict=True)):
+        known = bool(np.isfinite(fit.known.std[i]))
+        scale = value if study.free.logarithmic[i] else study.free.width[i]
+        # of the instruments alone, as the draws are: not widened for a misfit
+        first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
+        error = float(drawn.std[i]) if drawn is not None else np.nan
+        rows.append({
+            "parameter": name,
+            "value": float(value) if known else None,
+            "error": error,
+            "percent": 100.0 * error / abs(value) if value != 0.0 else np.nan,
+            "linear_error": first_order,
+            "linear_percent": 100.0 * first_order / abs(value) if value != 0.0 else np.nan,
+            "draws": 0 if drawn is None else len(drawn.values),
+            "clipped": 0 if drawn is None else int(drawn.clipped[i]),
+        })  # fmt: skip
+    return rows
+
+
+def _convergence(study: Study, settled: Convergence) -> dict[str, Any]:
+    """Median and central 90 % of each value, by number of tests, over the orders that determine it."""
+    told: dict[str, Any] = {"tests": settled.counts, "orders": len(settled.values)}
+    for i, name in enumerate(study.free.names):
+        by_count = settled.values[:, :, i].T
+        # All orders must tell a value, or the spread would be that of the lucky ones.
+        whole = np.isfinite(by_count).all(axis=1)
+        bands = np.full((3, len(settled.counts)), np.nan)
+        bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
+        told[name] = {"lower": bands[0], "median": bands[1], "upper": bands[2]}
+    return told

@@ -1,0 +1,113 @@
+"""What a deflection test was made of: its load cases, and the instruments that measured them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Annotated
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from pydantic import Field
+
+from jaxmb.identify.estimation.identifiability import NOTABLE
+from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.load_cases import LoadCase, check_cases
+from jaxmb.machine.build import Model
+from jaxmb.machine.values import NonNegative, Part, Positive
+from jaxmb.mechanics.compliance import elastic_jacobian
+
+MOST_DRAWS = 100_000
+SINGULAR = 1e-3
+"""Least singular value of the joints' Jacobian over the largest, below which a posture is called singular."""
+
+
+class Instruments(Part):
+    """Errors of the instruments, standard deviations of normal laws."""
+
+    tracker_mm: Positive
+    """Of each component of a measured position; a displacement is the difference of two."""
+    reflectors_m: Positive = 0.2
+    """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
+    balance_kg: NonNegative = 0.0
+    """Of the size of the load."""
+    encoder_deg: NonNegative = 0.0
+    """Of each coordinate; a prismatic one has none."""
+    draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
+    """Monte-Carlo draws that tell what these errors do to the identified values."""
+
+    @property
+    def translation_std(self) -> float:
+        """Of each component of a displacement, m."""
+        return math.sqrt(2.0) * 1e-3 * self.tracker_mm
+
+    @property
+    def rotation_std(self) -> float:
+        """rad."""
+        return self.translation_std / self.reflectors_m
+
+    @property
+    def force_std(self) -> float:
+        """N."""
+        return 9.80665 * self.balance_kg
+
+    @property
+    def coordinate_std(self) -> float:
+        """rad."""
+        return math.radians(self.encoder_deg)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionSource(Source):
+    """Load cases that belong together: one table, or one plan."""
+
+    cases: tuple[LoadCase, ...] = ()
+    instruments: Instruments | None = None
+    rotation_weight: float = 1.0
+    """By which the squared error of a rotation counts beside that of a translation."""
+
+    @property
+    def loads(self) -> np.ndarray:
+        """Wrenches [case, 6] on the machine."""
+        return np.stack([case.wrench for case in self.cases])
+
+    def check_linear(self, model: Model) -> None:
+        """Raise ValueError where a load case is not the machine's, or its posture is singular; it is named."""
+        check_cases(model, self.cases)
+        check_postures(model, self.cases)
+
+
+def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
+    """Raise ValueError where the posture of a test is singular: there two joints act alike; the test is named."""
+    for test, (ratio, alike) in zip(cases, _conditioning(model, cases), strict=True):
+        if ratio < SINGULAR:
+            raise ValueError(
+                f"deflection test '{test.name}': its posture is singular, {' and '.join(alike)} act nearly alike there"
+                f" (least over largest singular value of the Jacobian {ratio:.2g}, expected at least {SINGULAR:g}):"
+                " expected a posture some degrees away, or the study without this test"
+            )
+
+
+def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, list[str]]]:
+    """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever, and the
+    joints that the least one is of [t]."""
+    told: list[tuple[float, list[str]]] = [(1.0, [])] * len(cases)
+    for frame in {test.frame for test in cases}:
+        of_frame = [i for i, test in enumerate(cases) if test.frame == frame]
+        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([cases[i].q for i in of_frame])), frame))
+        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints that carry the frame
+        columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
+        if columns.size:
+            length = np.linalg.norm(columns[:, :3], axis=1).max() or 1.0
+            columns[:, :3] /= length
+            _, size, right = np.linalg.svd(columns, full_matrices=False)
+            for i, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
+                told[i] = float(sizes[-1] / sizes[0]), names[parts >= NOTABLE * parts.max()].tolist()
+    return told
+
+
+@eqx.filter_jit
+def _joint_columns(model: Model, q: Float[Array, "t n"], frame: str) -> Float[Array, "t 6 n"]:
+    return jax.vmap(lambda at: elastic_jacobian(model, at, frame)[:, : len(model.coordinates)])(q)

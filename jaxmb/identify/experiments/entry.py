@@ -1,0 +1,70 @@
+"""A test of a study with what is known of it beside what the fit sees."""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxmb.identify.experiments.test import Test
+from jaxmb.machine.build import Model
+from jaxmb.measurement.modal.analysis import ModalAnalysis
+from jaxmb.response.modal import Modes
+
+
+@dataclasses.dataclass(frozen=True)
+class Truth:
+    """The machine that was measured, where the measurement was simulated."""
+
+    coordinates: tuple[str, ...]
+    parameters: dict[str, float]
+    modes: Modes | None = None
+    """At the posture of the test, where it has one."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source:
+    """What a test was made of. Kinds of tests that keep more have a source of their own."""
+
+    modal: ModalAnalysis | None = None
+    """Modal analysis of all that was measured."""
+
+    @property
+    def loads(self) -> np.ndarray:
+        """Wrenches [case, 6] that were put on the machine; none where it was excited otherwise."""
+        return np.zeros((0, 6))
+
+    def check_linear(self, model: Model) -> None:
+        """Raise ValueError where what was measured cannot be solved for in one linear step; the place is named."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Entry:
+    """A test of a study with what is known of it beside what the fit sees."""
+
+    kind: str
+    """Its row of `jaxmb.identify.study.kinds`."""
+    test: Test
+    source: Any = Source()
+    """The `Source` of its kind."""
+    truth: Truth | None = None
+    amplitude: float | None = None
+    """Level of the force or motion, for laws of it."""
+    role: Literal["fit", "check"] = "fit"
+    """"check": it is predicted and compared, and the fit does not see it."""
+    remarks: tuple[str, ...] = ()
+    """Sentences on the data: lines that are not used, standard deviations that nobody stated."""
+
+    @property
+    def name(self) -> str:
+        """Of the test."""
+        return self.test.name
+
+    @property
+    def reference_hz(self) -> np.ndarray | None:
+        """Damped natural frequencies of the machine that was measured, where they are known otherwise than by the fit:
+        from modal analysis, or of the machine that was simulated."""
+        if self.source.modal is not None:
+            return np.asarray(self.source.modal.model.damped_frequency_hz)
+        if self.truth is not None and self.truth.modes is not None:
+            return np.asarray(self.truth.modes.damped_frequency_hz)
+        return None

@@ -1,0 +1,123 @@
+"""What a fit knows between two advances, and how that is saved and taken up again."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.settings import FitSettings, Start
+from jaxmb.identify.fit.stage import Stage
+from jaxmb.io.arrays import read_arrays
+from jaxmb.io.files import write_whole
+from jaxmb.io.validation import InputError
+
+MOST_ENDS = 100
+"""Starts whose end is kept, to ask afterwards which of them the noise tells from the best."""
+
+
+@dataclasses.dataclass
+class Fit:
+    """Everything a fit knows between two advances of a stage; all of it is saved."""
+
+    round: int = 0
+    stage: int = 0
+    initial_u: np.ndarray | None = None
+    """First start of the first round."""
+    best_u: np.ndarray | None = None
+    best: float = float("inf")
+    settled: bool = False
+    """Whether the best candidate has been refined to its end."""
+    best_start: float = float("inf")
+    """Lowest objective of any start on the coarse lines."""
+    minima: list[float] = dataclasses.field(default_factory=list)
+    """Objective of every start that was refined to its end, all rounds."""
+    ends: list[np.ndarray] = dataclasses.field(default_factory=list)
+    """Where starts on all lines came to, ended or not: the objective, then u. The `MOST_ENDS` lowest, ascending."""
+    history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    """(evaluations so far, best objective so far)."""
+    search_evaluations: int = 0
+    refine_evaluations: int = 0
+    non_finite: int = 0
+    compile_seconds: float = 0.0
+    search_seconds: float = 0.0
+    refine_seconds: float = 0.0
+    candidates: np.ndarray | None = None
+    """What the last finished stage of the round handed on."""
+    done: bool = False
+
+
+def fingerprint(problem: Problem, settings: FitSettings, start: Start, seed: int) -> str:
+    """What a saved state must agree with: data, settings, start and seed."""
+    digest = hashlib.sha256()
+    leaves, structure = jax.tree.flatten(problem)
+    digest.update(str(structure).encode())
+    for leaf in leaves:
+        digest.update(np.asarray(leaf).tobytes())
+    begin = (start.values.tolist(), start.given.tolist(), start.random)
+    digest.update(repr((settings, begin, seed)).encode())
+    return digest.hexdigest()
+
+
+def save_state(path: Path, mark: str, fit: Fit, stage_state: Any) -> None:
+    arrays = {f"fit.{k}": np.asarray(v) for k, v in dataclasses.asdict(fit).items() if v is not None}
+    leaves = jax.tree.leaves(stage_state)
+    arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    buffer = BytesIO()
+    np.savez(buffer, mark=np.asarray(mark), **arrays)  # pyright: ignore[reportArgumentType]
+    write_whole(path, buffer.getvalue())
+
+
+def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSettings, size: int) -> tuple[Fit, Any]:
+    try:
+        data = read_arrays(path)
+    except InputError as error:
+        raise InputError(f"{path}: not a saved state of a fit: {str(error).removeprefix(f'{path}: ')}") from None
+    try:
+        if str(data["mark"]) != mark:
+            raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
+        fit = Fit(
+            round=int(data["fit.round"]),
+            stage=int(data["fit.stage"]),
+            initial_u=data.get("fit.initial_u"),
+            best_u=data.get("fit.best_u"),
+            best=float(data["fit.best"]),
+            settled=bool(data["fit.settled"]),
+            best_start=float(data["fit.best_start"]),
+            minima=data["fit.minima"].tolist(),
+            ends=list(data["fit.ends"]),
+            history=[(int(n), float(c)) for n, c in data["fit.history"]],
+            search_evaluations=int(data["fit.search_evaluations"]),
+            refine_evaluations=int(data["fit.refine_evaluations"]),
+            non_finite=int(data["fit.non_finite"]),
+            compile_seconds=float(data["fit.compile_seconds"]),
+            search_seconds=float(data["fit.search_seconds"]),
+            refine_seconds=float(data["fit.refine_seconds"]),
+            candidates=data.get("fit.candidates"),
+            done=bool(data["fit.done"]),
+        )
+        return fit, _stage_state(data, stages[fit.stage], settings, size)
+    except InputError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise InputError(f"{path}: not a saved state of a fit: {error}") from None
+
+
+def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSettings, size: int) -> Any:
+    """State of the running stage from its leaves; None between two stages."""
+    leaves = [data[f"stage.{i}"] for i in range(sum(name.startswith("stage.") for name in data))]
+    if not leaves:
+        return None
+    # The shape of a stage's state is that of a fresh one.
+    count = max(settings.refine.starts, settings.search.population)
+    fresh = stage.begin(jax.random.PRNGKey(0), jnp.zeros((count, size)))
+    structure = jax.tree.structure(fresh)
+    kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
+            for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip
+    return jax.tree.unflatten(structure, kept)

@@ -1,0 +1,48 @@
+"""What a study file may say of a test of any kind."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
+
+Band = tuple[NonNegative, NonNegative]
+PointName = tuple[str, str]
+
+
+class TestPart(Part):
+    """What all tests have."""
+
+    __test__: ClassVar[bool] = False
+    takes_locked: ClassVar[bool] = True
+    """Whether a study of such tests may lock coordinates."""
+    for_complete: ClassVar[bool] = False
+    """Whether [complete] can be found from such tests."""
+
+    kind: str
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    posture: dict[Name, Angle] = {}
+    role: Literal["fit", "check"] = "fit"
+    """"check": it is predicted and compared, and the fit does not see it."""
+
+    def as_published(self) -> Self:
+        """The test as a published method takes it, where that differs from ours."""
+        return self
+
+
+class PostureTestPart(TestPart):
+    """What tests at one posture have."""
+
+    amplitude: Positive | None = None
+    """Level of the force or motion, in a unit that all tests share; for laws of it."""
+
+
+class PlannedTestPart(TestPart):
+    """A kind of test that the format names and this version cannot run."""
+
+    kind: Literal["torque"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        raise NotImplementedError(f"tests of kind '{data['kind']}' cannot be run by this version")

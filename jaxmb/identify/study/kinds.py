@@ -1,0 +1,67 @@
+"""The kinds of tests: a row for each, and nowhere else is one kind told from another.
+
+Rows name what they need as texts, "module:object". So reading a study file loads no more than its format, and a row can
+name the report, which stands above studies.
+"""
+
+import pkgutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """One kind of test: where its parts are."""
+
+    format_at: str
+    reader_at: str = ""
+    metrics_at: str = ""
+    remarks_at: str = ""
+    sections_at: str = ""
+
+    @property
+    def format(self) -> Any:
+        """What a study file may say of it, a `TestPart`."""
+        return pkgutil.resolve_name(self.format_at)
+
+    @property
+    def reader(self) -> Callable[..., Any]:
+        """(part, label, setting) -> entries: tests with what is known of them."""
+        return pkgutil.resolve_name(self.reader_at)
+
+    @property
+    def metrics(self) -> Callable[..., Any] | None:
+        """(finding, entries of the kind) -> what a result tells of such tests beside what it tells of all."""
+        return pkgutil.resolve_name(self.metrics_at) if self.metrics_at else None
+
+    @property
+    def remarks(self) -> Callable[..., Any] | None:
+        """(finding, entries of the kind, metrics) -> sentences on data that the machine does not follow."""
+        return pkgutil.resolve_name(self.remarks_at) if self.remarks_at else None
+
+    @property
+    def sections(self) -> Callable[..., Any] | None:
+        """(result, entries of the kind) -> sections of the report."""
+        return pkgutil.resolve_name(self.sections_at) if self.sections_at else None
+
+
+_FORMAT = "jaxmb.identify.study.format"
+_READING = "jaxmb.identify.study.reading"
+_ASSESS = "jaxmb.identify.assess.tests"
+_REPORT = "jaxmb.report.tests"
+
+KINDS: dict[str, Kind] = {
+    "frf": Kind(
+        f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:frf_metrics",
+        f"{_ASSESS}.frf:frf_remarks", f"{_REPORT}.frf:frf_sections",
+    ),
+    "modes": Kind(
+        f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:modes_metrics",
+        sections_at=f"{_REPORT}.modes:modes_sections",
+    ),
+    "deflection": Kind(
+        f"{_FORMAT}.deflection_format:DeflectionTestPart", f"{_READING}.deflections:read_deflection_test",
+        f"{_ASSESS}.deflections:deflection_metrics", f"{_ASSESS}.deflections:deflection_remarks",
+        f"{_REPORT}.deflections:deflection_sections",
+    ),
+    "torque": Kind(f"{_FORMAT}.test_format:PlannedTestPart"),
+}  # fmt: skip
