@@ -4,7 +4,12 @@ Importing jaxmb turns on 64-bit floats in JAX, which identification needs, unles
 environment.
 """
 
+# ruff: noqa: E402
 import os as _os
+
+from jaxmb.runtime import one_thread as _one_thread
+
+_one_thread()
 
 import jax as _jax
 

@@ -90,14 +90,13 @@ class Problem(eqx.Module):
     def _measured(self, u: Float[Array, "d"]) -> list[Array]:
         """Residual of each test, and of the loads, in units of their noise."""
         values = self.free.values(u)
+        model = self.free.apply(self.model, values)
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
         for members in alike(self.tests, self.scenes):
-            model = self.free.apply(self.model, values)
             for k, part in zip(members, self._together(members, model, values), strict=True):
                 parts[k] = part
-                values = after(part, values)
         if self.loads is not None:
-            parts.append(self.loads.residual(self.free.apply(self.model, values)))
+            parts.append(self.loads.residual(model))
         return parts
 
     def _together(self, members: Sequence[int], model: Model, values: Float[Array, "d"]) -> Sequence[Array]:
@@ -111,15 +110,6 @@ class Problem(eqx.Module):
             return list(jax.vmap(lambda t: t.residual(scene(t, model)))(test))
         linear = jax.tree.map(lambda *x: jnp.stack(x), *scenes)
         return list(jax.vmap(lambda t, s: t.residual(s(values)))(test, linear))
-
-
-def after(part: Float[Array, "m"], values: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The values, which can be had only once a part of the residual is there; NaN where that is not finite.
-
-    On few cores XLA (jaxlib 0.10) can wait for itself for ever where batched LAPACK calls that do not depend on each
-    other run at once. So what comes later is made to depend on what came before.
-    """
-    return values + 0.0 * part[0] if part.size else values
 
 
 def nameless(test: Test) -> Test:

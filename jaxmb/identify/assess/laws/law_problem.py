@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from jaxmb.identify.assess.laws.law_terms import Term, covariate, law_terms
 from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
 from jaxmb.identify.experiments.motion import scene
-from jaxmb.identify.fit.problem import Problem, after, alike, nameless
+from jaxmb.identify.fit.problem import Problem, alike, nameless
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
@@ -65,7 +65,6 @@ class LawProblem(eqx.Module):
                 found = jax.vmap(lambda t, s, v: t.residual(s(v)))(test, linear, mine)
             for k, part in zip(members, found, strict=True):
                 parts[k] = part * self.keep[k]
-                values = after(part, values)
         if problem.prior is not None:
             parts.append((u - problem.prior.mean) / problem.prior.std)
         return jnp.concatenate(parts) * problem.noise_unit
