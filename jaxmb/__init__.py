@@ -5,16 +5,9 @@ environment.
 """
 
 # ruff: noqa: E402
-import os as _os
+from jaxmb.runtime import prepare as _prepare
 
-from jaxmb.runtime import one_thread as _one_thread
-
-_one_thread()
-
-import jax as _jax
-
-if "JAX_ENABLE_X64" not in _os.environ:
-    _jax.config.update("jax_enable_x64", True)
+_prepare()
 
 from importlib.metadata import version as _version
 
