@@ -4,12 +4,10 @@ Importing jaxmb turns on 64-bit floats in JAX, which identification needs, unles
 environment.
 """
 
-import os as _os
+# ruff: noqa: E402
+from jaxmb.runtime import prepare as _prepare
 
-import jax as _jax
-
-if "JAX_ENABLE_X64" not in _os.environ:
-    _jax.config.update("jax_enable_x64", True)
+_prepare()
 
 from importlib.metadata import version as _version
 

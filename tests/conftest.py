@@ -1,16 +1,19 @@
 """Compiled programs are kept between runs of the tests: compiling is most of their time."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+# In a folder of the tests' own, also of the processes that they start; JAX reads it when it is imported.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import jax
 import pytest
 
 import jaxmb  # noqa: F401  (turns on 64-bit floats)
-
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 25_000

@@ -155,8 +155,9 @@ def _solved(
     frame: str,
     solve: Callable[[Matrices, np.ndarray], tuple[dict[str, np.ndarray], dict[str, Forms]]],
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], dict[str, Forms]]]:
-    """Postures of each chunk with what `solve` makes of them, in order: LAPACK in NumPy, which leaves the other core
-    to the next chunk. Batches of LAPACK calls within XLA's programs would not run beside each other.
+    """Postures of each chunk with what `solve` makes of them, in order.
+
+    LAPACK runs in NumPy on threads, which uses all cores; within XLA's programs it uses one (see `jaxmb.runtime`).
     """
     size = min(CHUNK, max(len(postures), 1))
     workers = os.cpu_count() or 1

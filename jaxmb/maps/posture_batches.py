@@ -35,7 +35,7 @@ def posture_quantities(
     size = min(CHUNK, count)
     arrays = (jnp.asarray(length), jnp.asarray(wrench), jnp.asarray(direction))
     names = (frame, shown, tuple(joints), tuple(directions))
-    # One program each: on few cores XLA can wait for itself where batches of different LAPACK calls run at once.
+    # One program each, so that another choice of quantities compiles nothing that was compiled before.
     groups = [group for group, given in GROUPS.items() if set(given) & set(quantities)]
     found: dict[str, list[np.ndarray]] = {name: [] for name in quantities}
     for group in groups:

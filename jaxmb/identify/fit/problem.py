@@ -92,7 +92,6 @@ class Problem(eqx.Module):
             mine = values[jnp.asarray(members)] if values.ndim == 2 else values
             for k, part in zip(members, self._together(members, mine), strict=True):
                 parts[k] = part
-                values = after(part, values)
         return parts
 
     def _together(self, members: Sequence[int], values: Array) -> Sequence[Array]:
@@ -112,15 +111,6 @@ class Problem(eqx.Module):
             return list(jax.vmap(seen_by, (0, axis))(test, values))
         affine = jax.tree.map(lambda *x: jnp.stack(x), *views)
         return list(jax.vmap(lambda t, s, v: t.residual(s(v)), (0, 0, axis))(test, affine, values))
-
-
-def after(part: Float[Array, "m"], values: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The values, which can be had only once a part of the residual is there; NaN where that is not finite.
-
-    On few cores XLA (jaxlib 0.10) can wait for itself for ever where batched LAPACK calls that do not depend on each
-    other run at once. So what comes later is made to depend on what came before.
-    """
-    return values + 0.0 * part[0] if part.size else values
 
 
 def nameless(test: Test) -> Test:

@@ -203,8 +203,6 @@ def _follow(
         matrix = normalized_jacobian(model, q, frame, length, names)
         good = inverse_condition(matrix)
         square = matrix.shape[0] == matrix.shape[1] == len(DIRECTIONS)
-        # On few cores XLA can wait for itself where batches of two LAPACK calls run at once.
-        matrix, good = jax.lax.optimization_barrier((matrix, good))
         return moved, good, jnp.sign(jnp.linalg.det(matrix)) if square else jnp.zeros(())
 
     def along(pose: Array, wrench: Array, start: Array) -> tuple[Array, Array, Array, Array, Array]:
