@@ -10,7 +10,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import verdicts_on_tests
 from jaxmb.identify.assess.modal_agreement import agreement_metrics, unmatched_metrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.study.kinds import KINDS
+from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.response.modal import Modes, modes
 
 
@@ -35,12 +35,6 @@ def fit_metrics(finding: Finding) -> dict[str, Any]:
             if np.isfinite(s)
         }
     return metrics
-
-
-def by_kind(entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
-    """Entries of each kind of test, in the order of the registry."""
-    found = [(kind, [entry for entry in entries if entry.kind == kind]) for kind in KINDS]
-    return [(kind, some) for kind, some in found if some]
 
 
 def kind_metrics(kind: str, finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:

@@ -6,10 +6,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.metrics import by_kind
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.noise import noise_objective, widening
-from jaxmb.identify.study.kinds import KINDS
+from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import sentence
 from jaxmb.machine.schema import Machine

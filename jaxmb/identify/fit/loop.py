@@ -24,6 +24,11 @@ from jaxmb.identify.fit.state import MOST_ENDS, Fit, fingerprint, load_state, sa
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
 SAVE_EVERY_S = 2.0
+MANY_STARTS = 32
+SURE = 3
+"""After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best there is,
+also where the noise does not explain its cost: a better one that one start in ten finds was then missed with a
+probability of 3 %."""
 WORTHWHILE = 3.0
 """A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
 
@@ -221,5 +226,6 @@ def _finish_round(run: _Run, fit: Fit) -> None:
     fit.round += 1
     agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
     found = agree >= settings.agreement and fit.best <= PLAUSIBLE * noise_objective(run.problem)
+    lasting = agree >= SURE * settings.agreement and fit.round * settings.refine.starts >= MANY_STARTS
     good = fit.best <= settings.tolerance and (fit.settled or settings.refine.method != "least-squares")
-    fit.done = good or (found and fit.round >= settings.least_rounds) or fit.round >= settings.rounds
+    fit.done = good or ((found or lasting) and fit.round >= settings.least_rounds) or fit.round >= settings.rounds

@@ -5,8 +5,11 @@ name the report, which stands above studies.
 """
 
 import pkgutil
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.entry import Entry
 
 
 class Kind(NamedTuple):
@@ -65,3 +68,9 @@ KINDS: dict[str, Kind] = {
     ),
     "torque": Kind(f"{_FORMAT}.test_format:PlannedTestPart"),
 }  # fmt: skip
+
+
+def by_kind(entries: "Sequence[Entry]") -> "list[tuple[str, list[Entry]]]":
+    """Entries of each kind of test, in the order of the registry."""
+    found = [(kind, [entry for entry in entries if entry.kind == kind]) for kind in KINDS]
+    return [(kind, some) for kind, some in found if some]
