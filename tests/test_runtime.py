@@ -191,6 +191,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
 def test_a_process_looks_at_its_end_once_an_hour(printed, tmp_path):
     folder = tmp_path / "jaxmb" / "programs"
     code = "import jaxmb; from jaxmb import runtime; runtime.cut_back = lambda folder: print('looks')"
+    assert printed(code) == ""  # JAX was not used
     assert printed(f"{code}; import jax") == "looks"
     assert printed(f"{code}; import jax") == ""
     os.utime(folder / "looked", (0, 0))

@@ -8,10 +8,10 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
-
-import jaxmb
 from jaxmb.identify.assess.deflections.monte_carlo import monte_carlo
 from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
+
+import jaxmb
 from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 from jaxmb.identify.study.format.deflection_format import Instruments
 from jaxmb.identify.study.reading.deflections import DeflectionSet

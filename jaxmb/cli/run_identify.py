@@ -38,19 +38,24 @@ def identify(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml and figures."""
+    from jaxmb.identify.study.file import read_study_file
+    from jaxmb.identify.study.presets import PRESETS
+
+    with wrong_input():
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
+        file, path = read_study_file(study, preset)  # what is wrong in it is told before JAX is imported
+
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.profile import profiled, with_profiles
-    from jaxmb.identify.study.presets import PRESETS
-    from jaxmb.identify.study.study import load_study
+    from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_whole
     from jaxmb.machine.file import write_machine
     from jaxmb.report.paper_tables import paper_tables
     from jaxmb.report.tables import result_tables
 
     with wrong_input():
-        if preset is not None and preset not in PRESETS:
-            raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
-        problem = load_study(study, noise_seed, preset)
+        problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
     folder = writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))

@@ -15,13 +15,18 @@ def inspect(
     ] = None,
 ) -> None:
     """Say what the tests of a study can tell of its parameters, and which test to make next, before any is fitted."""
+    from jaxmb.identify.study.file import read_study_file
+
+    with wrong_input():
+        file, path = read_study_file(study)  # what is wrong in it is told before JAX is imported
+
     from jaxmb.identify.plan.inspection import inspect as run
-    from jaxmb.identify.study.study import load_study
+    from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_whole
     from jaxmb.report.inspect_tables import inspection_tables
 
     with wrong_input():
-        problem = load_study(study)
+        problem = make_study(file, path.stem, path.parent, str(path))
     folder = None if out is None else writable(out, ("inspect.json",))
     console = console_of()
     with wrong_input():

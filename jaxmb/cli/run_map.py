@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
-from jaxmb.maps.map_json import best_of_map, map_remarks, map_report, map_table, map_title
-from jaxmb.maps.ranges import grid_of, limits_of, path_of
 
 SHOW = ["dexterity"]
 
@@ -101,13 +99,18 @@ def map_postures(
     ] = None,
 ) -> None:
     """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
-    with wrong_input():
-        from jaxmb.machine.build import build_model
-        from jaxmb.machine.file import load_machine
-        from jaxmb.maps.modal_maps import MODAL_QUANTITIES
+    from jaxmb.machine.file import load_machine
 
+    with wrong_input():
         saved = Path(machine) if (Path(machine) / "machine.toml").is_file() else None
         described = load_machine(machine if saved is None else saved / "machine.toml")
+
+    from jaxmb.machine.build import build_model
+    from jaxmb.maps.map_json import best_of_map, map_remarks, map_report, map_table, map_title
+    from jaxmb.maps.modal_maps import MODAL_QUANTITIES
+    from jaxmb.maps.ranges import grid_of, limits_of, path_of
+
+    with wrong_input():
         model = build_model(described)
         modal = [name for name in show if name in MODAL_QUANTITIES]
         if modal and len(modal) < len(show):

@@ -25,20 +25,24 @@ def predict(
     kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
 ) -> None:
     """Modes and frequency responses of a machine; write frf.npz and a figure."""
+    from jaxmb.machine.file import load_machine
+
+    with wrong_input():
+        described = load_machine(machine)  # what is wrong in its file is told before JAX is imported
+
     import numpy as np
 
     from jaxmb.machine.build import build_model
-    from jaxmb.machine.file import load_machine
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import posture as posture_of
     from jaxmb.mechanics.tangent import linearize
     from jaxmb.report.tables import predicted_modes_table
-    from jaxmb.response.frf import check_kind, check_points, endpoints, frf
+    from jaxmb.response.frf import check_points, frf
+    from jaxmb.response.frf_kind import check_kind, endpoints
     from jaxmb.response.modal import check_mass_matrix, modes
 
     with wrong_input():
-        described = load_machine(machine)
         model = build_model(described)
         derivatives = check_kind(kind)
         points, _ = endpoints(frame, None, None)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmb.measurement.coherence import of_each_input
 from jaxmb.measurement.set_fields import largest_part, numbers, point_names, positions, postures
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
-from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
+from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
 
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""

@@ -7,7 +7,7 @@ import tokenize
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jaxmb.response.frf import FrfKind
+from jaxmb.response.frf_kind import FrfKind
 
 if TYPE_CHECKING:
     import pint

@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.study.reading.frf_source import Measured
 from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
-from jaxmb.response.frf import DERIVATIVES, dof_names
+from jaxmb.response.frf_kind import DERIVATIVES, dof_names
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""

@@ -18,7 +18,7 @@ from jaxmb.report.frf_plot import Curve, frf_figure
 from jaxmb.report.mac_plot import mac_figure
 from jaxmb.report.modal_report import Comparison
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
-from jaxmb.response.frf import DERIVATIVES
+from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
 
 MARKS = {

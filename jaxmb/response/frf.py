@@ -1,7 +1,6 @@
 """Frequency responses between frames of a machine. All are for e^{+j omega t}."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -13,16 +12,7 @@ from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
 from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, motion_jacobian, working_point
-
-FrfKind = Literal["receptance", "mobility", "accelerance"]
-DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
-"""How often the displacement is differentiated in time."""
-
-Direction = str
-"""x y z (translation, force) or rx ry rz (rotation, moment), in the frame's own axes; a leading - turns it round."""
-DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
-Point = tuple[str, Direction]
-"""A degree of freedom of a sensor or a shaker: (frame, direction)."""
+from jaxmb.response.frf_kind import DIRECTIONS, FrfKind, Point, check_kind, endpoints
 
 
 @eqx.filter_jit
@@ -130,23 +120,6 @@ def convert_frf(
     return frf * ((1j * omega) ** power)[:, None, None]
 
 
-def endpoints(
-    frame: str, outputs: Sequence[Point] | None, inputs: Sequence[Point] | None
-) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Outputs and inputs of a test: x, y, z of one frame where neither is given, the given one where one is."""
-    at_frame = tuple((frame, axis) for axis in "xyz")
-    first = outputs if outputs is not None else inputs
-    second = inputs if inputs is not None else outputs
-    chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
-    other = at_frame if second is None else tuple((point, axis) for point, axis in second)
-    return chosen, other
-
-
-def dof_names(points: Iterable[Point]) -> tuple[str, ...]:
-    """Points as texts, "tool x", as measured sets name their degrees of freedom."""
-    return tuple(" ".join(point) for point in points)
-
-
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
     """Displacement at each point along its direction, in the axes of the point's frame, for each unit of small motion.
 
@@ -174,14 +147,3 @@ def check_points(model: Model, points: Sequence[Point]) -> None:
                 f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}"
             )
         frame_index(model, point[0])
-
-
-def check_kind(kind: str) -> int:
-    """Number of time derivatives of a kind of FRF.
-
-    Raises:
-        ValueError: there is no such kind.
-    """
-    if kind not in DERIVATIVES:
-        raise ValueError(f"kind is '{kind}', expected one of {', '.join(DERIVATIVES)}")
-    return DERIVATIVES[kind]

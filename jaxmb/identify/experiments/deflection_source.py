@@ -1,62 +1,23 @@
-"""What a deflection test was made of: its load cases, and the instruments that measured them."""
+"""What a deflection test was made of: its load cases, and what measured them."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
-from typing import Annotated
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from pydantic import Field
 
 from jaxmb.identify.estimation.identifiability import NOTABLE
 from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.instruments import Instruments
 from jaxmb.identify.experiments.load_cases import LoadCase, check_cases
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import NonNegative, Part, Positive
 from jaxmb.mechanics.compliance import elastic_jacobian
 
-MOST_DRAWS = 100_000
 SINGULAR = 1e-3
 """Least singular value of the joints' Jacobian over the largest, below which a posture is called singular."""
-
-
-class Instruments(Part):
-    """Errors of the instruments, standard deviations of normal laws."""
-
-    tracker_mm: Positive
-    """Of each component of a measured position; a displacement is the difference of two."""
-    reflectors_m: Positive = 0.2
-    """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
-    balance_kg: NonNegative = 0.0
-    """Of the size of the load."""
-    encoder_deg: NonNegative = 0.0
-    """Of each coordinate; a prismatic one has none."""
-    draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
-    """Monte-Carlo draws that tell what these errors do to the identified values."""
-
-    @property
-    def translation_std(self) -> float:
-        """Of each component of a displacement, m."""
-        return math.sqrt(2.0) * 1e-3 * self.tracker_mm
-
-    @property
-    def rotation_std(self) -> float:
-        """rad."""
-        return self.translation_std / self.reflectors_m
-
-    @property
-    def force_std(self) -> float:
-        """N."""
-        return 9.80665 * self.balance_kg
-
-    @property
-    def coordinate_std(self) -> float:
-        """rad."""
-        return math.radians(self.encoder_deg)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

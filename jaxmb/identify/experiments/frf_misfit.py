@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.frf_test import FrfTest
 from jaxmb.identify.experiments.test import PLAUSIBLE, called
-from jaxmb.response.frf import dof_names
+from jaxmb.response.frf_kind import dof_names
 
 POOR = 0.3
 """Root mean square error of log H above which a fit is called off: 35 % in magnitude or 17 degrees of phase.

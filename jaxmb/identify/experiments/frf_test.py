@@ -18,7 +18,7 @@ from jaxmb.linalg import receptance
 from jaxmb.measurement.line_noise import correlated_lines
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import Point
+from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import modes
 
 Phase = Literal["safe", "principal"]

@@ -12,7 +12,7 @@ from optax.assignment import hungarian_algorithm
 from jaxmb.identify.experiments.motion import MotionView, PostureTest
 from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import Point
+from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import energy_shares, oscillating_modes
 
 UNPAIRABLE = 1e12

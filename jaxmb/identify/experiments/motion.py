@@ -16,7 +16,8 @@ from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_stiffness, tangent_about
-from jaxmb.response.frf import Point, response_rows
+from jaxmb.response.frf import response_rows
+from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import check_mass_matrix
 
 LINEAR_LEAVES = frozenset({

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import Point
+from jaxmb.response.frf_kind import Point
 
 
 class Probe(eqx.Module):

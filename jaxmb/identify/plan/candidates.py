@@ -19,7 +19,8 @@ from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
-from jaxmb.response.frf import Point, response_rows
+from jaxmb.response.frf import response_rows
+from jaxmb.response.frf_kind import Point
 
 NO_EFFECT = 1e-12
 """A column of an observation matrix below this share of the longest one is rounding: the parameter has no effect."""

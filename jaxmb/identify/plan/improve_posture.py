@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.plan.candidates import Candidate, Motion, Place, motion_of, observation, observed
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import Point
+from jaxmb.response.frf_kind import Point
 
 MOST_STEPS = 40
 NO_VALUE = 1e30

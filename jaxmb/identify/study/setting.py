@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmb.identify.study.file import machine_named
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.build import Model, build_model
-from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 
 
@@ -22,12 +22,6 @@ class Setting(NamedTuple):
     """The machine that is fitted."""
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
-
-
-def machine_named(name: str, folder: Path) -> Machine:
-    """Built-in machine, or one in a file; a relative path is beside the study."""
-    beside = folder / name
-    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
 
 
 def measured_model(machine: str | None, setting: Setting) -> Model:

@@ -14,6 +14,7 @@ from jaxmb.identify.fit.search import check_algorithm
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.file import machine_named, read_study_file
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
 from jaxmb.identify.study.format.next_format import NextPart, check_next
@@ -23,9 +24,8 @@ from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.presets import with_preset
 from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
 from jaxmb.identify.study.reading.tests import check_kinds, common_truth, read_tests
-from jaxmb.identify.study.setting import Setting, machine_named
-from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import place, validated
+from jaxmb.identify.study.setting import Setting
+from jaxmb.io.validation import place
 from jaxmb.machine.build import Model, build_model, machine_of, without_coordinates
 from jaxmb.machine.schema import Machine
 
@@ -110,11 +110,6 @@ def linear_in(problem: Problem) -> np.ndarray | None:
     return found[0]
 
 
-def study_names() -> tuple[str, ...]:
-    """Names of the studies that come with jaxmb."""
-    return library_names("studies")
-
-
 def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None) -> Study:
     """Study from a built-in name or a TOML file; paths in it are relative to the file.
 
@@ -127,9 +122,7 @@ def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = No
         InputError: (a ValueError) anything in the file, or in the files it names, cannot be; one sentence says where.
         NotImplementedError: the study asks for something this version does not have.
     """
-    path = find_description(name_or_path, "studies", "study", (".toml",))
-    data = read_toml(path) | ({} if preset is None else {"preset": preset})
-    file = validated(StudyFile, data, str(path))
+    file, path = read_study_file(name_or_path, preset)
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 

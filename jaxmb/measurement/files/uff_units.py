@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxmb.measurement.files.uff_function import Function
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over, unit_scale
-from jaxmb.response.frf import FrfKind
+from jaxmb.response.frf_kind import FrfKind
 
 KINDS: dict[int, FrfKind] = {8: "receptance", 11: "mobility", 12: "accelerance"}
 """By specific data type of the ordinate: displacement, velocity, acceleration."""

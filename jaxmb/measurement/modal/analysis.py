@@ -26,7 +26,7 @@ from jaxmb.measurement.modal.search import (
     with_poles_left,
 )
 from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, stable_poles
-from jaxmb.response.frf import DERIVATIVES
+from jaxmb.response.frf_kind import DERIVATIVES
 
 Method = Literal["polyreference", "lsce"]
 ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, "lsce": lsce_poles}

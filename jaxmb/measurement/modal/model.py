@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.response.frf import DERIVATIVES, FrfKind
+from jaxmb.response.frf_kind import DERIVATIVES, FrfKind
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from jaxmb.measurement.records.signals import (
 from jaxmb.measurement.records.spectra import Estimator, check_estimator, estimate, products
 from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
 from jaxmb.measurement.records.windows import exponential_window, force_window
-from jaxmb.response.frf import FrfKind
+from jaxmb.response.frf_kind import FrfKind
 
 STILL_MOVING = 0.05
 """Motion before a hit, as a share of the peak behind it, above which the machine is said not to have been at rest."""

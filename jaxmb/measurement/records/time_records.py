@@ -18,7 +18,7 @@ from jaxmb.measurement.records.spectra import (
     summed,
 )
 from jaxmb.measurement.records.windows import effective_averages, segment_window
-from jaxmb.response.frf import FrfKind
+from jaxmb.response.frf_kind import FrfKind
 
 CHUNK = 4_000_000
 """Numbers of a record that are transformed at once, so that memory does not grow with its length."""

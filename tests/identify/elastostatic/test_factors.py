@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from jaxmb.identify.assess.deflections.solve import unknowns
 
 import jaxmb
-from jaxmb.identify.assess.deflections.solve import unknowns
 from jaxmb.identify.assess.deflections.wrong_units import (
     bound_remarks,
     factor_remarks,

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import tomli_w
+from jaxmb.identify.assess.deflections.remarks import spring_remarks
 
 import jaxmb
-from jaxmb.identify.assess.deflections.remarks import spring_remarks
 from jaxmb.identify.experiments.deflection_table import deflections_csv
 from jaxmb.identify.experiments.load_cases import LoadCase, predicted
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 import tomli_w
-
 from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
+
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.deflection_table import deflections_csv
 from jaxmb.identify.experiments.load_cases import LoadCase, predicted

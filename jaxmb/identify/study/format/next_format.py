@@ -1,15 +1,15 @@
 """What a study may say of the tests to make next."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from jaxmb.io.validation import known_name
-from jaxmb.machine.build import Model
 from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
-from jaxmb.mechanics.kinematics import posture
-from jaxmb.response.frf import check_points
+
+if TYPE_CHECKING:
+    from jaxmb.machine.build import Model
 
 PointName = tuple[str, str]
 Band = tuple[NonNegative, NonNegative]
@@ -94,10 +94,13 @@ class NextPart(Part):
         return steps * len(self.bands_hz) if len(steps) == 1 else steps
 
 
-def check_next(part: NextPart | None, model: Model, frf_tests: Sequence[str]) -> None:
+def check_next(part: NextPart | None, model: "Model", frf_tests: Sequence[str]) -> None:
     """Raise ValueError where candidates cannot be of this machine and these tests."""
     if part is None:
         return
+    from jaxmb.mechanics.kinematics import posture  # which the format is read without
+    from jaxmb.response.frf import check_points
+
     listed = part.postures
     ends = [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
     for values in ends:

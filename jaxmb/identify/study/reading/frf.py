@@ -14,7 +14,8 @@ from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
 from jaxmb.mechanics.kinematics import posture
-from jaxmb.response.frf import DERIVATIVES, check_points, dof_names, endpoints
+from jaxmb.response.frf import check_points
+from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 
 NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""

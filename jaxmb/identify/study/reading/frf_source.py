@@ -16,7 +16,7 @@ from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import reciprocal_pairs, symmetrized, unsymmetry
 from jaxmb.measurement.source import measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
-from jaxmb.response.frf import Point, dof_names
+from jaxmb.response.frf_kind import Point, dof_names
 
 SILENT = (".npz", ".mat", ".csv")
 """Files that are in SI where they do not say their unit, so that SI may not be their own word."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, pick, split_dof
-from jaxmb.response.frf import Point, dof_names
+from jaxmb.response.frf_kind import Point, dof_names
 
 EXAMPLE = 'nodes = { "1" = "tool" }'
 

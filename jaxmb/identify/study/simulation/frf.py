@@ -16,7 +16,8 @@ from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.mechanics.tangent import motion_coordinates
-from jaxmb.response.frf import DERIVATIVES, DIRECTIONS, Point, dof_names, response_rows
+from jaxmb.response.frf import response_rows
+from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
 

@@ -1,0 +1,45 @@
+"""Instruments of a deflection test."""
+
+import math
+from typing import Annotated
+
+from pydantic import Field
+
+from jaxmb.machine.values import NonNegative, Part, Positive
+
+MOST_DRAWS = 100_000
+
+
+class Instruments(Part):
+    """Errors of the instruments, standard deviations of normal laws."""
+
+    tracker_mm: Positive
+    """Of each component of a measured position; a displacement is the difference of two."""
+    reflectors_m: Positive = 0.2
+    """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
+    balance_kg: NonNegative = 0.0
+    """Of the size of the load."""
+    encoder_deg: NonNegative = 0.0
+    """Of each coordinate; a prismatic one has none."""
+    draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
+    """Monte-Carlo draws that tell what these errors do to the identified values."""
+
+    @property
+    def translation_std(self) -> float:
+        """Of each component of a displacement, m."""
+        return math.sqrt(2.0) * 1e-3 * self.tracker_mm
+
+    @property
+    def rotation_std(self) -> float:
+        """rad."""
+        return self.translation_std / self.reflectors_m
+
+    @property
+    def force_std(self) -> float:
+        """N."""
+        return 9.80665 * self.balance_kg
+
+    @property
+    def coordinate_std(self) -> float:
+        """rad."""
+        return math.radians(self.encoder_deg)

@@ -1,0 +1,42 @@
+"""Kinds of frequency responses, and the points between which they are: words alone, nothing is computed."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+FrfKind = Literal["receptance", "mobility", "accelerance"]
+DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
+"""How often the displacement is differentiated in time."""
+
+Direction = str
+"""x y z (translation, force) or rx ry rz (rotation, moment), in the frame's own axes; a leading - turns it round."""
+DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
+Point = tuple[str, Direction]
+"""A degree of freedom of a sensor or a shaker: (frame, direction)."""
+
+
+def check_kind(kind: str) -> int:
+    """Number of time derivatives of a kind of FRF.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if kind not in DERIVATIVES:
+        raise ValueError(f"kind is '{kind}', expected one of {', '.join(DERIVATIVES)}")
+    return DERIVATIVES[kind]
+
+
+def endpoints(
+    frame: str, outputs: Sequence[Point] | None, inputs: Sequence[Point] | None
+) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Outputs and inputs of a test: x, y, z of one frame where neither is given, the given one where one is."""
+    at_frame = tuple((frame, axis) for axis in "xyz")
+    first = outputs if outputs is not None else inputs
+    second = inputs if inputs is not None else outputs
+    chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
+    other = at_frame if second is None else tuple((point, axis) for point, axis in second)
+    return chosen, other
+
+
+def dof_names(points: Iterable[Point]) -> tuple[str, ...]:
+    """Points as texts, "tool x", as measured sets name their degrees of freedom."""
+    return tuple(" ".join(point) for point in points)

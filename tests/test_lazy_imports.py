@@ -1,0 +1,79 @@
+"""What is imported by whom: jaxmb's public names at their first use, and by commands no more than they need."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import jaxmb
+
+SLOW = {"jax", "equinox", "scipy", "matplotlib", "pint", "h5py", "evosax", "optax"}
+"""Packages that take a tenth of a second or more to import."""
+
+
+def imported_after(code: str) -> tuple[Any, set[str]]:
+    """What `code` leaves in the name `done`, and the slow packages that a fresh process has imported by then."""
+    code += "\nimport sys, json; print(); print(json.dumps([done, sorted(sys.modules)]))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr
+    done, modules = json.loads(found.stdout.splitlines()[-1])
+    return done, SLOW & set(modules)
+
+
+def test_all_public_names_are_there_for_python_and_for_type_checkers():
+    tree = ast.parse(Path(jaxmb.__file__).read_text())
+    seen_by_checkers = {
+        (alias.name, node.module)
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    call = next(node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name) and node.value.func.id == "lazy")  # fmt: skip
+    assert seen_by_checkers == set(ast.literal_eval(call.args[1]).items())
+    assert {name for name, _ in seen_by_checkers} == set(jaxmb.__all__) <= set(dir(jaxmb))
+    assert all(getattr(jaxmb, name) is not None for name in jaxmb.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'identity'"):
+        _ = jaxmb.identity
+
+
+def test_identify_is_the_function_whatever_was_imported():
+    """A sub-package has the same name, which importing one of its modules would bind otherwise."""
+    import jaxmb.identify.study.study
+    from jaxmb import identify
+
+    assert isinstance(jaxmb.identify, FunctionType)
+    assert identify is jaxmb.identify
+    packages = {path.parent.name for path in Path(jaxmb.__file__).parent.glob("*/__init__.py")}
+    assert packages & set(jaxmb.__all__) == {"identify"}
+
+
+def test_importing_jaxmb_imports_nothing_slow():
+    assert imported_after("import jaxmb; done = 0") == (0, set())
+
+
+def test_names_are_imported_by_a_star():
+    assert imported_after("from jaxmb import *; done = int(callable(identify) and callable(mac))")[0] == 1
+
+
+def test_answers_that_need_no_computing_import_nothing_slow(tmp_path):
+    test = '[[test]]\nkind = "frf"\nfile = "a.npz"\n[free]\n"stiffness.*" = { lower = 1.0, upper = 2.0 }\n'
+    wrong_key, wrong_machine, no_toml = (tmp_path / f"{name}.toml" for name in ("key", "machine", "no-toml"))
+    wrong_key.write_text(f'machine = "kuka-kr90"\nmashine = "kuka"\n{test}')
+    wrong_machine.write_text(f'machine = "kuka-kr9"\n{test}')
+    no_toml.write_text("machine =")
+    commands = [
+        (["--help"], 0), (["--version"], 0), (["studies"], 0), (["identify", "--help"], 0), (["map", "--help"], 0),
+        (["identify", "no-such-study"], 2), (["identify", "kr90-modelled", "--no-such-option"], 2),
+        (["identify", str(wrong_key)], 2), (["inspect", str(wrong_machine)], 2), (["inspect", str(no_toml)], 2),
+        (["predict", "no-such-machine"], 2), (["map", "no-such-machine"], 2), (["modal", "no-such-file.uff"], 2),
+    ]  # fmt: skip
+    run = f"from jaxmb.cli import main; done = [main(arguments) for arguments, _ in {commands!r}]"
+    assert imported_after(run) == ([code for _, code in commands], set())
