@@ -81,7 +81,7 @@ def identify(
         state.unlink(missing_ok=True)
         write_machine(result.machine, folder / "machine.toml")
         console.print(result_tables(result, console.width))
-        if problem.tests:
+        if any(test.posture is not None for test in problem.tests):
             console.print(paper_tables(result))
         from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
 

@@ -1,19 +1,16 @@
 """The identified machine beside the others that its numbers are judged by: the true one or the initial one."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.assess.identify import initial_model
-from jaxmb.identify.assess.metrics import band_end_hz
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.assess.result import Result
-from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.assess.result import Result, initial_model
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
-from jaxmb.identify.experiments.motion import scene
-from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import Modes, energy_shares, mac, modes
 
@@ -49,17 +46,19 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
         number: which of the study's tests, from 0.
     """
     study = result.study
-    measured = measured_pairs(study, number, result.model)
+    entry = study.fitted[number]
+    measured = measured_pairs(entry, result.model)
     if measured is not None:
         return measured
-    test, true = study.tests[number], study.true_modes[number]
+    test: Any = entry.test
+    true = None if entry.truth is None else entry.truth.modes
     if isinstance(test, ModesTest) and test.outputs:
         return _with_measured_shapes(test, result.model)
     if true is not None and study.truth:
         name, reference = "true", true
     else:
-        name, reference = "initial", modes(scene(test, initial_model(result)).tangent)
-    reference, fitted = (_below(m, band_end_hz(test)) for m in (reference, modes(scene(test, result.model).tangent)))
+        name, reference = "initial", modes(test.view(initial_model(result)).tangent)
+    reference, fitted = (_below(m, test.band_end_hz) for m in (reference, modes(test.view(result.model).tangent)))
     likeness = np.zeros((fitted.frequency_hz.size, reference.frequency_hz.size))
     if likeness.size:
         likeness = np.asarray(mac(fitted.shape, reference.shape))
@@ -69,24 +68,20 @@ def mode_pairs(result: Result, number: int) -> ModePairs:
     return ModePairs(name, reference, fitted, likeness, tuple(partner))
 
 
-def measured_pairs(study: Study, number: int, model: Model) -> ModePairs | None:
+def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     """Modes of any machine beside those that modal analysis found in the FRFs of a test; None where there are none.
 
     Args:
-        study: what was measured.
-        number: which of its tests, from 0.
+        entry: the test.
         model: the machine.
     """
-    test, data = study.tests[number], study.measured[number]
-    if not isinstance(test, FrfTest) or data is None or data.modal is None:
-        return None
-    agreement = modal_agreement(test, data.modal.model, scene(test, model), model)
-    return None if agreement is None else _with_measured(agreement, band_end_hz(test))
+    agreement = modal_agreement(entry, entry.test.view(model), model)
+    return None if agreement is None else _with_measured(agreement, entry.test.band_end_hz)
 
 
 def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
     """Modes of a machine beside those of a modal test, paired as the fit pairs them."""
-    seen = scene(test, model)
+    seen = test.view(model)
     found = modes(seen.tangent)
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
     measured = Modes(
@@ -99,7 +94,7 @@ def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
     )
     paired = np.asarray(predict_modes(test, seen).frequency_hz)
     places = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired[:, None]), axis=1)
-    keep = np.asarray(found.frequency_hz) <= band_end_hz(test)
+    keep = np.asarray(found.frequency_hz) <= test.band_end_hz
     keep[places] = True
     partner = {int(f): m for m, f in enumerate(places)}
     fitted = _some(found, keep)
@@ -129,7 +124,7 @@ class FittedModes:
 
 def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
     """The modes of the identified machine that stand for the measured ones, in their order."""
-    seen = scene(test, result.model)
+    seen = test.view(result.model)
     paired = predict_modes(test, seen)
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
     found = modes(seen.tangent)

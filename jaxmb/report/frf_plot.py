@@ -10,12 +10,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxmb.identify.assess.identify import initial_model
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.motion import scene
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.study.reading.frf_source import Measured
+from jaxmb.identify.study.reading.frf_source import FrfSource
 from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names
@@ -38,7 +36,7 @@ class Curve(NamedTuple):
     dashes: str
 
 
-def frf_test_figure(result: Result, test: Test, data: Measured | None, held_out: bool = False) -> Figure:
+def frf_test_figure(result: Result, test: Test, data: FrfSource | None, held_out: bool = False) -> Figure:
     """FRFs that a test was fitted to, initial and fitted ones; lines of higher or lower weight than most are shaded.
 
     Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
@@ -53,7 +51,7 @@ def frf_test_figure(result: Result, test: Test, data: Measured | None, held_out:
     if not isinstance(test, FrfTest):
         raise ValueError(f"test {test.name} holds no FRFs")
     used = np.asarray(test.weight) > 0.0
-    before, after = (np.asarray(test.predict(scene(test, model))) for model in (initial_model(result), result.model))
+    before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
     fitted_to = np.where(used, np.asarray(test.measured), np.nan)
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     label, raw = "measured", None
@@ -76,7 +74,7 @@ def frf_test_figure(result: Result, test: Test, data: Measured | None, held_out:
     )  # fmt: skip
 
 
-def _as_measured(data: Measured, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
+def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
     """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
     everything = data.everything
     if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():

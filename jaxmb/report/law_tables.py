@@ -17,8 +17,7 @@ def law_tables(result: Result) -> list[RenderableType]:
     """Whether one model does for all tests, and which laws were considered and taken; nothing for a single test."""
     parts: list[RenderableType] = []
     if "one_model" in result.metrics:
-        tests = len(result.study.tests) + (result.study.problem.loads is not None)
-        parts.append(one_model_table(result.metrics["one_model"], tests))
+        parts.append(one_model_table(result.metrics["one_model"], len(result.study.tests)))
     if "laws" in result.metrics:
         parts.append(law_table(result.metrics["laws"]))
     return parts

@@ -29,6 +29,8 @@ def paper_tables(result: Result) -> Group:
     }
     parts = [parameters_table(columns)]
     for number, test in enumerate(study.tests):
+        if test.posture is None:
+            continue
         pairs = mode_pairs(result, number)
         if pairs.reference_name != "initial":
             parts.append(modes_table(test.name, {"identified": pairs}))

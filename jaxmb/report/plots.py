@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -65,23 +66,23 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
     if "profiles" in result.metrics:
         yield "profiles", profile_figure(result)
     yield from law_figures(result)
-    names = _file_names(result.study.tests)
-    for number, (test, name) in enumerate(zip(result.study.tests, names, strict=True)):
+    fits = [entry for entry in result.study.fitted if entry.test.posture is not None]
+    for entry, name in zip(fits, _file_names([entry.test for entry in fits]), strict=True):
+        test: Any = entry.test
+        number, data = result.study.fitted.index(entry), entry.source
         if isinstance(test, ModesTest):
             fitted = fitted_modes(result, test)
             yield f"modes-{name}", measured_modes_figure(test, fitted)
             yield f"energy-{name}", energy_figure(result, test, fitted)
         else:
-            yield f"frf-{name}", frf_test_figure(result, test, result.study.measured[number])
-            data = result.study.measured[number]
-            if data is not None and data.modal is not None:
+            yield f"frf-{name}", frf_test_figure(result, test, data)
+            if data.modal is not None:
                 yield f"stabilization-{name}", stabilization_figure(test.name, data.modal, data.everything)
                 yield f"synthesized-{name}", synthesized_figure(test.name, synthesized(data.modal, data.everything))
         pairs = mode_pairs(result, number)
         # One sensor tells nothing of a shape, and of one component all are alike.
         if pairs.likeness.size and min(len(test.outputs) or 2, pairs.fitted.shape.shape[0]) > 1:
-            data = result.study.measured[number]
-            unit = "Hz" if data is None else data.frequency_unit
+            unit = getattr(data, "frequency_unit", "Hz")
             panel = (
                 f"identified: modes ({unit})",
                 pairs.likeness,
@@ -97,8 +98,8 @@ def result_figures(result: Result) -> Iterator[tuple[str, Figure]]:
             )
     for check, name in zip(result.study.checks, _file_names([c.test for c in result.study.checks]), strict=True):
         if isinstance(check.test, FrfTest):
-            yield f"check-{name}", frf_test_figure(result, check.test, check.measured, held_out=True)
-    if result.study.deflections:
+            yield f"check-{name}", frf_test_figure(result, check.test, check.source, held_out=True)
+    if "deflections" in result.metrics:
         yield from deflection_figures(result)
 
 
@@ -118,8 +119,8 @@ def cost_figure(result: Result) -> Figure:
         axes.set_xscale("log")
         axes.set_yscale("log")
         low, high = curve[:, 1].min(), curve[:, 1].max()
-        if low / 10.0 <= result.study.tolerance <= 10.0 * high:
-            axes.axhline(result.study.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")
+        if low / 10.0 <= result.study.settings.tolerance <= 10.0 * high:
+            axes.axhline(result.study.settings.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")
         if high / low < 10.0:  # less than a decade shows one labelled tick, or none
             axes.set_ylim(low / 2.0, 3.0 * high)
     axes.set_xlabel("evaluations of the cost")

@@ -33,7 +33,10 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
     if result.study.complete is not None:
         return Group(*complete_tables(result), summary(result))
     parts: list[RenderableType] = [parameter_table(result, width >= WIDE), what_marks_mean(result)]
-    for place, test in enumerate(result.study.tests):
+    for place, entry in enumerate(result.study.fitted):
+        test = entry.test
+        if test.posture is None:
+            continue
         if isinstance(test, ModesTest):
             parts.append(measured_modes_table(result, test))
         elif any(
@@ -42,11 +45,11 @@ def result_tables(result: Result, width: int = WIDE) -> Group:
             for line in result.metrics.get(kind, ())
         ):
             parts.append(analysed_modes_table(result, test))
-        elif result.study.true_modes[place] is not None:
+        elif entry.truth is not None and entry.truth.modes is not None:
             parts.append(true_modes_table(result, test))
         else:
             parts.append(modes_table(result, place))
-    if result.study.deflections:
+    if "deflections" in result.metrics:
         parts += deflection_tables(result)
     if "profiles" in result.metrics:
         parts.append(profile_table(result))
