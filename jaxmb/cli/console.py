@@ -64,25 +64,3 @@ def say(message: str, code: int) -> int:
     """One line on stderr."""
     print(f"jaxmb: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code
-
-
-def coordinate_values(text: str) -> dict[str, float]:
-    """Values by coordinate from "z2=70 deg, z3=-1.7"."""
-    from jaxmb.machine.values import angle
-
-    values: dict[str, float] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (p.strip() for p in part.partition("="))
-        if not equals:
-            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
-        if name in values:
-            raise ValueError(f"posture: '{name}' is given twice")
-        try:
-            number: float | str = float(value)
-        except ValueError:
-            number = value
-        try:
-            values[name] = angle(number)
-        except ValueError as error:
-            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
-    return values

@@ -1,24 +1,24 @@
 """`jaxmb map`."""
 
-import json
-import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from jaxmb.maps import ModalMaps, PostureMap
 
 SHOW = ["dexterity"]
 
 
 def map_postures(
-    machine: Annotated[
-        str,
-        typer.Argument(
-            help="Built-in machine, path of a .toml or .urdf, or folder that jaxmb identify wrote.", show_default=False
-        ),
-    ],
+    machine: RobotArgument,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,7 +81,7 @@ def map_postures(
             show_default="of compliance the softest",
         ),
     ] = None,
-    frame: Annotated[str, typer.Option(help="Where the quantities are taken.")] = "tool",
+    frame: Annotated[str, typer.Option(help="Where the quantities are taken.", show_default=FRAME_DEFAULT)] = "tool",
     shown: Annotated[
         str | None, typer.Option(help="Frame that is drawn in the workspace.", show_default="the same")
     ] = None,
@@ -99,100 +99,112 @@ def map_postures(
     ] = None,
 ) -> None:
     """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
-    from jaxmb.machine.file import load_machine
-
     with wrong_input():
-        saved = Path(machine) if (Path(machine) / "machine.toml").is_file() else None
-        described = load_machine(machine if saved is None else saved / "machine.toml")
+        robot = find_robot(machine)
 
-    from jaxmb.machine.build import build_model
-    from jaxmb.maps.map_json import best_of_map, map_remarks, map_report, map_table, map_title
-    from jaxmb.maps.modal_maps import MODAL_QUANTITIES
-    from jaxmb.maps.ranges import grid_of, limits_of, path_of
+        from jaxmb.machine.values import coordinate_values
+        from jaxmb.maps import MODAL_QUANTITIES
+        from jaxmb.maps.postures.ranges import grid_of, limits_of, path_of, thresholds_of
 
-    with wrong_input():
-        model = build_model(described)
-        modal = [name for name in show if name in MODAL_QUANTITIES]
-        if modal and len(modal) < len(show):
-            other = next(name for name in show if name not in modal)
+        quantities = tuple(dict.fromkeys(show))
+        modal = [name for name in quantities if name in MODAL_QUANTITIES]
+        if modal and len(modal) < len(quantities):
+            other = next(name for name in quantities if name not in modal)
             raise ValueError(f"show: '{modal[0]}' and '{other}' are not mapped together, expected a command for each")
-        indices_only = {"wrench": wrench, "length": length, "good": good, "plane": plane, "shown": shown}
-        indices_only |= {"directions": directions}
-        modal_only = {"path": path, "modes": modes, "limits": limits, "band_hz": band_hz}
-        for option, given in (indices_only if modal else modal_only).items():
-            if given is not None:
-                raise ValueError(f"{option}: has no part in a map of {(modal or show)[0]}, expected it left out")
+        of_postures = {"wrench": wrench, "length": length, "good": good, "plane": plane, "shown": shown}
+        of_postures |= {"directions": directions}
+        of_modes = {"path": path, "modes": modes, "limits": limits, "band_hz": band_hz}
+        _refuse(of_postures if modal else of_modes, quantities[0])
         if path is not None and over:
             raise ValueError("path: found 'over' as well, expected one of the two")
         if path is None and not over:
             raise ValueError('over: found none, expected a coordinate and its range, as "q2=0:146 deg"')
-        where = Path("results") / described.name if saved is None else saved / "map"
-        where = where if out is None else out
-        if modal:
-            from jaxmb.maps.modal_map_json import write_modal_map
-
-            postures = {
-                "over": None if path is not None else grid_of(model, over or [], points),
-                "path": None if path is None else path_of(model, path, points),
-                "held": coordinate_values(posture),
-                "joints": None if joints is None else _names(joints),
-                "limits": None if limits is None else limits_of(model, limits),
-            }
-            wanted = {"quantities": tuple(dict.fromkeys(modal)), "modes": 4 if modes is None else modes}
-            wanted |= {"frame": frame, "direction": direction, "band_hz": band_hz}
-            write_modal_map(model, saved, where, postures | wanted)
-            return
-        from jaxmb.maps.dexterity import DIRECTIONS
-        from jaxmb.maps.maps import posture_maps
-
         if plane not in (None, "xy", "xz", "yz"):
             raise ValueError(f"plane: '{plane}', expected xy, xz or yz")
-        maps = posture_maps(
-            model,
-            grid_of(model, over or [], points),
-            tuple(dict.fromkeys(show)),
-            frame,
-            coordinate_values(posture),
-            length,
-            wrench,
-            direction,
-            joints=None if joints is None else _names(joints),
-            directions=DIRECTIONS if directions is None else _names(directions),
-            shown=shown,
-            good=_thresholds(good or []),
-        )
-    folder = writable(where, ("map.json",))
-    console = console_of()
-    for found in maps.values():
-        console.print(map_title(found), markup=False, highlight=False, style="italic")
-        console.print(map_table(found) if found.zones else f"no zone: {best_of_map(found)}", highlight=False)
-        for sentence in [] if length is not None else map_remarks(found):
-            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    with writing(folder):
-        from jaxmb.cli.map_figures import remove_stale_figures
-        from jaxmb.io.files import write_whole
-        from jaxmb.report.map_plots import write_map_figures
+        held, counted = coordinate_values(posture), None if joints is None else _names(joints)
+        if modal:
+            from jaxmb.maps import load_identified, modal_maps
 
-        write_whole(folder / "map.json", json.dumps(map_report(maps), allow_nan=False).encode())
-        figures = write_map_figures(maps, folder / "figures", plane)
-        remove_stale_figures(folder / "figures", figures)
+            known = None if robot.result is None else load_identified(robot.result)
+            found = modal_maps(
+                robot.model if known is None else known.model,
+                over=None if path is not None else grid_of(robot.model, over or [], points),
+                path=None if path is None else path_of(robot.model, path, points),
+                modes=4 if modes is None else modes,
+                quantities=quantities,
+                frame=frame,
+                held=held,
+                joints=counted,
+                limits=None if limits is None else limits_of(robot.model, limits),
+                direction=direction,
+                band_hz=band_hz,
+                free=None if known is None else known.free,
+                covariance=None if known is None else known.covariance,
+            )
+        else:
+            from jaxmb.maps import DIRECTIONS, posture_maps
+
+            found = posture_maps(
+                robot.model,
+                grid_of(robot.model, over or [], points),
+                quantities,
+                frame,
+                held,
+                length,
+                wrench,
+                direction,
+                joints=counted,
+                directions=DIRECTIONS if directions is None else _names(directions),
+                shown=shown,
+                good=thresholds_of(good or []),
+            )
+    folder = writable(robot.folder(out, "map"), ("map.json",))
+    console = console_of()
+    tables, remarks, text = _report(found, length is not None)
+    console.print(tables, highlight=False)
+    for sentence in remarks:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    with writing(folder):
+        from jaxmb.io.files import write_whole
+
+        write_whole(folder / "map.json", text.encode())
+        figures = _figures(found, folder / "figures", plane)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
     console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _report(found: "dict[str, PostureMap] | ModalMaps", length_given: bool) -> "tuple[Group, list[str], str]":
+    """What goes to the screen, remarks on it, and the text of map.json."""
+    from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
+    from jaxmb.report.maps.tables import modal_map_remarks, modal_map_tables, posture_map_remarks, posture_map_tables
+
+    if isinstance(found, ModalMaps):
+        return modal_map_tables(found), modal_map_remarks(found), modal_maps_json(found)
+    remarks = [] if length_given else posture_map_remarks(found)
+    return posture_map_tables(found), remarks, posture_maps_json(found)
+
+
+def _figures(found: "dict[str, PostureMap] | ModalMaps", folder: Path, plane: str | None) -> list[Path]:
+    """Write the figures, and remove those of an earlier map that this one does not draw; no other file is touched."""
+    from jaxmb.maps import ModalMaps
+    from jaxmb.report.maps.modal_map_plots import MODAL_FIGURES, write_modal_map_figures
+    from jaxmb.report.maps.posture_map_plots import POSTURE_FIGURES, write_map_figures
+
+    if isinstance(found, ModalMaps):
+        figures = write_modal_map_figures(found, folder)
+    else:
+        figures = write_map_figures(found, folder, plane)
+    for name in {*POSTURE_FIGURES, *MODAL_FIGURES.values()} - {path.name for path in figures}:
+        (folder / name).unlink(missing_ok=True)
+    return figures
+
+
+def _refuse(options: Mapping[str, object], quantity: str) -> None:
+    """Refuse options that a map of the quantity does not use."""
+    for option, given in options.items():
+        if given is not None:
+            raise ValueError(f"{option}: has no part in a map of {quantity}, expected it left out")
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
-
-
-def _thresholds(texts: list[str]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"good: found '{text}', expected something like \"dexterity=0.4\"")
-        found[name] = number
-    return found

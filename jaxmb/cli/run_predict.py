@@ -1,23 +1,25 @@
 """`jaxmb predict`."""
 
 import math
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, coordinate_values, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 PREDICTED_LINES = 1001
 
 
 def predict(
-    machine: Annotated[str, typer.Argument(help="Built-in machine, or path of a .toml or .urdf.", show_default=False)],
+    machine: RobotArgument,
     out: Out = None,
     posture: Annotated[
         str, typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.')
     ] = "",
-    frame: Annotated[str, typer.Option(help="Where force and motion are.")] = "tool",
+    frame: Annotated[
+        str, typer.Option(help="Frame of the force and of the motion.", show_default=FRAME_DEFAULT)
+    ] = "tool",
     band_hz: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lowest and highest frequency, Hz.", show_default="around the first modes"),
@@ -25,51 +27,47 @@ def predict(
     kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
 ) -> None:
     """Modes and frequency responses of a machine; write frf.npz and a figure."""
-    from jaxmb.machine.file import load_machine
-
-    with wrong_input():
-        described = load_machine(machine)  # what is wrong in its file is told before JAX is imported
-
     import numpy as np
 
-    from jaxmb.machine.build import build_model
+    from jaxmb.machine.values import coordinate_values
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
+    from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.kinematics import posture as posture_of
     from jaxmb.mechanics.tangent import linearize
     from jaxmb.report.tables import predicted_modes_table
-    from jaxmb.response.frf import check_points, frf
-    from jaxmb.response.frf_kind import check_kind, endpoints
+    from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
 
     with wrong_input():
-        model = build_model(described)
+        robot = find_robot(machine)
+        model = robot.model
         derivatives = check_kind(kind)
-        points, _ = endpoints(frame, None, None)
+        points, _ = endpoints(frame_name(model, frame), None, None)
         check_points(model, points)
         q = posture_of(model, coordinate_values(posture))
         band = None if band_hz is None else _band(*band_hz)
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), model.coordinates)
-    folder = writable(Path("results") / described.name if out is None else out, ("frf.npz",))
+    folder = writable(robot.folder(out, "predict"), ("frf.npz",))
     found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    console.print(predicted_modes_table(found, f"Modes of {described.name}"))
+    console.print(predicted_modes_table(found, f"Modes of {robot.name}"))
     with writing(folder):
         write_frf(
             folder / "frf.npz",
-            FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {described.name}"),  # pyright: ignore[reportArgumentType]
+            FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
         from jaxmb.report.frf_plot import Curve, frf_figure
         from jaxmb.report.style import FITTED, drawing, write_figure
 
         with drawing():
             curve = Curve("predicted", h, FITTED, 1.0, "-")
-            figure = frf_figure(described.name, frequency_hz, [curve], points, points, derivatives)
+            figure = frf_figure(robot.name, frequency_hz, [curve], points, points, derivatives)
             write_figure(figure, folder / "figures" / "frf.png")
     console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,6 +1,7 @@
 """Machines and other descriptions in files: read with one clear sentence where they are wrong, written whole or not."""
 
 import os
+from pathlib import Path
 
 import tomli_w
 
@@ -10,19 +11,25 @@ from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import expand_tables
 from jaxmb.machine.urdf import machine_from_urdf
 
+ENDINGS = (".toml", ".urdf")
+MACHINE_FILE = "machine.toml"
+"""Name of the file of the identified machine in the folder of a result."""
+
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """Machine from a built-in name, a `.toml` file or a `.urdf` file.
+    """Machine from a built-in name, a `.toml` file, a `.urdf` file, or the folder of a result.
 
     Args:
-        name_or_path: "kuka-kr90", "robots/mine.toml", "robots/mine.urdf". The coordinates of a URDF have the names of
-            its joints, its frames those of its links.
+        name_or_path: "kuka-kr90", "robots/mine.toml", "robots/mine.urdf", or "results/mine", a folder that
+            `jaxmb identify` wrote. The coordinates of a URDF have the names of its joints, its frames those of its
+            links.
 
     Raises:
         InputError: (a ValueError) the name or file does not exist, cannot be read, or describes no possible machine.
         NotImplementedError: the file asks for something that jaxmb does not have (a floating joint, say).
     """
-    path = find_description(name_or_path, "machines", "machine", (".toml", ".urdf"))
+    folder = result_folder(name_or_path)
+    path = find_description(name_or_path, "machines", "machine", ENDINGS) if folder is None else folder / MACHINE_FILE
     if path.suffix == ".urdf":
         try:
             return machine_from_urdf(read_text(path), path.stem)
@@ -31,6 +38,22 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
     return validated(Machine, read_toml(path), str(path), prepare=expand_tables)
+
+
+def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
+    """The folder, where a machine is named by one that `jaxmb identify` wrote; None for a built-in name or a file.
+
+    Raises:
+        InputError: it is a folder without a machine.toml.
+    """
+    text = os.fspath(name_or_path)
+    if text in machine_names() or not os.path.isdir(text):  # unlike Path.is_dir, False for what no file can be called
+        return None
+    folder = Path(text)
+    if not (folder / MACHINE_FILE).is_file():
+        expected = f"one that jaxmb identify wrote, or a file ending in {' or '.join(ENDINGS)}"
+        raise InputError(f"{folder}: a folder without {MACHINE_FILE}, expected {expected}")
+    return folder
 
 
 def machine_names() -> tuple[str, ...]:

@@ -30,6 +30,39 @@ def angle(value: Any) -> Any:
     return _number(value)
 
 
+def coordinate_values(text: str) -> dict[str, float]:
+    """Values by coordinate, rad or m, from a text such as "z2=70 deg, z3=-1.7".
+
+    Raises:
+        ValueError: a part of the text is not a coordinate with its value, or a coordinate is given twice.
+    """
+    values: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (p.strip() for p in part.partition("="))
+        if not equals:
+            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
+        if name in values:
+            raise ValueError(f"posture: '{name}' is given twice")
+        try:
+            values[name] = number_of_text(value)
+        except ValueError as error:
+            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
+    return values
+
+
+def number_of_text(text: str) -> float:
+    """Number of a text as a user types it: "0.5", or an angle such as "70 deg", in radians.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    try:
+        number: float | str = float(text)
+    except ValueError:
+        number = text
+    return angle(number)
+
+
 def _number(value: Any) -> Any:
     # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
     if isinstance(value, bool | str) or value is None:

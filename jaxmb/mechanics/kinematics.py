@@ -1,6 +1,7 @@
 """Where the frames of a machine are, and how they move with its coordinates."""
 
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -13,6 +14,8 @@ from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi
+TOOL = "tool"
+"""Name of the frame that is meant where none is given."""
 
 
 def coordinates(model: Model) -> tuple[str, ...]:
@@ -69,15 +72,56 @@ def check_rigid_links(model: Model) -> None:
         )
 
 
+def frame_name(model: Model, frame: str) -> str:
+    """Name of a frame of the machine; "tool" is its only end frame where no frame is called so, as in many URDFs.
+
+    An end frame is moved by a coordinate and carries neither a body nor another frame.
+
+    Raises:
+        ValueError: the machine has no such frame; or none called "tool" and several end frames.
+    """
+    if frame in model.frames:
+        return frame
+    if frame != TOOL:
+        raise ValueError(known_name("frame", frame, model.frames))
+    if len(model.end_frames) != 1:
+        ends = ", ".join(model.end_frames[:20]) + (", ..." if len(model.end_frames) > 20 else "")
+        raise ValueError(
+            f"frame '{TOOL}' does not exist and '{model.name}' has {len(model.end_frames)} end frames ({ends}),"
+            " expected the name of the frame to take"
+        )
+    return model.end_frames[0]
+
+
 def frame_index(model: Model, frame: str) -> int:
-    """Index of a frame by name.
+    """Index of a frame in `frames(model)` by its name, or by "tool", see `frame_name`.
 
     Raises:
         ValueError: the machine has no such frame.
     """
-    if frame not in model.frames:
-        raise ValueError(known_name("frame", frame, model.frames))
-    return model.frames.index(frame)
+    return model.frames.index(frame_name(model, frame))
+
+
+def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Names of the coordinates that move a frame, in the order of q; of those given only, where some are given.
+
+    Raises:
+        ValueError: a given name is not a coordinate or is given twice, none moves the frame, or there is no such frame.
+    """
+    node = model.frame_node[frame_index(model, frame)]
+    behind: set[int] = set()
+    while node >= 0:
+        behind.add(node)
+        node = model.parent[node]
+    for name in joints or ():
+        if name not in model.coordinates:
+            raise ValueError(known_name("joints: coordinate", name, model.coordinates))
+    if joints is not None and len(set(joints)) < len(joints):
+        raise ValueError(f"joints: {', '.join(joints)}, expected every coordinate once")
+    found = tuple(c for i, c in enumerate(model.coordinates) if i in behind and (joints is None or c in joints))
+    if not found:
+        raise ValueError(f"joints: none of them moves frame '{frame}' of '{model.name}'")
+    return found
 
 
 def node_poses(

@@ -35,14 +35,15 @@ def frf(
         model: the machine.
         q: posture [n], rad or m.
         frequency_hz: frequencies [f], Hz.
-        frame: where outputs and inputs are x, y, z, unless they are given.
+        frame: where outputs and inputs are x, y, z, unless they are given; "tool" is the only end frame of a machine
+            that has no frame of that name.
         kind: "receptance" (m/N), "mobility" (m/s/N) or "accelerance" (m/s^2/N).
         outputs: sensors as (frame, direction), direction x y z rx ry rz in the frame's axes, "-x" for reversed.
         inputs: forces (moments for rx ry rz) likewise; the outputs where only those are given, and the reverse.
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
 
     Raises:
-        ValueError: sizes, a frame, a direction or the kind is wrong.
+        ValueError: sizes, a frame, a direction or the kind is wrong; there is no "tool" and several end frames.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """

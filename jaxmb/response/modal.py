@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.mechanics.tangent import Tangent
 
+LEAST_MASS = 1e-13
+"""Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
+
 
 class Modes(eqx.Module):
     """Modes of a machine, one per conjugate pair, by ascending |eigenvalue|."""
@@ -58,16 +61,26 @@ def modes(tangent: Tangent) -> Modes:
 
 
 def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None) -> None:
-    """Raise ValueError where some motion of the machine moves no mass, naming its main coordinate."""
-    diagonal = np.diag(mass)
-    if not np.isfinite(mass).all():
-        raise ValueError("the mass matrix is not finite")
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    values, vectors = np.linalg.eigh(mass * scale[:, None] * scale[None, :])
-    if values[0] <= 1e-13 * values[-1] or values[-1] <= 0.0:
-        main = int(np.argmax(np.abs(vectors[:, 0])))
+    """Raise ValueError where a mass matrix [n, n] is singular, naming the main coordinate of what moves no mass."""
+    if bool(singular_mass_matrices(mass)):
+        if not np.isfinite(mass).all():
+            raise ValueError("the mass matrix is not finite")
+        main = int(np.argmax(np.abs(np.linalg.eigh(_unit_diagonal(mass))[1][:, 0])))
         name = f"number {main + 1}" if coordinates is None else f"'{coordinates[main]}'"
         raise ValueError(f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass")
+
+
+def singular_mass_matrices(masses: Float[np.ndarray, "*p n n"]) -> Bool[np.ndarray, "*p"]:
+    """Which of some mass matrices are not finite, or singular to working precision once scaled to a unit diagonal."""
+    finite = np.isfinite(masses).all(axis=(-2, -1), keepdims=True)
+    values = np.linalg.eigvalsh(_unit_diagonal(np.where(finite, masses, 0.0)))
+    return (values[..., 0] <= LEAST_MASS * values[..., -1]) | (values[..., -1] <= 0.0)
+
+
+def _unit_diagonal(masses: np.ndarray) -> np.ndarray:
+    diagonal = np.diagonal(masses, axis1=-2, axis2=-1)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    return masses * scale[..., :, None] * scale[..., None, :]
 
 
 @eqx.filter_jit

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
-from jaxmb.maps.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
+from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
 

@@ -10,24 +10,14 @@ import numpy as np
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.dexterity import DIRECTIONS, characteristic_length, moving_joints
+from jaxmb.maps.kinetostatic.characteristic_length import characteristic_length
 from jaxmb.maps.placement.path_following import REASONS, Follower, Joints, best_along, make_follower
+from jaxmb.maps.placement.tool_path import VARIABLES, ToolPath, check_tool_path, placed_paths
+from jaxmb.mechanics.kinematics import TOOL, frame_name, moving_joints
 
-VARIABLES = ("x", "y", "z", "yaw", "spin")
-"""Of a placement: offset of the task's origin [m], its turn about the ground's z and the tool's about its own [rad]."""
 CRITERIA = ("max", "rms")
 NOT_POSSIBLE = 1e6
 """Cost of a placement that is not possible, for a search that compares costs only."""
-
-
-@dataclass(frozen=True)
-class ToolPath:
-    """Poses of the tool that a task asks for, and the loads on it, in the task's own frame."""
-
-    poses: np.ndarray
-    """T_task,tool [k, 4, 4], m."""
-    wrenches: np.ndarray
-    """Force [N] then moment [Nm] on the machine at the tool's origin, in the task's axes [k, 6]."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +40,19 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class PlacementSettings:
+    """How a place was searched for."""
+
+    least_dexterity: float
+    length_m: float
+    """Characteristic length of the dexterity."""
+    starts: int
+    refine: bool
+    limits: Mapping[str, tuple[float, float]]
+    """Lowest and highest value of each coordinate that drives the robot, rad or m."""
+
+
+@dataclass(frozen=True)
 class PlacementResult:
     """The best place of a task found, beside a naive one, and all that were tried on the grid."""
 
@@ -65,7 +68,7 @@ class PlacementResult:
     reason: np.ndarray
     """Index into `REASONS` of every placement; 0 where it is possible."""
     evaluations: int
-    settings: Mapping[str, object]
+    settings: PlacementSettings
 
     @property
     def possible_share(self) -> float:
@@ -78,7 +81,7 @@ def place_task(
     path: ToolPath,
     search: Mapping[str, Sequence[float] | np.ndarray],
     limits: Mapping[str, tuple[float, float]],
-    frame: str = "tool",
+    frame: str = TOOL,
     criterion: str = "max",
     naive: Mapping[str, float] | None = None,
     least_dexterity: float = 0.05,
@@ -114,12 +117,13 @@ def place_task(
     Raises:
         ValueError: sizes, names or numbers are wrong, or no placement of the grid is possible.
     """
-    _check_path(path)
+    check_tool_path(path)
     grid = _checked_search(search)
     if criterion not in CRITERIA:
         raise ValueError(known_name("criterion", criterion, CRITERIA))
     if starts < 1:
         raise ValueError(f"starts: {starts}, expected 1 or more")
+    frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
     places = np.array(list(itertools.product(*grid.values())))
     middle = {name: float(values[(len(values) - 1) // 2]) for name, values in grid.items()}
@@ -133,7 +137,7 @@ def place_task(
     follower = make_follower(model, frame, joints, first, least_dexterity, length, criterion)
 
     cost, reason = np.full(len(places), math.inf), np.zeros(len(places), dtype=int)
-    for i, found in enumerate(best_along(follower, *_placed(path, places))):
+    for i, found in enumerate(best_along(follower, *placed_paths(path, places))):
         cost[i], reason[i] = found.cost, found.reason
     shape = tuple(len(values) for values in grid.values())
     if not np.any(np.isfinite(cost)):
@@ -143,13 +147,7 @@ def place_task(
     if refine:
         place, more = _refined(follower, path, grid, place)
         evaluations += more
-    settings = {
-        "least_dexterity": least_dexterity,
-        "length_m": length,
-        "starts": starts,
-        "refine": refine,
-        "limits": dict(limits),
-    }
+    settings = PlacementSettings(least_dexterity, length, starts, refine, dict(limits))
     return PlacementResult(
         machine=model.name,
         frame=frame,
@@ -162,29 +160,6 @@ def place_task(
         evaluations=evaluations,
         settings=settings,
     )
-
-
-def placed_path(path: ToolPath, place: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Poses T_0tool [k, 4, 4] and wrenches in ground axes [k, 6] of a task that stands at a place."""
-    poses, wrenches = _placed(path, np.array([[place.get(name, 0.0) for name in VARIABLES]]))
-    return poses[0], wrenches[0]
-
-
-def _placed(path: ToolPath, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    base, turn = _about_z(places[:, 3]), _about_z(places[:, 4])
-    base[:, :3, 3] = places[:, :3]
-    poses = base[:, None] @ path.poses[None] @ turn[:, None]
-    rotation = base[:, None, :3, :3]
-    parts = (np.squeeze(rotation @ path.wrenches[None, :, part, None], -1) for part in (slice(0, 3), slice(3, 6)))
-    return poses, np.concatenate(list(parts), axis=-1)
-
-
-def _about_z(angle: np.ndarray) -> np.ndarray:
-    turn = np.tile(np.eye(4), (len(angle), 1, 1))
-    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(angle)
-    turn[:, 1, 0] = np.sin(angle)
-    turn[:, 0, 1] = -turn[:, 1, 0]
-    return turn
 
 
 def _refined(
@@ -205,7 +180,7 @@ def _refined(
     def cost(x: np.ndarray) -> float:
         place = start.copy()
         place[varied] = low + x * (high - low)
-        value = next(iter(best_along(follower, *_placed(path, place[None])))).cost
+        value = next(iter(best_along(follower, *placed_paths(path, place[None])))).cost
         if value < best[0]:
             best[:] = [value, place]
         return min(value, NOT_POSSIBLE)
@@ -219,7 +194,7 @@ def _refined(
 
 
 def _placement(follower: Follower, path: ToolPath, place: np.ndarray) -> Placement:
-    found = next(iter(best_along(follower, *_placed(path, place[None]))))
+    found = next(iter(best_along(follower, *placed_paths(path, place[None]))))
     return Placement(
         place=dict(zip(VARIABLES, place.tolist(), strict=True)),
         possible=found.reason == 0,
@@ -263,18 +238,3 @@ def _checked_search(search: Mapping[str, Sequence[float] | np.ndarray]) -> dict[
         if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(np.diff(values) <= 0.0):
             raise ValueError(f"search: {name} has values {values}, expected one or more, ascending and finite")
     return grid
-
-
-def _check_path(path: ToolPath) -> None:
-    poses, wrenches = np.asarray(path.poses), np.asarray(path.wrenches)
-    if poses.ndim != 3 or poses.shape[1:] != (4, 4) or not len(poses):
-        raise ValueError(f"path: poses have shape {poses.shape}, expected (number of poses, 4, 4)")
-    if wrenches.shape != (len(poses), len(DIRECTIONS)):
-        raise ValueError(f"path: wrenches have shape {wrenches.shape}, expected ({len(poses)}, 6) for as many poses")
-    if not (np.all(np.isfinite(poses)) and np.all(np.isfinite(wrenches))):
-        raise ValueError("path: a number of its poses or wrenches is not finite")
-    for number, pose in enumerate(poses):
-        rotation = pose[:3, :3]
-        skewed = np.abs(rotation.T @ rotation - np.eye(3)).max() > 1e-6
-        if skewed or np.linalg.det(rotation) < 0.0 or np.any(pose[3] != [0.0, 0.0, 0.0, 1.0]):
-            raise ValueError(f"path: pose {number} is no rotation and translation: {pose.tolist()}")

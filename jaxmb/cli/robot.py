@@ -1,0 +1,48 @@
+"""The machine that a command is about: built in, from a file, or from the folder of an identification."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from jaxmb.machine.build import Model
+
+RobotArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Built-in machine, path of a .toml or .urdf, or folder that jaxmb identify wrote.", show_default=False
+    ),
+]
+FRAME_DEFAULT = "tool, or the machine's only end frame"
+"""Which frame is meant where none is given, see `jaxmb.mechanics.kinematics.frame_name`."""
+
+
+class Robot(NamedTuple):
+    """A machine as a command uses it."""
+
+    name: str
+    model: "Model"
+    result: Path | None
+    """Folder of the identification that the machine is from."""
+
+    def folder(self, out: Path | None, command: str) -> Path:
+        """Where a command writes: in `out` if given, else in the folder of the result, else in results/NAME."""
+        if out is not None:
+            return out
+        return Path("results") / self.name if self.result is None else self.result / command
+
+
+def find_robot(name_or_path: str) -> Robot:
+    """The machine by built-in name, path of a file, or folder of a result.
+
+    Raises:
+        ValueError: there is no such machine, or its description is wrong.
+        NotImplementedError: the description asks for something that jaxmb does not have.
+    """
+    from jaxmb.machine.file import load_machine, result_folder
+
+    machine = load_machine(name_or_path)
+    from jaxmb.machine.build import build_model  # what is wrong in the file is told before JAX is imported
+
+    return Robot(machine.name, build_model(machine), result_folder(name_or_path))

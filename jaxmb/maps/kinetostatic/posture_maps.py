@@ -1,0 +1,137 @@
+"""Maps of dexterity, stiffness and deflection over a grid of coordinates, with the zones where they are good."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.maps.kinetostatic.characteristic_length import characteristic_length
+from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS
+from jaxmb.maps.kinetostatic.posture_quantities import (
+    QUANTITIES,
+    MapSettings,
+    Quantity,
+    checked_settings,
+    posture_quantities,
+)
+from jaxmb.maps.postures.workspace_grid import Axis, Postures, postures_over
+from jaxmb.maps.zones import Zone, find_zones
+from jaxmb.mechanics.kinematics import TOOL, frame_name
+
+GOOD_SHARE = 0.25
+"""Share of the postures that are called good where no threshold is given."""
+
+
+@dataclass(frozen=True)
+class PostureMap:
+    """One quantity over a grid of coordinates."""
+
+    machine: str
+    quantity: str
+    values: np.ndarray
+    """At each point of the grid, in the unit of the quantity."""
+    frame: str
+    """Where the quantity is taken."""
+    postures: Postures
+    """The grid; its frame is the one whose place stands for the posture in the workspace."""
+    determinant: np.ndarray | None
+    """det J_N [*grid], whose sign changes across a singular posture; None where the Jacobian is not square."""
+    threshold: float
+    """The least good value, or the greatest where less is better."""
+    zones: tuple[Zone, ...]
+    """Connected regions of good postures, largest first."""
+    settings: MapSettings
+
+    @property
+    def about(self) -> Quantity:
+        """Label, unit and sense of the quantity."""
+        return QUANTITIES[self.quantity]
+
+
+def posture_maps(
+    model: Model,
+    over: Mapping[str, Axis],
+    quantities: Sequence[str] = ("dexterity",),
+    frame: str = TOOL,
+    held: Mapping[str, float] | None = None,
+    length: float | None = None,
+    wrench: Sequence[float] | np.ndarray | None = None,
+    direction: Sequence[float] | np.ndarray | None = None,
+    joints: Sequence[str] | None = None,
+    directions: Sequence[str] = DIRECTIONS,
+    shown: str | None = None,
+    good: Mapping[str, float] | None = None,
+    least_points: int = 2,
+) -> dict[str, PostureMap]:
+    """Maps of some quantities over the same grid of postures.
+
+    Args:
+        model: the machine.
+        over: values of each coordinate that varies, rad or m, ascending; the grid holds all their combinations.
+        quantities: of `QUANTITIES`.
+        frame: where the quantities are taken.
+        held: values of other coordinates, rad or m; the rest as in the reference posture.
+        length: characteristic length of the dexterity, m; found by `characteristic_length` where not given.
+        wrench: force [N] then moment [Nm] at the frame's origin, ground axes. Postures are those under the load.
+        direction: where "stiffness" is asked for, in ground axes; its size does not count.
+        joints: coordinates that count for the dexterity; all that move the frame where not given.
+        directions: components of the twist that count for the dexterity.
+        shown: frame whose place stands for a posture in the workspace; the same where not given.
+        good: threshold by quantity; where not given the value that the best quarter of the postures reaches.
+        least_points: zones of fewer grid points are left out.
+
+    Returns:
+        The map of each quantity.
+
+    Raises:
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, or what a
+            quantity needs was not given.
+
+    Source: Dumas et al. 2011, eq. 7-11, Fig. 2-3.
+    """
+    frame = frame_name(model, frame)
+    for name in over:
+        if name not in model.coordinates:
+            raise ValueError(known_name("over: coordinate", name, model.coordinates))
+    for name in good or {}:
+        if name not in quantities:
+            raise ValueError(known_name("good: quantity", name, quantities))
+    given_length = 1.0 if length is None else length
+    settings = checked_settings(model, quantities, frame, given_length, joints, directions, wrench, direction)
+    postures = postures_over(model, over, held, frame if shown is None else shown)
+    shape = postures.coordinates.shape[:-1]
+    rows = postures.coordinates.reshape(-1, postures.coordinates.shape[-1])
+    if length is None and "dexterity" in quantities:
+        found = characteristic_length(model, rows, frame, settings.joints, settings.directions)
+        settings = replace(settings, length_m=found)
+    values = posture_quantities(model, rows, (*quantities, "determinant"), frame, settings)
+    square = len(settings.joints) == len(settings.directions)
+    maps = {}
+    for name in quantities:
+        field = values[name].reshape(shape)
+        better = QUANTITIES[name].higher_is_better
+        threshold = (good or {}).get(name)
+        threshold = _best_share(field, better) if threshold is None else float(threshold)
+        maps[name] = PostureMap(
+            machine=model.name,
+            quantity=name,
+            values=field,
+            frame=frame,
+            postures=postures,
+            determinant=values["determinant"].reshape(shape) if square else None,
+            threshold=threshold,
+            zones=find_zones(field, postures.grid, threshold, better, least_points),
+            settings=settings,
+        )
+    return maps
+
+
+def _best_share(values: np.ndarray, higher_is_better: bool) -> float:
+    """The value that the best quarter reaches."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return math.nan
+    return float(np.quantile(known, 1.0 - GOOD_SHARE if higher_is_better else GOOD_SHARE, method="nearest"))

@@ -1,0 +1,178 @@
+"""Dexterity, stiffness and deflection at any number of postures, computed in batches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.maps.kinetostatic.characteristic_length import CHUNK
+from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
+from jaxmb.maps.kinetostatic.load_response import (
+    load_influence,
+    principal_stiffness,
+    stiffness_along,
+    translational_compliance,
+)
+from jaxmb.mechanics.kinematics import moving_joints
+from jaxmb.response.static import check_wrench
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a map can show."""
+
+    label: str
+    unit: str
+    higher_is_better: bool
+    needs: tuple[str, ...] = ()
+    """Which of the settings must be given: "wrench", "direction"."""
+
+
+QUANTITIES = {
+    "dexterity": Quantity("inverse condition number $1/\\kappa_F(J_N)$", "", True),
+    "nu_p": Quantity("influence of $K_C$ on the translation $\\nu_p$", "", False, ("wrench",)),
+    "nu_r": Quantity("influence of $K_C$ on the rotation $\\nu_r$", "rad", False, ("wrench",)),
+    "deflection": Quantity("deflection under the load", "m", False, ("wrench",)),
+    "stiffness": Quantity("stiffness along the direction", "N/m", True, ("direction",)),
+    "least_stiffness": Quantity("stiffness in the softest direction", "N/m", True),
+    "greatest_stiffness": Quantity("stiffness in the stiffest direction", "N/m", True),
+}
+"""Translational stiffness and deflection are those of the frame's origin, first order in the load."""
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """What the quantities depend on beside the posture."""
+
+    length_m: float
+    """Characteristic length of the dexterity."""
+    joints: tuple[str, ...]
+    """Coordinates that count for the dexterity."""
+    directions: tuple[str, ...] = DIRECTIONS
+    """Components of the twist that count for the dexterity."""
+    wrench: tuple[float, ...] | None = None
+    """Force [N] then moment [Nm] on the frame, ground axes."""
+    direction: tuple[float, ...] | None = None
+    """Of "stiffness", ground axes; its size does not count."""
+
+
+def checked_settings(
+    model: Model,
+    quantities: Sequence[str],
+    frame: str,
+    length: float,
+    joints: Sequence[str] | None,
+    directions: Sequence[str],
+    wrench: Sequence[float] | np.ndarray | None,
+    direction: Sequence[float] | np.ndarray | None,
+) -> MapSettings:
+    """Settings for some quantities of a frame.
+
+    Raises:
+        ValueError: a name is unknown, a number is out of its range, or what a quantity needs is not given.
+    """
+    if not quantities:
+        raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
+    given = {"wrench": wrench, "direction": direction}
+    for name in quantities:
+        if name not in QUANTITIES:
+            raise ValueError(known_name("quantity", name, QUANTITIES))
+        for need in QUANTITIES[name].needs:
+            if given[need] is None:
+                raise ValueError(f"a map of '{name}' needs a {need}, found none")
+    if not (np.isfinite(length) and length > 0.0):
+        raise ValueError(f"length: {length:g} m, expected more than 0")
+    load = None if wrench is None else np.asarray(wrench, dtype=float)
+    if load is not None:
+        check_wrench(jnp.asarray(load))
+        if not np.all(np.isfinite(load)):
+            raise ValueError(f"wrench: {load}, expected finite numbers")
+    along = None if direction is None else np.asarray(direction, dtype=float)
+    if along is not None and (along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along)):
+        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    return MapSettings(
+        length_m=float(length),
+        joints=moving_joints(model, frame, joints),
+        directions=tuple(directions),
+        wrench=None if load is None else tuple(load.tolist()),
+        direction=None if along is None else tuple(along.tolist()),
+    )
+
+
+def posture_quantities(
+    model: Model, postures: Float[np.ndarray, "p n"], quantities: Sequence[str], frame: str, settings: MapSettings
+) -> dict[str, Float[np.ndarray, "p"]]:
+    """Quantities of a frame at postures, computed in chunks: arrays [p] by name.
+
+    Args:
+        model: the machine.
+        postures: coordinates of each posture [p, n], rad or m.
+        quantities: of `QUANTITIES`; and "determinant", det J_N, 0 where J_N is not square.
+        frame: name of the frame.
+        settings: length, joints, components, wrench and direction.
+    """
+    count = len(postures)
+    size = min(CHUNK, count)
+    wrench = jnp.zeros(6) if settings.wrench is None else jnp.asarray(settings.wrench)
+    direction = jnp.array([0.0, 0.0, 1.0]) if settings.direction is None else jnp.asarray(settings.direction)
+    arrays = (jnp.asarray(settings.length_m), wrench, direction)
+    names = (frame, settings.joints, settings.directions)
+    # One program each, so that another choice of quantities compiles nothing that was compiled before.
+    groups = [group for group, given in GROUPS.items() if set(given) & set(quantities)]
+    found: dict[str, list[np.ndarray]] = {name: [] for name in quantities}
+    for group in groups:
+        for first in range(0, count, size):
+            rows = postures[first : first + size]
+            padded = np.concatenate([rows, np.tile(rows[-1:], (size - len(rows), 1))])
+            for name, values in _batch(model, jnp.asarray(padded), *arrays, group, *names).items():
+                if name in found:
+                    found[name].append(np.asarray(values)[: len(rows)])
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+GROUPS = {
+    "dexterity": ("dexterity",),
+    "determinant": ("determinant",),
+    "influence": ("nu_p", "nu_r"),
+    "compliance": ("deflection", "stiffness", "least_stiffness", "greatest_stiffness"),
+}
+"""What is computed together."""
+
+
+@eqx.filter_jit
+def _batch(
+    model: Model,
+    postures: Float[Array, "p n"],
+    length: Float[Array, ""],
+    wrench: Float[Array, "6"],
+    direction: Float[Array, "3"],
+    group: str,
+    frame: str,
+    joints: tuple[str, ...],
+    directions: tuple[str, ...],
+) -> dict[str, Array]:
+    def condition(q: Array) -> tuple[Array, ...]:
+        return (inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions)),)
+
+    def determinant(q: Array) -> tuple[Array, ...]:
+        if len(joints) != len(directions):
+            return (jnp.zeros(()),)
+        return (jnp.linalg.det(normalized_jacobian(model, q, frame, length, joints, directions)),)
+
+    def influence(q: Array) -> tuple[Array, ...]:
+        return load_influence(model, q, frame, wrench)
+
+    def compliance(q: Array) -> tuple[Array, ...]:
+        moved = translational_compliance(model, q, frame)
+        least, greatest = principal_stiffness(moved[:, :3])
+        return jnp.linalg.norm(moved @ wrench), stiffness_along(moved[:, :3], direction), least, greatest
+
+    computes = (condition, determinant, influence, compliance)
+    compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]
+    return dict(zip(GROUPS[group], jax.vmap(compute)(postures), strict=True))

@@ -1,0 +1,172 @@
+"""Compliance of the tool: static, and dynamic at the frequency at which the receptance is largest."""
+
+import numpy as np
+from jaxtyping import Bool, Complex, Float
+
+from jaxmb.maps.modal.differentials import Differentials
+
+HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
+"""Frequencies at which a peak is looked for: distance from that of each mode over half of its half-power bandwidth."""
+REFINED = 2
+"""The highest so many local maxima on those frequencies are refined: between lines that near no peak is more than 3 %
+higher than at them."""
+GOLDEN_STEPS = 16
+"""Steps of golden section, each 0.618 times as wide as the one before: 5e-4 of a half width is left of the bracket."""
+SECANT_STEPS = 5
+"""Steps of the secant method that follow: the slope, unlike the value, determines the frequency to rounding."""
+LEAST_DAMPED = 1e-9
+"""Damping ratio of a mode at and below which its peak counts as infinite."""
+LEAST_STABLE = 1e-12
+"""Smallest eigenvalue of K, scaled to a unit diagonal, at or below which the machine is not stable."""
+
+
+def static_compliance(
+    K: Float[np.ndarray, "b n n"], rows: Float[np.ndarray, "b k n"]
+) -> tuple[Float[np.ndarray, "b"], Differentials]:
+    """Largest eigenvalue of R K^-1 R^T [m/N], the displacement for a unit force in the worst direction of the rows.
+
+    Its differential is -x^T dK x, x = K^-1 R^T v with v the worst direction. NaN where K is not positive definite.
+    """
+    stable = is_stable(K)
+    solved = np.linalg.solve(np.where(stable[:, None, None], K, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2))
+    values, vectors = np.linalg.eigh(rows @ solved)
+    x = np.squeeze(solved @ vectors[:, :, -1:], 2)[:, None, :].astype(complex)
+    weight = np.broadcast_to(np.array([0.0, 0.0, -1.0], dtype=complex), (len(K), 1, 3))
+    return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight)
+
+
+def is_stable(K: Float[np.ndarray, "b n n"]) -> Bool[np.ndarray, "b"]:
+    """Whether each stiffness matrix is positive definite."""
+    diagonal = np.diagonal(K, axis1=1, axis2=2)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    return np.linalg.eigvalsh(K * scale[:, :, None] * scale[:, None, :])[:, 0] > LEAST_STABLE
+
+
+def receptance_peak(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    K: Float[np.ndarray, "b n n"],
+    rows: Float[np.ndarray, "b k n"],
+    eigenvalue: Complex[np.ndarray, "b 2n"],
+    shape: Complex[np.ndarray, "b n 2n"],
+    band_hz: tuple[float, float] | None,
+) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b"], Differentials]:
+    """Largest singular value of H = R (K + j w C - w^2 M)^-1 R^T over frequency, its frequency [Hz], its differential.
+
+    The peak is looked for on H as a sum over modes, phi phi^T / (a (j w - lambda)) with a = phi^T (2 lambda M + C) phi,
+    around every mode, and refined by golden section; H itself is then solved for at the frequency found. With u, v the
+    singular vectors the differential is -Re(x^T dZ y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
+
+    Args:
+        M: mass matrices [b, n, n].
+        C: damping matrices.
+        K: stiffness matrices.
+        rows: R [b, k, n], of 1 or 3 displacements.
+        eigenvalue: all of lambda^2 M + lambda C + K.
+        shape: the displacement parts of their eigenvectors.
+        band_hz: where to look; from 0 Hz without end where not given.
+
+    Returns:
+        Values [b] in m/N, NaN where K is not positive definite or a mode is not damped; frequencies [b]; differentials
+        of one number a posture.
+    """
+    low, high = (0.0, np.inf) if band_hz is None else (2 * np.pi * band_hz[0], 2 * np.pi * band_hz[1])
+    damped = np.all(-np.real(eigenvalue) > LEAST_DAMPED * np.abs(eigenvalue), axis=1)
+    peaks = is_stable(K) & damped
+    # Postures without a peak are computed too, with eigenvalues that stay finite, and left out at the end.
+    eigenvalue = np.where(peaks[:, None], eigenvalue, -1.0)
+    below = np.einsum("bir,bir->br", shape, 2.0 * eigenvalue[:, None] * (M @ shape) + C @ shape)
+    below = np.where(below == 0.0, np.inf, below)
+    seen = rows @ shape  # [b, k, 2n]
+    residue = seen[:, :, None, :] * seen[:, None, :, :] / below[:, None, None, :]
+    omega = _best_frequency(residue, eigenvalue, low, high)
+
+    dynamic = K + 1j * omega[:, None, None] * C - omega[:, None, None] ** 2 * M
+    solved = np.linalg.solve(
+        np.where(peaks[:, None, None], dynamic, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2).astype(complex)
+    )
+    left, size, right = np.linalg.svd(rows @ solved)
+    x = np.swapaxes(solved @ np.conj(left[:, :, :1]), 1, 2)
+    y = np.swapaxes(solved @ np.conj(np.swapaxes(right, 1, 2)[:, :, :1]), 1, 2)
+    weight = np.stack([omega**2, -1j * omega, -np.ones_like(omega)], axis=1)[:, None, :].astype(complex)
+    value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
+    return value, omega / (2 * np.pi), Differentials(x, y, weight)
+
+
+def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Angular frequency [b] of the largest singular value of sum_r residue_r / (j w - lambda_r)."""
+
+    b, k = residue.shape[:2]
+    by_root = np.swapaxes(residue.reshape(b, k * k, -1), 1, 2)
+
+    def gain(omega: np.ndarray) -> np.ndarray:
+        h = (1.0 / (1j * omega[:, :, None] - eigenvalue[:, None])) @ by_root
+        return _largest_square(h.reshape(*omega.shape, k, k))
+
+    first = np.array([low]) if np.isinf(high) else np.array([low, high])
+    turning, decaying = np.imag(eigenvalue)[:, :, None], np.real(eigenvalue)[:, :, None]
+    around, oscillating = np.abs(turning) + np.abs(decaying) * HALF_WIDTHS, turning > 0.0
+    around = np.where(oscillating, around, low).reshape(len(residue), -1)
+    ends = np.broadcast_to(first, (len(residue), len(first)))
+    omega = np.sort(np.clip(np.concatenate([ends, around], axis=1), low, high), axis=1)
+    size = gain(omega)
+    before, after = (np.pad(size, ((0, 0), pad), constant_values=-1.0) for pad in ((1, 0), (0, 1)))
+    peaks = np.where((size >= before[:, :-1]) & (size >= after[:, 1:]), size, -1.0)
+    best = np.argsort(-peaks, axis=1, kind="stable")[:, :REFINED]
+    left = np.take_along_axis(omega, np.maximum(best - 1, 0), axis=1)
+    right = np.take_along_axis(omega, np.minimum(best + 1, omega.shape[1] - 1), axis=1)
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    inner, outer = right - ratio * (right - left), left + ratio * (right - left)
+    at_inner, at_outer = gain(inner), gain(outer)
+    for _ in range(GOLDEN_STEPS):
+        rises = at_inner < at_outer
+        left, right = np.where(rises, inner, left), np.where(rises, right, outer)
+        kept, at_kept = np.where(rises, outer, inner), np.where(rises, at_outer, at_inner)
+        fresh = np.where(rises, left + ratio * (right - left), right - ratio * (right - left))
+        at_fresh = gain(fresh)
+        inner, outer = np.where(rises, kept, fresh), np.where(rises, fresh, kept)
+        at_inner, at_outer = np.where(rises, at_kept, at_fresh), np.where(rises, at_fresh, at_kept)
+    # The highest of them; a maximum at the end of the band stays there.
+    which = np.argmax(gain(0.5 * (left + right)), axis=1)[:, None]
+    left, right = (np.take_along_axis(end, which, axis=1)[:, 0] for end in (left, right))
+    return _flattest(residue, eigenvalue, left, right)
+
+
+def _flattest(residue: np.ndarray, eigenvalue: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where the slope of the largest singular value is zero [b], between two frequencies [b]; or at one of them."""
+
+    def slope(omega: np.ndarray) -> np.ndarray:
+        near = 1.0 / (1j * omega[:, None] - eigenvalue)
+        h, change = (np.einsum("bijr,br->bij", residue, part) for part in (near, -1j * near**2))
+        u, _, v = np.linalg.svd(h)
+        return np.real(np.einsum("bi,bij,bj->b", np.conj(u[:, :, 0]), change, np.conj(v[:, 0])))
+
+    low, high = left, right
+    at_left, at_right = slope(left), slope(right)
+    for _ in range(SECANT_STEPS):
+        rise = at_right - at_left
+        step = np.where(rise != 0.0, at_right * (right - left) / np.where(rise != 0.0, rise, 1.0), 0.0)
+        left, at_left, right = right, at_right, np.clip(right - step, low, high)
+        at_right = slope(right)
+    return right
+
+
+def _largest_square(h: Complex[np.ndarray, "... k k"]) -> Float[np.ndarray, "..."]:
+    """Largest eigenvalue of H^H H for one row, or for three in closed form: the roots of the cubic by the cosine."""
+    if h.shape[-1] == 1:
+        return np.abs(h[..., 0, 0]) ** 2
+    gram = np.einsum("...ki,...kj->...ij", np.conj(h), h)
+    diagonal = np.real(np.diagonal(gram, axis1=-2, axis2=-1))
+    mean = diagonal.mean(axis=-1)
+    off = np.abs(gram[..., 0, 1]) ** 2 + np.abs(gram[..., 0, 2]) ** 2 + np.abs(gram[..., 1, 2]) ** 2
+    spread = np.sqrt((np.sum((diagonal - mean[..., None]) ** 2, axis=-1) + 2.0 * off) / 6.0)
+    unit = (gram - mean[..., None, None] * np.eye(3)) / np.where(spread > 0.0, spread, 1.0)[..., None, None]
+    half = np.clip(0.5 * _determinant(unit), -1.0, 1.0)
+    return mean + 2.0 * spread * np.cos(np.arccos(half) / 3.0)
+
+
+def _determinant(h: np.ndarray) -> np.ndarray:
+    """Of Hermitian 3 x 3 matrices."""
+    a, b, c = (np.real(h[..., i, i]) for i in range(3))
+    d, e, f = h[..., 0, 1], h[..., 0, 2], h[..., 1, 2]
+    return a * (b * c - np.abs(f) ** 2) - b * np.abs(e) ** 2 - c * np.abs(d) ** 2 + 2.0 * np.real(d * f * np.conj(e))

@@ -1,0 +1,61 @@
+"""Differentials of modal quantities by the matrices M, C and K, which are then the same for all parameters."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Complex, Float
+
+DEFECTIVE = 1e-6
+"""|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue has no derivative: it is a double
+one with a single eigenvector, as at critical damping. Rounding leaves the root of 1e-16 and more of the zero."""
+
+
+@dataclass(frozen=True)
+class Differentials:
+    """Differentials Re(sum_k w_k l^T dA_k r), A_k = M, C, K, of s numbers at each of b postures."""
+
+    left: Complex[np.ndarray, "b s n"]
+    right: Complex[np.ndarray, "b s n"]
+    weight: Complex[np.ndarray, "b s 3"]
+
+
+def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, int]]:
+    """Differentials of several quantities as one, and how many numbers each quantity has."""
+    left, right, weight = (
+        np.concatenate([getattr(part, side) for part in parts.values()], axis=1) for side in ("left", "right", "weight")
+    )
+    return Differentials(left, right, weight), {name: part.left.shape[1] for name, part in parts.items()}
+
+
+def frequency_differentials(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    lam: Complex[np.ndarray, "b m"],
+    phi: Complex[np.ndarray, "b m n"],
+) -> tuple[Float[np.ndarray, "b m"], Differentials]:
+    """|lambda| / 2 pi [Hz] of eigenvalues with vectors phi; differential Re(conj(lambda) dlambda) / (2 pi |lambda|)."""
+    size = np.abs(lam)
+    return size / (2 * np.pi), _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
+
+
+def damping_differentials(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    lam: Complex[np.ndarray, "b m"],
+    phi: Complex[np.ndarray, "b m n"],
+) -> tuple[Float[np.ndarray, "b m"], Differentials]:
+    """-Re(lambda) / |lambda| and its differential, Re((-1 - zeta conj(lambda)/|lambda|) dlambda) / |lambda|."""
+    size = np.abs(lam)
+    zeta = -np.real(lam) / size
+    return zeta, _of_eigenvalue(M, C, lam, phi, -(1.0 + zeta * np.conj(lam) / size) / size)
+
+
+def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarray, factor: np.ndarray) -> Differentials:
+    """Re(factor dlambda), dlambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi)."""
+    inertial = 2.0 * lam * np.einsum("bmi,bij,bmj->bm", phi, M, phi, optimize=True)
+    viscous = np.einsum("bmi,bij,bmj->bm", phi, C, phi, optimize=True)
+    moduli = 2.0 * np.abs(lam) * np.real(np.einsum("bmi,bij,bmj->bm", np.conj(phi), M, phi, optimize=True))
+    below = inertial + viscous
+    below = np.where(np.abs(below) > DEFECTIVE * moduli, below, np.nan)
+    scale = -factor / below
+    return Differentials(phi, phi, np.stack([scale * lam**2, scale * lam, scale], axis=2))

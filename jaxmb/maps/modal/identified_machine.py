@@ -1,0 +1,92 @@
+"""An identified machine with the covariance of its parameters, from a result or read back from its folder."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
+from jaxmb.io.validation import InputError
+from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.file import load_machine
+from jaxmb.maps.modal.uncertainty import checked_covariance
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A machine with what is known of its parameters."""
+
+    model: Model
+    free: FreeParameters
+    covariance: Float[np.ndarray, "d d"]
+    """Of the entries u of the free parameters; NaN in the rows and columns of what is not known."""
+
+
+def identified(result: Result) -> Identified:
+    """The machine that an identification found, with the covariance of its parameters.
+
+    Raises:
+        ValueError: what was fitted are not the study's free parameters, as in a complete stiffness model.
+        NotImplementedError: the tests were linearized at the equilibrium under gravity.
+    """
+    _check_linearized(result.linearize_at, f"study '{result.study.name}'")
+    covariance = result.covariance
+    if covariance is None:
+        raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
+    return Identified(result.model, result.study.free, covariance)
+
+
+def load_identified(folder: str | os.PathLike[str]) -> Identified:
+    """The machine that `jaxmb identify` wrote in a folder, with the covariance of its parameters.
+
+    Args:
+        folder: with machine.toml and result.json.
+
+    Raises:
+        InputError: a file is missing or cannot be what `jaxmb identify` writes.
+        NotImplementedError: the tests were linearized at the equilibrium under gravity.
+    """
+    path = Path(folder) / "result.json"
+    model = build_model(load_machine(Path(folder) / "machine.toml"))
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not a result of an identification: {error}") from None
+    _check_linearized(data.get("linearize_at") if isinstance(data, dict) else None, str(path))
+    told = data.get("covariance") if isinstance(data, dict) else None
+    if told is None:
+        raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
+    try:
+        bounds = [
+            _bound(data["parameters"][tied[0]], tied, scale)
+            for tied, scale in zip(told["tied"], told["scale"], strict=True)
+        ]
+        free = free_parameters(model, bounds)
+        width = np.where(free.logarithmic, 1.0, free.width)
+        covariance = checked_covariance(free, told["matrix"]) / np.outer(width, width)  # null becomes NaN
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise InputError(f"{path}: not a result of an identification: {error}") from None
+    return Identified(model, free, covariance)
+
+
+def _check_linearized(at: str | None, source: str) -> None:
+    """Refuse what was identified at the equilibrium: maps linearize at the postures themselves."""
+    if at == "equilibrium":
+        raise NotImplementedError(
+            f"{source}: the tests were linearized at the static equilibrium under gravity, maps are linearized at the"
+            " posture itself: this machine cannot be mapped with its covariance"
+        )
+
+
+def _bound(told: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:
+    if scale not in ("log", "linear"):
+        raise ValueError(f"covariance: the scale of {tied[0]} is '{scale}', expected 'log' or 'linear'")
+    return Bound(tuple(tied), float(told["lower"]), float(told["upper"]), None, scale == "log")

@@ -1,0 +1,286 @@
+"""Frequencies, damping and compliance of a machine at any number of postures, and how its parameters move them."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+from threadpoolctl import threadpool_limits
+
+from jaxmb.io.validation import known_name, place
+from jaxmb.machine.build import Model
+from jaxmb.maps.modal.compliance import receptance_peak, static_compliance
+from jaxmb.maps.modal.differentials import Differentials, damping_differentials, frequency_differentials, stacked
+from jaxmb.mechanics.compliance import elastic_jacobian
+from jaxmb.mechanics.kinematics import TOOL, check_rigid_links, frame_index
+from jaxmb.mechanics.tangent import Tangent, tangent_about
+from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
+
+MODAL_QUANTITIES = {
+    "frequency": "Hz",
+    "damping": "",
+    "static_compliance": "m/N",
+    "dynamic_compliance": "m/N",
+}
+"""What can be mapped, and its unit; the first two by mode."""
+BY_MODE = ("frequency", "damping")
+CHUNK = 256
+"""Postures that are computed together."""
+AHEAD = 2
+"""Chunks for each worker that are computed or wait for it, so that not all chunks are in memory at once."""
+
+Matrices = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""M, C and K, each [b, n, n]."""
+Vary = Callable[[Float[Array, "d"]], Model]
+"""The machine as a function of a vector u; an equinox Module, so that one program is compiled for all its numbers."""
+
+
+@dataclass(frozen=True)
+class ModalQuantities:
+    """Quantities at p postures and their derivatives by the d entries of u."""
+
+    values: dict[str, np.ndarray]
+    """By name [p, modes] or [p]; NaN where there is no such mode, no peak, or the machine is not stable."""
+    gradients: dict[str, np.ndarray]
+    """By name [p, modes, d] or [p, d]; empty where nothing varies."""
+    peak_hz: np.ndarray | None
+    """Frequency at which the dynamic compliance is reached [p], Hz."""
+
+
+def modal_quantities(
+    model: Model,
+    postures: Float[np.ndarray, "p n"],
+    quantities: Sequence[str] = ("frequency", "damping"),
+    modes: int = 4,
+    frame: str = TOOL,
+    direction: Sequence[float] | np.ndarray | None = None,
+    band_hz: tuple[float, float] | None = None,
+    vary: Vary | None = None,
+    u: Float[np.ndarray, "d"] | None = None,
+) -> ModalQuantities:
+    """Modal quantities at postures, springs unloaded there, computed in chunks, with their gradients by u.
+
+    The n-th mode of a posture is its n-th oscillating one by ascending |lambda|, as in `modes`. Where two cross, the
+    n-th changes its character.
+
+    "frequency" is |lambda| / 2 pi and "damping" -Re(lambda) / |lambda|. "static_compliance" is d^T J K^-1 J^T d along
+    a direction d, K with the geometric stiffness of gravity, or the largest eigenvalue of J K^-1 J^T where no direction
+    is given. "dynamic_compliance" is the largest |d^T H d|, or singular value of H, of the receptance
+    H = J (K + j w C - w^2 M)^-1 J^T over all frequencies of the band.
+
+    Every differential is linear in dM, dC and dK: for an eigenvalue
+    d lambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi), M, C and K being symmetric; for
+    a peak it is that of H at the frequency of the peak, as the slope over frequency is zero there.
+
+    Args:
+        model: the machine.
+        postures: coordinates [p, n], rad or m, all finite.
+        quantities: of `MODAL_QUANTITIES`.
+        modes: how many modes.
+        frame: the tool whose origin's compliance is taken; J is the Jacobian of its translation, ground axes.
+        direction: d, ground axes; its size does not count.
+        band_hz: frequencies of the dynamic compliance; from 0 Hz without end where not given.
+        vary: the machine as a function of u, for gradients by u.
+        u: where the gradients are taken; `vary(u)` is the model.
+
+    Raises:
+        ValueError: a name or a number is wrong, or the mass matrix of a posture is singular.
+        NotImplementedError: the machine has virtual springs, which have no mass.
+
+    Source: Huynh et al. 2020, eq. 15-20; Lancaster 1964, "On eigenvalues of matrices dependent on a parameter".
+    """
+    check_rigid_links(model)
+    n, d = len(model.coordinates), 0 if u is None else len(u)
+    along = checked_modal(model, quantities, modes, frame, direction, band_hz)
+    postures = np.asarray(postures, dtype=float)
+    if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
+        raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
+
+    def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
+        if set(quantities) - {"static_compliance"}:
+            _check_masses(model, matrices[0], rows)
+        seen = jacobian if along is None else (along @ jacobian)[:, None]
+        return _solve(matrices, seen, quantities, modes, band_hz)
+
+    found: list[dict[str, np.ndarray]] = []
+    slopes: list[dict[str, np.ndarray]] = []
+    with threadpool_limits(1, user_api="blas"):  # small matrices: more threads in LAPACK only wait for each other
+        for rows, (values, differentials) in _solved(model, postures, frame, solve):
+            found.append(values)
+            if vary is not None and u is not None:
+                slopes.append(_gradients(vary, jnp.asarray(u), rows, differentials))
+    names = list(found[0]) if found else []
+    values = {name: np.concatenate([part[name] for part in found]) for name in names}
+    gradients = {name: np.concatenate([part[name] for part in slopes]) for name in (slopes[0] if slopes else ())}
+    return ModalQuantities(values, gradients if d else {}, values.pop("peak_hz", None))
+
+
+def checked_modal(
+    model: Model,
+    quantities: Sequence[str],
+    modes: int,
+    frame: str,
+    direction: Sequence[float] | np.ndarray | None,
+    band_hz: tuple[float, float] | None,
+) -> np.ndarray | None:
+    """The unit direction, or None for the softest one.
+
+    Raises:
+        ValueError: a name or a number is wrong.
+    """
+    if not quantities:
+        raise ValueError(f"quantities: found none, expected some of {', '.join(MODAL_QUANTITIES)}")
+    for name in quantities:
+        if name not in MODAL_QUANTITIES:
+            raise ValueError(known_name("quantity", name, MODAL_QUANTITIES))
+    frame_index(model, frame)
+    if not 1 <= modes <= len(model.coordinates):
+        raise ValueError(f"modes: {modes}, expected 1 to {len(model.coordinates)}, the machine's coordinates")
+    if band_hz is not None and not (0.0 <= band_hz[0] < band_hz[1] < np.inf):
+        raise ValueError(f"band_hz: {band_hz[0]:g} to {band_hz[1]:g} Hz, expected finite numbers, the lower first")
+    if direction is None:
+        return None
+    along = np.asarray(direction, dtype=float)
+    if along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along):
+        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    return along / np.linalg.norm(along)
+
+
+Solved = tuple[dict[str, np.ndarray], dict[str, Differentials]]
+"""Quantities of a chunk by name, and their differentials."""
+
+
+def _solved(
+    model: Model, postures: np.ndarray, frame: str, solve: Callable[[Matrices, np.ndarray, np.ndarray], Solved]
+) -> Iterator[tuple[np.ndarray, Solved]]:
+    """Postures of each chunk and what `solve` returns for their matrices, Jacobians and themselves, in order.
+
+    LAPACK runs in NumPy on threads, which uses all cores; within XLA's programs it uses one (see `jaxmb.runtime`).
+    """
+    size = min(CHUNK, max(len(postures), 1))
+    workers = os.cpu_count() or 1
+    waiting: deque[tuple[np.ndarray, Future]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for first in range(0, len(postures), size):
+            rows = postures[first : first + size]
+            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(_padded(rows, size)), frame))
+            count = len(rows)
+            matrices = (tangent.mass[:count], tangent.damping[:count], tangent.stiffness[:count])
+            waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
+            if len(waiting) >= AHEAD * workers:
+                rows, future = waiting.popleft()
+                yield rows, future.result()
+        while waiting:
+            rows, future = waiting.popleft()
+            yield rows, future.result()
+
+
+@eqx.filter_jit
+def _tangents(model: Model, postures: Float[Array, "b n"], frame: str) -> tuple[Tangent, Float[Array, "b 3 n"]]:
+    def at(q: Array) -> tuple[Tangent, Array]:
+        return tangent_about(model, q, q), elastic_jacobian(model, q, frame)[:3]
+
+    return jax.vmap(at)(postures)
+
+
+def _solve(
+    matrices: Matrices,
+    rows: np.ndarray,
+    quantities: Sequence[str],
+    modes: int,
+    band_hz: tuple[float, float] | None,
+) -> Solved:
+    """Quantities of a chunk; rows [b, k, n] are the displacements of the frame that count."""
+    M, C, K = matrices
+    values: dict[str, np.ndarray] = {}
+    differentials: dict[str, Differentials] = {}
+    if "static_compliance" in quantities:
+        values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
+    if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
+        eigenvalue, shape = _eigenpairs(M, C, K)
+        if {"frequency", "damping"} & set(quantities):
+            lam, phi = _lowest(eigenvalue, shape, modes)
+            with np.errstate(invalid="ignore"):  # of modes that are not there
+                if "frequency" in quantities:
+                    values["frequency"], differentials["frequency"] = frequency_differentials(M, C, lam, phi)
+                if "damping" in quantities:
+                    values["damping"], differentials["damping"] = damping_differentials(M, C, lam, phi)
+        if "dynamic_compliance" in quantities:
+            peak = receptance_peak(M, C, K, rows, eigenvalue, shape, band_hz)
+            values["dynamic_compliance"], values["peak_hz"], differentials["dynamic_compliance"] = peak
+    return values, differentials
+
+
+def _check_masses(model: Model, masses: np.ndarray, postures: np.ndarray) -> None:
+    """Refuse a chunk of postures with a singular mass matrix, naming the first such posture."""
+    singular = singular_mass_matrices(masses)
+    if np.any(singular):
+        first = int(np.argmax(singular))
+        at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
+        with place(f"posture {at}"):
+            check_mass_matrix(masses[first], model.coordinates)
+
+
+def _eigenpairs(M: np.ndarray, C: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
+    b, n, _ = M.shape
+    solved = np.linalg.solve(M, np.concatenate([K, C], axis=2))
+    upper = np.broadcast_to(np.concatenate([np.zeros((n, n)), np.eye(n)], axis=1), (b, n, 2 * n))
+    found = np.linalg.eig(np.concatenate([upper, -solved], axis=1))
+    return found.eigenvalues.astype(complex), found.eigenvectors[:, :n].astype(complex)
+
+
+def _lowest(eigenvalue: np.ndarray, shape: np.ndarray, modes: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN where it has no more."""
+    size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
+    order = np.argsort(size, axis=1, kind="stable")[:, :modes]
+    there = np.isfinite(np.take_along_axis(size, order, axis=1))
+    lam = np.where(there, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
+    phi = np.take_along_axis(shape, order[:, None, :], axis=2)
+    return lam, np.swapaxes(phi, 1, 2)
+
+
+def _gradients(
+    vary: Vary, u: Array, rows: np.ndarray, differentials: dict[str, Differentials]
+) -> dict[str, np.ndarray]:
+    """Gradients [b, ..., d] by u of the quantities that have these differentials."""
+    whole, widths = stacked(differentials)
+    size = 1 << max(len(rows) - 1, 0).bit_length()
+    padded = (_padded(part, size) for part in (rows, whole.left, whole.right, whole.weight))
+    gradient = np.asarray(_pulled_back(vary, u, *map(jnp.asarray, padded)))[: len(rows)]
+    parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
+    return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
+
+
+@eqx.filter_jit
+def _pulled_back(
+    vary: Vary,
+    u: Float[Array, "d"],
+    postures: Float[Array, "b n"],
+    left: Complex[Array, "b s n"],
+    right: Complex[Array, "b s n"],
+    weight: Complex[Array, "b s 3"],
+) -> Float[Array, "b s d"]:
+    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K, with l, r and w held."""
+
+    def at(q: Array, left: Array, right: Array, weight: Array) -> Array:
+        # Only the real part of (w l) r^T is needed: half the products of the complex one.
+        scaled = weight[:, :, None] * left[:, None, :]
+        outer = jnp.einsum("ski,sj->ksij", scaled.real, right.real) - jnp.einsum(
+            "ski,sj->ksij", scaled.imag, right.imag
+        )
+        _, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
+        return jax.vmap(pull)(Tangent(*outer))[0]
+
+    return jax.vmap(at)(postures, left, right, weight)
+
+
+def _padded(rows: np.ndarray, size: int) -> np.ndarray:
+    """Rows, and the last of them repeated up to a size, so that one program serves all chunks."""
+    return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])

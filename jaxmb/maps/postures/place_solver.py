@@ -1,0 +1,167 @@
+"""Postures at which a frame is at given places, each solved from the posture of a neighbouring place."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import elastic_jacobian
+from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
+from jaxmb.mechanics.kinematics import frame_pose, moving_joints
+from jaxmb.spatial import transform
+
+REACHED = 1e-8
+"""Distance from a place [m], or angle [rad], below which it is reached: Gauss-Newton ends near 1e-14."""
+SETTLED = 1e-12
+"""Distance [m] at which Gauss-Newton has nothing left to do."""
+STEPS = 40
+"""Of the damped Gauss-Newton method from a neighbour's posture."""
+TOGETHER = 64
+"""Places that are solved together."""
+
+
+@dataclass(frozen=True)
+class PlaceSolver:
+    """How places are reached: by what, from where, and within which limits."""
+
+    model: Model
+    start: np.ndarray
+    frame: str
+    moving: tuple[str, ...]
+    keep: bool
+    low: np.ndarray
+    high: np.ndarray
+
+    def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Postures [k, n] at targets from starts, and which of them are there."""
+        size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
+        first, parts = jnp.asarray(self.start), []
+        for at in range(0, len(targets), size):
+            rows = [array[at : at + size] for array in (targets, starts)]
+            short = size - len(rows[0])
+            there, begin = (jnp.asarray(np.concatenate([r, np.repeat(r[-1:], short, axis=0)])) for r in rows)
+            solved = _solve(self.model, there, begin, first, self.frame, self.moving, self.keep)
+            parts.append([np.asarray(x)[: size - short] for x in solved])
+        q, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return q, (distance < REACHED) & np.all((q >= self.low) & (q <= self.high), axis=1)
+
+
+def place_solver(
+    model: Model, start: np.ndarray, frame: str, joints: Sequence[str] | None, orientation: bool | None,
+    limits: Mapping[str, tuple[float, float]] | None,
+) -> PlaceSolver:  # fmt: skip
+    """How the places of a frame are reached from a start posture [n]: see `postures_over` for the arguments.
+
+    Raises:
+        ValueError: a name is unknown, limits are reversed, or it is not said which of many coordinates move the frame.
+    """
+    moving = moving_joints(model, frame, joints)
+    if joints is None and len(moving) > 6:
+        raise ValueError(
+            f"joints: {len(moving)} coordinates move '{frame}', expected the names of those that drive it there"
+        )
+    low, high = np.full(len(start), -math.inf), np.full(len(start), math.inf)
+    for name, (least, most) in (limits or {}).items():
+        if name not in model.coordinates:
+            raise ValueError(known_name("limits: coordinate", name, model.coordinates))
+        if not least < most:
+            raise ValueError(f"limits: {name} from {least:g} to {most:g}, expected the lower first")
+        low[model.coordinates.index(name)], high[model.coordinates.index(name)] = least, most
+    keep = len(moving) >= 6 if orientation is None else orientation
+    return PlaceSolver(model, start, frame, moving, keep, low, high)
+
+
+def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
+    """Postures at the targets [*grid, n], solved in fronts from the one nearest to the start's place."""
+    shape = targets.shape[:-1]
+    flat = targets.reshape(-1, 3)
+    found = np.full((len(flat), len(solver.start)), math.nan)
+    there = frame_places(solver.model, solver.start, solver.frame)
+    # A start outside of the grid reaches in where it can: targets by their distance, until one is reached.
+    order = np.argsort(np.linalg.norm(flat - there, axis=1), kind="stable")
+    front = np.zeros(0, dtype=int)
+    for first in range(0, len(order), TOGETHER):
+        tried = order[first : first + TOGETHER]
+        solved, ok = solver.reach(flat[tried], np.tile(solver.start, (len(tried), 1)))
+        if np.any(ok):
+            front = tried[ok][:1]
+            found[front] = solved[ok][:1]
+            break
+    index = np.arange(len(flat)).reshape(shape)
+    pairs = [(np.moveaxis(index, k, 0)[:-1].ravel(), np.moveaxis(index, k, 0)[1:].ravel()) for k in range(len(shape))]
+    one, other = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
+    one, other = np.concatenate([one, other]), np.concatenate([other, one])
+    while front.size:
+        edge = np.isin(one, front) & np.isnan(found[other, 0])
+        # The first neighbour that was reached serves; where it does not lead there, a later one may.
+        tried, which = np.unique(other[edge], return_index=True)
+        if not tried.size:
+            break
+        solved, ok = solver.reach(flat[tried], found[one[edge][which]])
+        front = tried[ok]
+        found[front] = solved[ok]
+    return found.reshape(*shape, -1)
+
+
+def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
+    """Postures at the targets [k, n], one after the other; NaN where one is not reached."""
+    found, last = np.full((len(targets), len(solver.start)), math.nan), solver.start
+    for i, target in enumerate(targets):
+        solved, ok = solver.reach(target[None], last[None])
+        if ok[0]:
+            found[i] = last = solved[0]
+    return found
+
+
+def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
+    """Place of a frame's origin at postures, m, ground axes; NaN where they are."""
+    rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
+    return np.asarray(_places(model, jnp.asarray(rows), frame)).reshape(*coordinates.shape[:-1], 3)
+
+
+@eqx.filter_jit
+def _solve(
+    model: Model,
+    targets: Float[Array, "b 3"],
+    starts: Float[Array, "b n"],
+    first: Float[Array, "n"],
+    frame: str,
+    moving: tuple[str, ...],
+    keep: bool,
+) -> tuple[Float[Array, "b n"], Float[Array, "b"]]:
+    rotation = frame_pose(model, first, frame)[:3, :3]
+    mask = jnp.array([name in moving for name in model.coordinates])
+
+    def place_only(target: Array, start: Array) -> tuple[Array, Array]:
+        # `inverse_kinematics` without its rotation, which ends where all are there.
+        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            q, e, count = state
+            jacobian = jnp.where(mask, elastic_jacobian(model, q, frame)[:3, : q.shape[0]], 0.0)
+            normal = jacobian.T @ jacobian + (0.5 * e @ e + LEAST_DAMPING) * jnp.eye(q.shape[0])
+            change = jnp.linalg.solve(normal, jacobian.T @ e)
+            q = q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
+            return q, target - frame_pose(model, q, frame)[:3, 3], count + 1
+
+        def going(state: tuple[Array, Array, Array]) -> Array:
+            return (jnp.linalg.norm(state[1]) > SETTLED) & (state[2] < STEPS)
+
+        begin = (start, target - frame_pose(model, start, frame)[:3, 3], jnp.asarray(0))
+        q, e, _ = jax.lax.while_loop(going, step, begin)
+        return q, jnp.linalg.norm(e)
+
+    def pose(target: Array, start: Array) -> tuple[Array, Array]:
+        return inverse_kinematics(model, transform(rotation, target), frame, start, moving, STEPS)
+
+    return jax.vmap(pose if keep else place_only)(targets, starts)
+
+
+@eqx.filter_jit
+def _places(model: Model, rows: Float[Array, "p n"], frame: str) -> Float[Array, "p 3"]:
+    return jax.vmap(lambda q: frame_pose(model, q, frame)[:3, 3])(rows)

@@ -1,0 +1,123 @@
+"""What the figures of posture maps share: bands of colour, labels, titles, zones and singular postures."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from jaxmb.maps.kinetostatic.posture_maps import PostureMap
+from jaxmb.report.maps.words import map_conditions, wrapped
+from jaxmb.report.style import ALERT
+
+BANDS = 12
+"""Number of bands of colour, about."""
+LARGE_RATIO = 10.0
+"""Ratio of the greatest to the least stiffness above which the bands are logarithmic."""
+SHOWN_AS = {"rad": ("deg", np.degrees(1.0)), "m": ("mm", 1e3), "N/m": ("N/µm", 1e-6), "": ("", 1.0)}
+"""Unit in a figure by the unit that is computed in, and how many of it are one of that."""
+LEAST_ZONE = 30.0
+"""Height and width that a zone needs to have its name inside, points (1/72 inch)."""
+LABELLED = 6
+"""Number of zones that are outlined and named: the largest."""
+
+
+def bounded(values: np.ndarray) -> np.ndarray:
+    """Values with NaN where they are infinite."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def bands(values: np.ndarray, by_ratio: bool = False) -> BoundaryNorm:
+    """Bands at round numbers, or at 1, 2, 5, 10 ... where ratios count and the values differ by large ones."""
+    known = values[np.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    if not low < high:
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    if by_ratio and low > 0.0 and high / low > LARGE_RATIO:
+        decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)))
+        levels = np.append(np.outer(decades, [1.0, 2.0, 5.0]).ravel(), 10.0 * decades[-1])
+        levels = levels[np.searchsorted(levels, low, "right") - 1 : np.searchsorted(levels, high) + 1]
+    else:
+        levels = MaxNLocator(BANDS).tick_values(low, high)
+    return BoundaryNorm(levels, 256)
+
+
+def colours(found: PostureMap) -> str:
+    """Name of the colour map, in which light is good."""
+    return "viridis" if found.about.higher_is_better else "viridis_r"
+
+
+def label(found: PostureMap) -> str:
+    """Name of the quantity with its unit."""
+    unit = SHOWN_AS[found.about.unit][0]
+    return f"{found.about.label} ({unit})" if unit else found.about.label
+
+
+def title(found: PostureMap, figure: Figure, outlined: bool = True) -> str:
+    """What is shown, and under which conditions."""
+    unit, scale = SHOWN_AS[found.about.unit]
+    sense = "at least" if found.about.higher_is_better else "at most"
+    over = found.postures.over
+    said = [f"{found.machine}, {found.frame}"]
+    if outlined and found.zones:
+        said.append(f"zones Z: {sense} {found.threshold * scale:.3g} {unit}".rstrip())
+    if len(over) > 2:
+        said.append(f"best over {', '.join(over[2:] if outlined else over)}")
+    if outlined and _changes_sign(found):
+        said.append("black line: singular")
+    return wrapped(["; ".join(said), map_conditions(found)], figure.get_figwidth())
+
+
+def singular_line(axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
+    """Draw the line along which det J changes its sign, on a map of two coordinates."""
+    if _changes_sign(found):
+        axes.contour(x, y, found.determinant, levels=[0.0], colors="black", linewidths=1.0)
+
+
+def _changes_sign(found: PostureMap) -> bool:
+    sign = np.sign(found.determinant) if found.determinant is not None else np.zeros(1)
+    return sign.ndim == 2 and bool(np.ptp(sign) > 0.0)
+
+
+def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
+    """Draw the edge of each zone, where the value is that of the threshold or the grid ends, and write its name."""
+    values = bounded(found.values)
+    sign = 1.0 if found.about.higher_is_better else -1.0
+    for number, zone in enumerate(found.zones[:LABELLED], 1):
+        mask = np.asarray(np.any(zone.mask.reshape(*x.shape, -1), axis=-1))
+        if values.ndim > 2:
+            above = np.where(mask, 1.0, -1.0)
+        else:
+            above = np.nan_to_num(sign * (values - found.threshold), nan=-np.inf)
+            # Outside of the zone's own points the value is cut below the threshold: zones do not join across a corner.
+            # Infinite stiffness is cut as well, so that a contour can be interpolated.
+            least = max(float(np.abs(above[np.isfinite(above)]).max(initial=0.0)), np.finfo(float).tiny)
+            above = np.where(mask, np.clip(above, 1e-9 * least, least), np.clip(above, -least, -1e-9 * least))
+        # One more point on every side, below the threshold, closes the outline at the edge of the grid.
+        framed = np.pad(above, 1, constant_values=-np.abs(above).max())
+        axes.contour(*(np.pad(c, 1, mode="edge") for c in (x, y)), framed, levels=[0.0], colors=ALERT, linewidths=1.2)
+        _name_zone(figure, axes, x, y, mask, f"Z{number}")
+
+
+def _name_zone(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, name: str) -> None:
+    """Write the zone's name inside it, or beside it with a line to it where the zone is too small."""
+    at = _deepest(mask)
+    corners = axes.transData.transform(np.column_stack([x[mask], y[mask]]))
+    points = np.ptp(corners, axis=0) * 72.0 / figure.dpi
+    small = bool(np.min(points) < LEAST_ZONE)
+    across = axes.transAxes.inverted().transform(axes.transData.transform((x[at], y[at])))
+    offset = (-22.0 if across[0] > 0.5 else 22.0, -22.0 if across[1] > 0.5 else 22.0)
+    axes.annotate(
+        name, (float(x[at]), float(y[at])), xytext=offset if small else (0.0, 0.0), textcoords="offset points",
+        color="white", ha="center", va="center", weight="bold", fontsize=8.0,
+        bbox={"boxstyle": "round,pad=0.2", "fc": ALERT, "ec": "none"},
+        arrowprops={"arrowstyle": "-", "color": ALERT, "lw": 0.8} if small else None,
+    )  # fmt: skip
+
+
+def _deepest(mask: np.ndarray) -> tuple[int, ...]:
+    """Index of the point of a region that is farthest from its edge."""
+    from scipy.ndimage import distance_transform_edt
+
+    depth = np.asarray(distance_transform_edt(np.pad(mask, 1)))[1:-1, 1:-1]
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(depth)), mask.shape))

@@ -1,0 +1,186 @@
+"""Figures of frequencies, damping and compliance over postures, with what is known of them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from jaxmb.maps.modal.modal_maps import INTERVAL_95, ModalMap, ModalMaps
+from jaxmb.maps.modal.modal_quantities import MODAL_QUANTITIES
+from jaxmb.report.maps.words import MODAL_SHOWN_AS, held_posture, numbers, wrapped
+from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, drawing, write_figure
+
+MODAL_FIGURES = {name: f"{name.replace('_', '-')}.png" for name in MODAL_QUANTITIES}
+"""Name of the file of each quantity."""
+LEVELS = 10
+"""Number of bands of colour, about."""
+COLOURS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
+"""Of the modes along a path, after Okabe and Ito."""
+MOST_COLUMNS = 4
+"""Panels beside each other, at most."""
+SAME = 1e-9
+"""Relative range at and below which all values count as the same, and one band shows them."""
+
+
+def write_modal_map_figures(found: ModalMaps, folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw each quantity over the postures, and write it as a PNG file.
+
+    Args:
+        found: from `modal_maps`.
+        folder: where the files go; it is made where it does not exist.
+
+    Raises:
+        OSError: the folder or a file cannot be written; no file is left half-written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with drawing():
+        return [write_figure(modal_map_figure(found, name), folder / MODAL_FIGURES[name]) for name in found.maps]
+
+
+def modal_map_figure(found: ModalMaps, quantity: str) -> Figure:
+    """One quantity: curves with 95 % intervals along a path or one axis, else maps of values and of their relative std.
+
+    Over more than two axes the first two are shown, at the middle of the others.
+    """
+    return _curves(found, quantity) if len(found.postures.grid) == 1 else _planes(found, quantity)
+
+
+def _curves(found: ModalMaps, quantity: str) -> Figure:
+    shown = found.maps[quantity]
+    scale = MODAL_SHOWN_AS[quantity][2]
+    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    x, label = _axis(found, 0)
+    values, std = _by_mode(shown)
+    for m in range(values.shape[-1]):
+        name = f"mode {m + 1}" if shown.by_mode else None
+        colour = COLOURS[m % len(COLOURS)]
+        axes.plot(x, values[:, m] * scale, color=colour, lw=1.2, label=name)
+        if std is not None:
+            low, high = (values[:, m] + side * INTERVAL_95 * std[:, m] for side in (-1.0, 1.0))
+            axes.fill_between(x, low * scale, high * scale, color=colour, alpha=0.25, lw=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel(f"{MODAL_SHOWN_AS[quantity][0]} ({MODAL_SHOWN_AS[quantity][1]})")
+    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
+    axes.set_xlim(float(x[0]), float(x[-1]))
+    if shown.by_mode:
+        axes.legend(ncols=min(values.shape[-1], MOST_COLUMNS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    band = "shaded: 95 % interval" if std is not None and np.isfinite(std).any() else ""
+    _entitle(figure, found, f"{_title(found, quantity)}{_unknown(shown)}", band)
+    return figure
+
+
+def _planes(found: ModalMaps, quantity: str) -> Figure:
+    shown = found.maps[quantity]
+    name, unit, scale = MODAL_SHOWN_AS[quantity]
+    values, std = _by_mode(shown)
+    values = _first_two(values)
+    spread = None if std is None else _first_two(std)
+    uncertain = spread is not None and bool(np.isfinite(spread).any())
+    count = values.shape[-1]
+    columns = min(count, MOST_COLUMNS)
+    blocks = -(-count // columns)
+    # Standard deviations are drawn below the values, or beside them where there is one map only.
+    wide = count == 1 and uncertain
+    rows, columns_shown = (1, 2) if wide else (blocks * (1 + uncertain), columns)
+    places = not any(found.postures.revolute[:2])
+    wide_panel = 3.4 if count == 1 else 2.6
+    if places:
+        ratio = np.ptp(found.postures.grid[0]) / np.ptp(found.postures.grid[1])
+        wide_panel = float(np.clip(1.8 * ratio + 0.7, 1.5, wide_panel))
+    size = (0.6 + wide_panel * columns_shown, 0.7 + 2.3 * rows)
+    figure = Figure(figsize=size, layout="compressed" if places else "constrained")
+    panels = [list(line) for line in figure.subplots(rows, columns_shown, squeeze=False, sharex=True, sharey=True)]
+    (x, x_label), (y, y_label) = _axis(found, 0), _axis(found, 1)
+    used = []
+    for m in range(count):
+        row, column = (1 + uncertain) * (m // columns), m % columns
+        title = f"mode {m + 1}" if shown.by_mode else name
+        colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
+        used.append(panels[row][column])
+        _panel(figure, used[-1], x, y, values[..., m] * scale, f"{title} ({unit})", colours)
+        if uncertain and spread is not None:
+            used.append(panels[0][1] if wide else panels[row + 1][column])
+            relative = 100.0 * spread[..., m] / np.abs(values[..., m])
+            _panel(figure, used[-1], x, y, relative, "relative std (%)", "magma_r")
+    for axes in panels[-1]:
+        axes.set_xlabel(x_label)
+    for line in panels:
+        line[0].set_ylabel(y_label)
+        for axes in line:
+            axes.set_visible(axes in used)
+            axes.set_aspect("equal" if places else "auto")
+    middle = ", at the middle of the other axes" if len(found.postures.grid) > 2 else ""
+    grey = "; grey: not reached" if not np.all(found.postures.reached) else ""
+    _entitle(figure, found, f"{_title(found, quantity)}{middle}{grey}{_unknown(shown)}")
+    return figure
+
+
+def _panel(
+    figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, title: str, colours: str
+) -> None:
+    """Isocontours of the values that are known, grey elsewhere."""
+    axes.set_facecolor("0.85")
+    axes.grid(False)
+    axes.set_title(title)
+    known = values[np.isfinite(values)]
+    if not known.size:
+        axes.text(0.5, 0.5, "unknown", transform=axes.transAxes, ha="center", va="center")
+        return
+    low, high = float(known.min()), float(known.max())
+    if not high - low > SAME * abs(high):
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    levels = MaxNLocator(LEVELS).tick_values(low, high)
+    drawn = axes.contourf(x, y, np.ma.masked_invalid(values).T, levels=levels, cmap=colours)
+    axes.contour(x, y, np.ma.masked_invalid(values).T, levels=levels, colors="0.25", linewidths=0.25)
+    figure.colorbar(drawn, ax=axes, ticks=levels[:: 2 if len(levels) > 7 else 1])
+
+
+def _by_mode(shown: ModalMap) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values and standard deviations with modes along the last axis, one where there are none."""
+    if shown.by_mode:
+        return shown.values, shown.std
+    return shown.values[..., None], None if shown.std is None else shown.std[..., None]
+
+
+def _first_two(values: np.ndarray) -> np.ndarray:
+    """Values over the first two axes, at the middle of the others."""
+    while values.ndim > 3:
+        values = values[:, :, values.shape[2] // 2]
+    return values
+
+
+def _axis(found: ModalMaps, k: int) -> tuple[np.ndarray, str]:
+    postures = found.postures
+    if postures.is_path:
+        return postures.grid[0], f"distance of {postures.frame} along the path (m)"
+    if postures.revolute[k]:
+        return np.degrees(postures.grid[k]), f"{postures.over[k]} (deg)"
+    return postures.grid[k], f"{postures.over[k]} (m)"
+
+
+def _title(found: ModalMaps, quantity: str) -> str:
+    about = f"{found.machine}, {MODAL_SHOWN_AS[quantity][0]}"
+    if not quantity.endswith("compliance"):
+        return about
+    direction = found.settings.direction
+    way = "the softest direction" if direction is None else f"direction {numbers(direction)}"
+    return f"{about} of {found.frame} in {way}"
+
+
+def _entitle(figure: Figure, found: ModalMaps, about: str, band: str = "") -> None:
+    conditions = "; ".join(filter(None, [band, held_posture(found.postures)]))
+    figure.suptitle(wrapped([about, conditions], figure.get_figwidth()), fontsize=8.0)
+
+
+def _unknown(shown: ModalMap) -> str:
+    """Which parameters leave standard deviations unknown."""
+    if not shown.unknown:
+        return ""
+    worst = sorted(shown.unknown, key=lambda name: -shown.unknown[name])
+    more = f" and {len(worst) - 2} more" if len(worst) > 2 else ""
+    return f"; std unknown where {', '.join(worst[:2])}{more} act" + ("" if len(worst) > 1 else "s")

@@ -1,0 +1,171 @@
+"""Figures of maps and placements show what the numbers say."""
+
+import dataclasses
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+import jaxmb
+from jaxmb.maps import Placement, PlacementResult, posture_maps
+from jaxmb.maps.placement.placement import PlacementSettings
+from jaxmb.report.maps.map_style import bands
+from jaxmb.report.maps.placement_plot import placement_figure
+from jaxmb.report.maps.posture_map_plots import joint_space_figure, write_map_figures
+from jaxmb.report.maps.workspace_plot import best_in_cells, workspace_figure
+
+
+@pytest.fixture(scope="module")
+def maps():
+    robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+    over = {"q2": np.radians(np.linspace(0, 146, 30)), "q3": np.radians(np.linspace(-245, 29, 31))}
+    load = [0, 0, -2000, 0, 0, 0]
+    quantities = ("dexterity", "nu_r", "greatest_stiffness")
+    return posture_maps(robot, over, quantities, wrench=load, length=1.0)
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_joint_space(maps):
+    figure = joint_space_figure(maps["dexterity"])
+    axes, bar = figure.axes
+    assert axes.get_xlabel() == "q2 (deg)"
+    assert axes.get_ylabel() == "q3 (deg)"
+    assert axes.get_xlim() == pytest.approx((0.0, 146.0))
+    assert "kappa" in bar.get_ylabel()
+    assert texts(axes) == [f"Z{i + 1}" for i in range(min(len(maps["dexterity"].zones), 6))]
+    assert "(deg)" in joint_space_figure(maps["nu_r"]).axes[1].get_ylabel()
+    # light is good, whichever way
+    maps_of = {name: joint_space_figure(found).axes[0].collections[0].cmap.name for name, found in maps.items()}
+    assert maps_of == {"dexterity": "viridis", "nu_r": "viridis_r", "greatest_stiffness": "viridis"}
+
+
+def test_a_label_stands_in_its_zone(maps):
+    found = maps["dexterity"]
+    for text, zone in zip(joint_space_figure(found).axes[0].texts, found.zones, strict=False):
+        at = [int(np.argmin(np.abs(np.degrees(g) - x))) for g, x in zip(found.postures.grid, text.xy, strict=True)]
+        assert zone.mask[tuple(at)]
+
+
+def test_workspace_has_the_best_on_top(maps):
+    for name, sign in (("dexterity", 1.0), ("nu_r", -1.0)):
+        figure = workspace_figure(maps[name])
+        drawn = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
+        assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
+        assert len(drawn.get_paths()) == 29 * 30 * 9 * 8  # fine enough not to show as saw teeth
+        assert figure.axes[0].get_xlabel() == "x of tool (m)"
+
+
+def over_q5(found, values, position):
+    """The map over a third coordinate of two values, with the frame at another position for the second of them."""
+    postures = dataclasses.replace(
+        found.postures,
+        over=(*found.postures.over, "q5"),
+        grid=(*found.postures.grid, np.array([0.0, 1.0])),
+        revolute=(True, True, True),
+        position=np.stack([found.postures.position, position], axis=2),
+    )
+    return dataclasses.replace(found, values=values, postures=postures, determinant=None, zones=())
+
+
+def test_one_and_three_coordinates(maps, tmp_path):
+    found = maps["dexterity"]
+    grid = found.postures.grid
+    cube = over_q5(found, np.stack([found.values, 0.5 * found.values], axis=-1), found.postures.position)
+    postures = dataclasses.replace(found.postures, over=("q3",), grid=grid[1:], revolute=(True,))
+    line = dataclasses.replace(found, values=found.values[0], postures=postures, determinant=None, zones=())
+    written = write_map_figures({"cube": cube, "line": line}, tmp_path)
+    assert [path.name for path in written] == ["cube-joints.png", "cube-workspace.png", "line-joints.png"]
+    assert "best over q5" in joint_space_figure(cube).get_suptitle()
+
+
+def test_three_coordinates_are_drawn_where_the_postures_are(maps):
+    """The better half is ten metres to the right of the other: no value of it may show at the left."""
+    found = maps["dexterity"]
+    values = np.stack([0.0 * found.values, 0.0 * found.values + 0.5], axis=-1)
+    cube = over_q5(found, values, found.postures.position + np.array([10.0, 0.0, 0.0]))
+    axes = workspace_figure(cube).axes[0]
+    mesh = axes.collections[0]
+    cells = np.asarray(mesh.get_coordinates())[:-1, :-1, 0]
+    values = np.ma.filled(mesh.get_array(), np.nan)
+    np.testing.assert_array_equal(values[np.isfinite(values) & (cells > 5.0)], 0.5)
+    np.testing.assert_array_equal(values[np.isfinite(values) & (cells < 3.0)], 0.0)
+    assert np.isfinite(values[cells > 5.0]).any()
+    assert np.isfinite(values[cells < 3.0]).any()
+
+
+def test_the_best_of_a_cell():
+    x, y, values = ([0.0, 0.01, 1.0, 0.5], [0.0, 0.01, 1.0, 0.2], [1.0, 3.0, 2.0, np.nan])
+    x, y, values = (np.repeat(column, 100) for column in (x, y, values))  # cells are as fine as the postures are many
+    for better, corner in ((True, 3.0), (False, 1.0)):
+        *_, best = best_in_cells(x, y, values, better)
+        assert best[0, 0] == corner
+        assert best[-1, -1] == 2.0
+        assert np.isfinite(best).sum() == 2
+
+
+def test_titles_say_what_a_map_is_of(maps):
+    said = joint_space_figure(maps["dexterity"]).get_suptitle()
+    assert "L = 1 m" in said
+    assert "q4 = q5 = q6 = 45 deg, q1 = 0" in said
+    assert "load 0, 0, -2000 N" in workspace_figure(maps["nu_r"]).get_suptitle()
+    assert "load" not in joint_space_figure(maps["greatest_stiffness"]).get_suptitle()
+
+
+def test_a_workspace_fills_its_figure(maps):
+    """The bar is as tall as the axes, and a tall workspace has a narrow figure."""
+    found = maps["dexterity"]
+    narrow = dataclasses.replace(found.postures, position=found.postures.position * np.array([0.3, 1.0, 1.0]))
+    tall = dataclasses.replace(found, postures=narrow)
+    widths = []
+    for shown in (found, tall):
+        figure = workspace_figure(shown, "xz")
+        figure.draw_without_rendering()
+        axes, bar = (a.get_position() for a in figure.axes)
+        assert bar.height == pytest.approx(axes.height, rel=0.02)
+        assert axes.width > 0.3
+        widths.append(figure.get_figwidth())
+    assert widths[1] < 0.8 * widths[0]
+
+
+def test_the_name_of_a_small_zone_stands_beside_it(maps):
+    found = maps["dexterity"]
+    zone = found.zones[0]
+    small = np.zeros_like(zone.mask)
+    small[tuple(np.argwhere(zone.mask)[0])] = True
+    for mask, beside in ((zone.mask, False), (small, True)):
+        figure = joint_space_figure(dataclasses.replace(found, zones=(dataclasses.replace(zone, mask=mask),)))
+        assert (figure.axes[0].texts[0].arrow_patch is not None) == beside
+
+
+def testbands():
+    assert np.all(np.diff(bands(np.array([0.0, 1.0])).boundaries) == pytest.approx(0.1))
+    wide = bands(np.array([0.3, 40.0, np.nan]), True).boundaries
+    np.testing.assert_allclose(wide, [0.2, 0.5, 1, 2, 5, 10, 20, 50])
+    assert len(bands(np.full(4, 2.0)).boundaries) > 1
+
+
+def test_placement():
+    def placement(x, cost, possible=True):
+        nothing = np.full(3, np.nan)
+        place = {"x": x, "y": 0.0, "z": 0.0, "yaw": 0.0, "spin": 0.1}
+        along = np.full(3, cost) if possible else nothing
+        return Placement(place, possible, "", cost, np.zeros((3, 6)), along, along)
+
+    grid = {"x": np.array([1.0, 1.5]), "y": np.zeros(1), "z": np.zeros(1), "yaw": np.zeros(1), "spin": np.arange(3.0)}
+    cost = np.array([[2e-4, 3e-4, np.inf], [np.inf, np.inf, np.inf]]).reshape(2, 1, 1, 1, 3)
+    settings = PlacementSettings(0.05, 1.0, 32, True, {})
+    result = PlacementResult("robot", "tool", "max", placement(1.1, 1e-4), placement(1.5, np.inf, False), grid, cost,
+                             np.zeros(cost.shape, dtype=int), 6, settings)  # fmt: skip
+    with matplotlib.rc_context():
+        left, right, bar = placement_figure(result).axes
+    assert left.get_xlabel() == "x (m)"
+    assert left.get_ylabel() == "spin (deg)"
+    assert bar.get_ylabel() == "largest of the deflection (mm)"
+    shown = left.collections[0].get_array()
+    assert shown.count() == 2  # what is not possible is left blank
+    assert [t.get_text() for t in left.get_legend().get_texts()] == ["naive", "best"]
+    assert [t.get_text() for t in right.get_legend().get_texts()] == ["best: 0.1 mm"]
