@@ -26,8 +26,8 @@ SAME_MINIMUM = 1e-6
 SAVE_EVERY_S = 2.0
 MANY_STARTS = 32
 SURE = 3
-"""After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one, also
-where the noise does not explain its cost: a better one that one start in ten finds was then missed with a probability
+"""After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
+whether or not the noise explains its cost: a better one that one start in ten finds was then missed with a probability
 of 3 %."""
 WORTHWHILE = 3.0
 """A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
