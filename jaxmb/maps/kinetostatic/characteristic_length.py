@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, counted_jacobian, dexterity, length_power
 from jaxmb.mechanics.kinematics import TOOL, moving_joints
 
@@ -53,9 +54,9 @@ def characteristic_length(
     # A length off by a factor changes no condition number by more than that factor to this power.
     steepest = float(np.ptp(length_power(model, frame, joints, directions)))
     ends = np.tile(np.log(LENGTHS) if steepest else np.zeros(2), (len(rows), 1))
-    size = min(CHUNK, len(rows))
+    size = batch_size(len(rows), CHUNK)
     while True:
-        value, ends = _narrowed(model, rows, ends, size, frame, joints, directions)
+        value, ends = in_batches(lambda q, e: _narrow(model, q, e, frame, joints, directions), size, rows, ends)
         width = ends[:, 1] - ends[:, 0]
         best = int(value.argmax())
         if width[best] < SHORTEST:
@@ -68,30 +69,16 @@ def characteristic_length(
     return next((end for end in LENGTHS if math.isclose(length, end, rel_tol=SHORTEST)), length)
 
 
-def _narrowed(
+@eqx.filter_jit
+def _narrow(
     model: Model,
-    rows: np.ndarray,
-    ends: np.ndarray,
-    size: int,
+    postures: Float[Array, "p n"],
+    ends: Float[Array, "p 2"],
     frame: str,
     joints: tuple[str, ...],
     directions: tuple[str, ...],
-) -> tuple[np.ndarray, np.ndarray]:
-    """1/kappa_F [p] inside narrower ends [p, 2] of log L, computed in chunks of one size."""
-    parts = []
-    for first in range(0, len(rows), size):
-        taken = np.arange(first, first + size).clip(max=len(rows) - 1)
-        q, between = jnp.asarray(rows[taken]), jnp.asarray(ends[taken].T)
-        found = _narrow(model, q, between, frame, joints, directions)
-        parts.append([np.asarray(x)[..., : len(rows) - first] for x in found])
-    value, ends = (np.concatenate(x, axis=-1) for x in zip(*parts, strict=True))
-    return value, ends.T
-
-
-@eqx.filter_jit
-def _narrow(
-    model: Model, postures: Array, ends: Array, frame: str, joints: tuple[str, ...], directions: tuple[str, ...]
-) -> tuple[Array, Array]:
+) -> tuple[Float[Array, "p"], Float[Array, "p 2"]]:
+    """1/kappa_F inside ends of log L that have become narrower by `STEPS` golden sections, and these ends."""
     golden = (5.0**0.5 - 1.0) / 2.0
     power = length_power(model, frame, joints, directions)[..., None]
     jacobian = jax.vmap(lambda q: counted_jacobian(model, q, frame, joints, directions), out_axes=-1)(postures)
@@ -111,9 +98,10 @@ def _narrow(
         new = value(jnp.where(left, a, b))  # the other one is already known
         return low, high, jnp.where(left, new, at_b), jnp.where(left, at_a, new)
 
-    at_a, at_b = jax.lax.map(value, jnp.stack(inside(ends[0], ends[1])))
-    low, high, at_a, at_b = jax.lax.fori_loop(0, STEPS, narrow, (ends[0], ends[1], at_a, at_b))
-    return jnp.maximum(at_a, at_b), jnp.stack([low, high])
+    low, high = ends.T
+    at_a, at_b = jax.lax.map(value, jnp.stack(inside(low, high)))
+    low, high, at_a, at_b = jax.lax.fori_loop(0, STEPS, narrow, (low, high, at_a, at_b))
+    return jnp.maximum(at_a, at_b), jnp.stack([low, high], axis=1)
 
 
 def _inverse_condition_by_gram(matrices: Float[Array, "d j p"]) -> Float[Array, "p"]:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic.characteristic_length import CHUNK
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.maps.kinetostatic.load_response import (
@@ -117,23 +118,18 @@ def posture_quantities(
         frame: name of the frame.
         settings: length, joints, components, wrench and direction.
     """
-    count = len(postures)
-    size = min(CHUNK, count)
+    size = batch_size(len(postures), CHUNK)
     wrench = jnp.zeros(6) if settings.wrench is None else jnp.asarray(settings.wrench)
     direction = jnp.array([0.0, 0.0, 1.0]) if settings.direction is None else jnp.asarray(settings.direction)
     arrays = (jnp.asarray(settings.length_m), wrench, direction)
     names = (frame, settings.joints, settings.directions)
     # One program each, so that another choice of quantities compiles nothing that was compiled before.
     groups = [group for group, given in GROUPS.items() if set(given) & set(quantities)]
-    found: dict[str, list[np.ndarray]] = {name: [] for name in quantities}
+    found = {}
     for group in groups:
-        for first in range(0, count, size):
-            rows = postures[first : first + size]
-            padded = np.concatenate([rows, np.tile(rows[-1:], (size - len(rows), 1))])
-            for name, values in _batch(model, jnp.asarray(padded), *arrays, group, *names).items():
-                if name in found:
-                    found[name].append(np.asarray(values)[: len(rows)])
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+        values = in_batches(lambda q, group=group: _batch(model, q, *arrays, group, *names), size, postures)
+        found |= dict(zip(GROUPS[group], values, strict=True))
+    return {name: found[name] for name in quantities}
 
 
 GROUPS = {
@@ -156,7 +152,7 @@ def _batch(
     frame: str,
     joints: tuple[str, ...],
     directions: tuple[str, ...],
-) -> dict[str, Array]:
+) -> tuple[Array, ...]:
     def condition(q: Array) -> tuple[Array, ...]:
         return (inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions)),)
 
@@ -175,4 +171,4 @@ def _batch(
 
     computes = (condition, determinant, influence, compliance)
     compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]
-    return dict(zip(GROUPS[group], jax.vmap(compute)(postures), strict=True))
+    return jax.vmap(compute)(postures)

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.io.validation import known_name, place
 from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size, in_batches, padded
 from jaxmb.maps.modal.compliance import receptance_peak, static_compliance
 from jaxmb.maps.modal.differentials import Differentials, damping_differentials, frequency_differentials, stacked
 from jaxmb.mechanics.compliance import elastic_jacobian
@@ -163,13 +164,13 @@ def _solved(
 
     LAPACK runs in NumPy on threads, which uses all cores; within XLA's programs it uses one (see `jaxmb.runtime`).
     """
-    size = min(CHUNK, max(len(postures), 1))
+    size = batch_size(len(postures), CHUNK)
     workers = os.cpu_count() or 1
     waiting: deque[tuple[np.ndarray, Future]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for first in range(0, len(postures), size):
             rows = postures[first : first + size]
-            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(_padded(rows, size)), frame))
+            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame))
             count = len(rows)
             matrices = (tangent.mass[:count], tangent.damping[:count], tangent.stiffness[:count])
             waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
@@ -251,9 +252,14 @@ def _gradients(
 ) -> dict[str, np.ndarray]:
     """Gradients [b, ..., d] by u of the quantities that have these differentials."""
     whole, widths = stacked(differentials)
-    size = 1 << max(len(rows) - 1, 0).bit_length()
-    padded = (_padded(part, size) for part in (rows, whole.left, whole.right, whole.weight))
-    gradient = np.asarray(_pulled_back(vary, u, *map(jnp.asarray, padded)))[: len(rows)]
+    (gradient,) = in_batches(
+        lambda *parts: (_pulled_back(vary, u, *parts),),
+        batch_size(len(rows), CHUNK),
+        rows,
+        whole.left,
+        whole.right,
+        whole.weight,
+    )
     parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
 
@@ -279,8 +285,3 @@ def _pulled_back(
         return jax.vmap(pull)(Tangent(*outer))[0]
 
     return jax.vmap(at)(postures, left, right, weight)
-
-
-def _padded(rows: np.ndarray, size: int) -> np.ndarray:
-    """Rows, and the last of them repeated up to a size, so that one program serves all chunks."""
-    return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])

@@ -1,7 +1,7 @@
 """Following a path of tool poses on every branch of the inverse kinematics, and what it deflects under its loads."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
@@ -90,17 +91,20 @@ def best_along(follower: Follower, poses: np.ndarray, wrenches: np.ndarray) -> I
     names = (follower.frame, follower.joints.names)
     count, starts = len(poses), follower.starts
     which, begin = np.divmod(np.arange(count * len(starts)), len(starts))
-    first, distance = _in_batches(
-        lambda p, q: _solve(follower.model, p, q, *names), SOLVES, poses[which, 0], starts[begin]
+    first, distance = in_batches(
+        lambda p, q: _solve(follower.model, p, q, *names),
+        batch_size(len(which), SOLVES),
+        poses[which, 0],
+        starts[begin],
     )
     branches = [_distinct(follower, first[which == i][distance[which == i] < REACHED]) for i in range(count)]
     owner = np.repeat(np.arange(count), [len(b) for b in branches])
     if not len(owner):
         yield from (_failed(follower, poses.shape[1], 1) for _ in range(count))
         return
-    found = _in_batches(
+    found = in_batches(
         lambda p, w, q: _follow(follower.model, p, w, q, *names, follower.length),
-        FOLLOWED,
+        batch_size(len(owner), FOLLOWED),
         poses[owner],
         wrenches[owner],
         np.concatenate(branches),
@@ -165,19 +169,6 @@ def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
     shifted = path.copy()
     shifted[:, joints.index] = moved + 2.0 * np.pi * turns
     return shifted
-
-
-def _in_batches(compute: Callable[..., tuple[Array, ...]], size: int, *arrays: np.ndarray) -> list[np.ndarray]:
-    """A function of batches over arrays of any length: the same size every time, so that it is compiled once."""
-    count = len(arrays[0])
-    size = min(size, 1 << max(count - 1, 0).bit_length())
-    parts = []
-    for start in range(0, count, size):
-        rows = [a[start : start + size] for a in arrays]
-        short = size - len(rows[0])
-        padded = [jnp.asarray(np.concatenate([r, np.repeat(r[-1:], short, axis=0)])) for r in rows]
-        parts.append([np.asarray(x)[: size - short] for x in compute(*padded)])
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 @eqx.filter_jit

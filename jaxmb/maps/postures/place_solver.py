@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
 from jaxmb.mechanics.kinematics import frame_pose, moving_joints
@@ -25,6 +26,8 @@ STEPS = 40
 """Of the damped Gauss-Newton method from a neighbour's posture."""
 TOGETHER = 64
 """Places that are solved together."""
+LARGEST_BATCH = 1024
+"""Postures whose places are computed together."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,13 @@ class PlaceSolver:
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Postures [k, n] at targets from starts, and which of them are there."""
         size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
-        first, parts = jnp.asarray(self.start), []
-        for at in range(0, len(targets), size):
-            rows = [array[at : at + size] for array in (targets, starts)]
-            short = size - len(rows[0])
-            there, begin = (jnp.asarray(np.concatenate([r, np.repeat(r[-1:], short, axis=0)])) for r in rows)
-            solved = _solve(self.model, there, begin, first, self.frame, self.moving, self.keep)
-            parts.append([np.asarray(x)[: size - short] for x in solved])
-        q, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        first = jnp.asarray(self.start)
+        q, distance = in_batches(
+            lambda there, begin: _solve(self.model, there, begin, first, self.frame, self.moving, self.keep),
+            size,
+            targets,
+            starts,
+        )
         return q, (distance < REACHED) & np.all((q >= self.low) & (q <= self.high), axis=1)
 
 
@@ -123,7 +125,8 @@ def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
 def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
     """Place of a frame's origin at postures, m, ground axes; NaN where they are."""
     rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
-    return np.asarray(_places(model, jnp.asarray(rows), frame)).reshape(*coordinates.shape[:-1], 3)
+    (places,) = in_batches(lambda q: (_places(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)
+    return places.reshape(*coordinates.shape[:-1], 3)
 
 
 @eqx.filter_jit

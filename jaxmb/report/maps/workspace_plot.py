@@ -46,9 +46,15 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
         # The best is drawn last, on top of the others.
         order = np.argsort(middle if better else -middle, kind="stable")
         drawn = PolyCollection(
-            list(patches[order]), array=middle[order], norm=norm, cmap=colours(found), edgecolors="face", lw=0.3
+            patches[order],  # pyright: ignore[reportArgumentType]  (an array is read many times as fast as a list)
+            array=middle[order],
+            norm=norm,
+            cmap=colours(found),
+            edgecolors="face",
+            lw=0.3,
         )
-        axes.add_collection(drawn)
+        drawn.set_in_layout(False)  # the limits of the axes are set: its tens of thousands of patches need no box
+        axes.add_collection(drawn, autolim=False)
         outline_zones(figure, axes, x, y, found)
         singular_line(axes, x, y, found)
     figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries)
