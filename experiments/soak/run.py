@@ -67,7 +67,8 @@ def fit_some(first: int, count: int) -> None:
         studies[name] = jaxmb.make_study(StudyFile.model_validate(data), name, Path())
     for seed in range(first, first + count):
         name = order[seed % len(order)]
-        fit = run_fit(studies[name], seed)
+        study = studies[name]
+        fit = run_fit(study.problem, study.settings, study.start, seed)
         print(json.dumps({"fit": seed, "form": name, "objective": float(fit.best)}), flush=True)
 
 

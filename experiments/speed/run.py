@@ -19,8 +19,9 @@ import peers
 from threadpoolctl import threadpool_limits
 
 import jaxmb
-from jaxmb.identify.fit.loop import Fit, run_fit
+from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.stage import objective
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, read_toml
 from jaxmb.io.strict_json import versions
@@ -69,7 +70,7 @@ def main() -> None:
     with threadpool_limits(1, user_api="blas"):
         for seed in range(options.seeds):
             began = time.perf_counter()
-            fit = run_fit(study, seed)
+            fit = run_fit(study.problem, study.settings, study.start, seed)
             seconds["jaxmb"].append(time.perf_counter() - began)
             exact["jaxmb"] += largest_error(study, fit) < EXACT
             began = time.perf_counter()
