@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from jaxmb.identify.assess.laws.law_problem import covariates, in_tests
-from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD
+from jaxmb.identify.study.law_terms import Term
 from jaxmb.report.cells import number
 from jaxmb.report.style import FITTED, MEASURED, TRUE
 
