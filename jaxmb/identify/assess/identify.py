@@ -11,12 +11,11 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.laws.law_choice import law_metrics
+from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.modal_agreement import unmatched_remark
-from jaxmb.identify.assess.one_model import one_model_metrics, one_model_remarks
+from jaxmb.identify.assess.one_model import one_model, one_model_remarks
 from jaxmb.identify.assess.remarks import (
     bound_remarks,
     data_remarks,
@@ -25,6 +24,7 @@ from jaxmb.identify.assess.remarks import (
     machine_remarks,
     on_bound,
     prior_remarks,
+    unmatched_remarks,
 )
 from jaxmb.identify.assess.result import Mode, Result, evaluations, found_parameters
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
@@ -124,10 +124,12 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     )
     finding, doubts = ambiguity(finding, fit, variances)
     finding, pushed = not_held_back(finding)
-    metrics = fit_metrics(finding)
-    metrics |= one_model_metrics(finding)
-    metrics["known_together"] = groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names)
-    metrics |= law_metrics(finding)
+    metrics = dataclasses.replace(
+        fit_metrics(finding),
+        one_model=one_model(finding),
+        known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
+        laws=chosen_laws(finding),
+    )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
     machine = study.machine_with(finding.model)
     return Result(
@@ -147,11 +149,11 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
             *machine_remarks(machine),
             *prior_remarks(finding),
             *bound_remarks(finding, initial_u),
-            *(unmatched_remark(line) for line in metrics.get("unmatched_modes", ())),
+            *unmatched_remarks(finding),
             *doubts,
             *pushed,
-            *one_model_remarks(metrics),
-            *law_remarks(metrics),
+            *one_model_remarks(metrics.one_model),
+            *law_remarks(metrics.laws),
         ),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,

@@ -1,5 +1,6 @@
 """Identification of a linear study: one step, and what a user wants to know of it."""
 
+import dataclasses
 import time
 
 import jax.numpy as jnp
@@ -71,9 +72,9 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
-    metrics = fit_metrics(finding)
     together = groups(information_rows(step.jacobian, finding.row_weights))
-    metrics["known_together"] = groups_by_name(together, study.free.names)
+    known_together = groups_by_name(together, study.free.names)
+    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together)
     machine = study.machine_with(finding.model)
     return Result(
         study=study,

@@ -1,86 +1,217 @@
-"""What an identification is judged by, as numbers by name."""
+"""What an identification is judged by, as records whose fields have the names of result.json."""
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.holdout import verdicts_on_tests
-from jaxmb.identify.assess.modal_agreement import agreement_metrics, unmatched_metrics
+from jaxmb.identify.assess.holdout import Verdict, verdict
+from jaxmb.identify.assess.laws.law_record import Laws
+from jaxmb.identify.assess.one_model import OneModel
+from jaxmb.identify.assess.stiffness_model.record import StiffnessModelMetrics
+from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.kinds import KINDS, by_kind
+from jaxmb.identify.study.study import Study
+from jaxmb.io.records import plain, restored
 from jaxmb.response.modal import Modes, modes
 
 
-def fit_metrics(finding: Finding) -> dict[str, Any]:
-    """Errors against the truth, against measured modes, on what was fitted and on what was held out, and what each kind
-    of test tells beside that."""
-    study = finding.study
-    metrics = truth_metrics(finding)
-    metrics |= verdicts_on_tests(study, finding.model)
+@dataclasses.dataclass(frozen=True, eq=False)
+class KindMetrics:
+    """What a result tells of the tests of one kind beside what it tells of all. A kind that has something to tell has a
+    class of its own, named in its row of `jaxmb.identify.study.kinds`."""
+
+    @classmethod
+    def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
+        """Of a fit.
+
+        Args:
+            finding: the fit.
+            entries: all tests of the kind.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], names: set[str]) -> Self | None:
+        """From result.json; of lists that several kinds share only the lines of some tests.
+
+        Args:
+            data: its `metrics`.
+            names: of the tests of the kind.
+        """
+        own = {field.name for field in dataclasses.fields(cls)} & data.keys()
+        return restored(cls, {name: _lines_of(data[name], names) for name in own}) if own else None
+
+
+def _lines_of(value: Any, names: set[str]) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "posture" in value[0]:
+        return [line for line in value if line["posture"] in names]
+    return value
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrueMode:
+    """A mode of the identified machine beside that of the simulated one."""
+
+    posture: str
+    true_frequency_hz: float
+    frequency_hz: float
+    true_damping_percent: float
+    damping_percent: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Profile:
+    """The least cost at each value of one parameter."""
+
+    name: str
+    values: np.ndarray
+    """Of the parameter, SI, ascending [p]; the fitted one is among them."""
+    rise: np.ndarray
+    """Of the cost above that of the fit [p], in units in which it is 3.84 at the ends of a 95 % interval."""
+    expected: np.ndarray
+    """The same by the standard deviation: (u - u_fit)^2 / std^2."""
+    interval: tuple[float | None, float | None]
+    """95 % interval by the profile; None where the cost does not rise so far to that side."""
+    linear_interval: tuple[float | None, float | None]
+    """The one by the standard deviation; None where that is not known."""
+    lowest: float
+    """Least rise found: below 0 where the fit was not at the minimum."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Metrics(Mapping[str, Any]):
+    """What an identification is judged by; None where a study promises no such thing.
+
+    It is also a mapping to plain data by name, in the layout that `metrics` has in result.json:
+    `metrics.one_model.does` is `metrics["one_model"]["does"]`.
+    """
+
+    parameter_error: dict[str, float] | None = None
+    """Relative, where the truth is known."""
+    largest_parameter_error: float | None = None
+    true_modes: tuple[TrueMode, ...] | None = None
+    largest_frequency_error_hz: float | None = None
+    largest_damping_error_percent: float | None = None
+    fit: Verdict | None = None
+    """How well the fitted tests are predicted."""
+    holdout: Verdict | None = None
+    """How well those are that the fit did not see."""
+    tests: dict[str, KindMetrics] = dataclasses.field(default_factory=dict)
+    """What each kind of test tells beside that, by kind. Their fields stand among the others in result.json."""
+    prior_log_std: dict[str, float] | None = None
+    one_model: OneModel | None = None
+    known_together: tuple[KnownTogether, ...] | None = None
+    laws: Laws | None = None
+    profiles: dict[str, Profile] | None = None
+    stiffness_model: StiffnessModelMetrics | None = None
+    """Of a complete stiffness model, whose fields stand at the top in result.json too; all else is None then."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Any]:
+        general = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        told = {name: plain(general[name]) for name in GENERAL if general[name] is not None}
+        for record in (*self.tests.values(), self.stiffness_model):
+            for name, value in ({} if record is None else plain(record)).items():
+                told[name] = [*told[name], *value] if isinstance(told.get(name), list) else value
+        return told
+
+
+GENERAL = tuple(f.name for f in dataclasses.fields(Metrics) if f.name not in ("tests", "stiffness_model"))
+
+
+def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
+    """Metrics from `metrics` of result.json.
+
+    Args:
+        data: those.
+        study: what was fitted.
+    """
+    if study.complete is not None:
+        return Metrics(stiffness_model=restored(StiffnessModelMetrics, data))
+    tests = {}
     for kind, entries in by_kind(study.entries):
-        for name, value in kind_metrics(kind, finding, entries).items():
-            both = metrics.get(name)
-            metrics[name] = [*both, *value] if isinstance(both, list) else value
-    for entry, agreement in zip(study.fitted, finding.agreements, strict=True):
-        if agreement is not None:
-            metrics.setdefault("measured_modes", []).extend(agreement_metrics(entry.name, agreement))
-            metrics.setdefault("unmatched_modes", []).extend(unmatched_metrics(entry.name, agreement))
-    if study.problem.prior is not None:
-        metrics["prior_log_std"] = {
+        of_kind = KINDS[kind].metrics
+        record = None if of_kind is None else of_kind.read(data, {entry.name for entry in entries})
+        if record is not None:
+            tests[kind] = record
+    general = {name: data[name] for name in GENERAL if name in data}
+    return dataclasses.replace(restored(Metrics, general | {"tests": {}, "stiffness_model": None}), tests=tests)
+
+
+def fit_metrics(finding: Finding) -> Metrics:
+    """Errors against the truth, on what was fitted and on what was held out, and what each kind of test tells beside
+    that."""
+    study, prior = finding.study, finding.study.problem.prior
+    kinds = {}
+    for kind, entries in by_kind(study.entries):
+        of_kind = KINDS[kind].metrics
+        record = None if of_kind is None else of_kind.found(finding, entries)
+        if record is not None:
+            kinds[kind] = record
+    return dataclasses.replace(
+        _truth_metrics(finding),
+        fit=verdict(finding.model, study.fitted) if study.fitted else None,
+        holdout=verdict(finding.model, study.checks) if study.checks else None,
+        tests=kinds,
+        prior_log_std=None if prior is None else {
             name: float(s)
-            for name, s in zip(study.free.names, np.asarray(study.problem.prior.std), strict=True)
+            for name, s in zip(study.free.names, np.asarray(prior.std), strict=True)
             if np.isfinite(s)
-        }
-    return metrics
+        },
+    )  # fmt: skip
 
 
-def kind_metrics(kind: str, finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
-    """What a result tells of the tests of one kind beside what it tells of all."""
-    metrics = KINDS[kind].metrics
-    return metrics(finding, entries) if metrics is not None else {}
-
-
-def truth_metrics(finding: Finding) -> dict[str, Any]:
+def _truth_metrics(finding: Finding) -> Metrics:
     """Errors of parameters and modes where the machine that was measured is known."""
-    study, metrics = finding.study, {}
-    named = study.free.named(finding.values)
+    study, named = finding.study, finding.study.free.named(finding.values)
     lost = set() if finding.linear is None else {
         n for names, out in zip(study.free.tied, finding.linear.step.without_effect, strict=True) if out for n in names
     }  # fmt: skip
     errors = {n: named[n] / true - 1.0 for n, true in study.truth.items() if true != 0.0 and n not in lost}
-    if errors:
-        metrics["parameter_error"] = errors
-        metrics["largest_parameter_error"] = max(abs(e) for e in errors.values())
-    pairs = [
+    pairs = tuple(
         pair
         for entry, view, _ in finding.of(study.fitted)
         if (tangent := entry.test.tangent(view)) is not None
         if entry.truth is not None and entry.truth.modes is not None
         for pair in _against_true_modes(entry, modes(tangent), entry.truth.modes)
-    ]
-    if pairs:
-        metrics["true_modes"] = pairs
-        metrics["largest_frequency_error_hz"] = max(abs(p["frequency_hz"] - p["true_frequency_hz"]) for p in pairs)
-        metrics["largest_damping_error_percent"] = max(
-            abs(p["damping_percent"] - p["true_damping_percent"]) for p in pairs
-        )
-    return metrics
+    )
+    return Metrics(
+        parameter_error=errors or None,
+        largest_parameter_error=max((abs(e) for e in errors.values()), default=None),
+        true_modes=pairs or None,
+        largest_frequency_error_hz=max((abs(p.frequency_hz - p.true_frequency_hz) for p in pairs), default=None),
+        largest_damping_error_percent=max(
+            (abs(p.damping_percent - p.true_damping_percent) for p in pairs), default=None
+        ),
+    )
 
 
-def _against_true_modes(entry: Entry, found: Modes, true: Modes) -> list[dict[str, Any]]:
+def _against_true_modes(entry: Entry, found: Modes, true: Modes) -> list[TrueMode]:
     """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
     below = np.flatnonzero(np.asarray(true.frequency_hz) <= entry.test.band_end_hz)
     distance = np.abs(np.log(np.asarray(true.frequency_hz)[below, None] / np.asarray(found.frequency_hz)))
     return [
-        {
-            "posture": entry.name,
-            "true_frequency_hz": float(true.damped_frequency_hz[below[i]]),
-            "frequency_hz": float(found.damped_frequency_hz[j]),
-            "true_damping_percent": 100.0 * float(true.damping_ratio[below[i]]),
-            "damping_percent": 100.0 * float(found.damping_ratio[j]),
-        }
+        TrueMode(
+            posture=entry.name,
+            true_frequency_hz=float(true.damped_frequency_hz[below[i]]),
+            frequency_hz=float(found.damped_frequency_hz[j]),
+            true_damping_percent=100.0 * float(true.damping_ratio[below[i]]),
+            damping_percent=100.0 * float(found.damping_ratio[j]),
+        )
         for i, j in zip(*linear_sum_assignment(distance), strict=True)
     ]

@@ -1,6 +1,7 @@
 """The modes of an identified machine beside those that modal analysis found in the FRFs of a test."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -101,7 +102,45 @@ def _partners(fitted: Modes, measured: Modes, likeness: np.ndarray) -> tuple[int
     return tuple(of_measured.get(m) for m in range(likeness.shape[1]))
 
 
-def agreement_metrics(name: str, agreement: ModalAgreement) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class ModePair:
+    """A measured mode of a test beside the mode of the identified machine that stands for it."""
+
+    posture: str
+    """Name of the test."""
+    measured_frequency_hz: float
+    """Damped, as `frequency_hz`."""
+    frequency_hz: float
+    measured_damping_percent: float
+    damping_percent: float
+    content: tuple[str, ...] | None = None
+    """Coordinates that dominate the measured mode, where a modal test tells."""
+    energy_share: float | None = None
+    """Of these, in the strain energy of the identified mode."""
+    mac: float | None
+    """Of the two shapes at the sensors; None where nothing is known of the shape."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LonelyMode:
+    """A mode that stands alone: nothing like it was measured, or the identified machine has nothing like it."""
+
+    posture: str
+    of: str
+    """Whose mode it is: "fitted" or "measured"."""
+    frequency_hz: float
+    damping_percent: float
+
+    @property
+    def remark(self) -> str:
+        """The mode in a sentence."""
+        mode = f"{self.frequency_hz:.4g} Hz ({self.damping_percent:.2g} % damping)"
+        if self.of == "fitted":
+            return f"{called(self.posture)}: the identified machine has a mode at {mode} that was not measured"
+        return f"{called(self.posture)}: no mode of the identified machine stands for the one measured at {mode}"
+
+
+def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
     """A line for each measured mode that has a fitted one: frequency and damping of both, and the MAC of their shapes.
 
     The MAC is None where one sensor only tells nothing of shapes.
@@ -109,36 +148,23 @@ def agreement_metrics(name: str, agreement: ModalAgreement) -> list[dict[str, An
     fitted, measured = agreement.fitted, agreement.measured
     shapes = fitted.shape.shape[0] > 1
     return [
-        {
-            "posture": name,
-            "measured_frequency_hz": float(measured.damped_frequency_hz[m]),
-            "frequency_hz": float(fitted.damped_frequency_hz[f]),
-            "measured_damping_percent": 100.0 * float(measured.damping_ratio[m]),
-            "damping_percent": 100.0 * float(fitted.damping_ratio[f]),
-            "mac": float(agreement.likeness[f, m]) if shapes else None,
-        }
+        ModePair(
+            posture=name,
+            measured_frequency_hz=float(measured.damped_frequency_hz[m]),
+            frequency_hz=float(fitted.damped_frequency_hz[f]),
+            measured_damping_percent=100.0 * float(measured.damping_ratio[m]),
+            damping_percent=100.0 * float(fitted.damping_ratio[f]),
+            mac=float(agreement.likeness[f, m]) if shapes else None,
+        )
         for f, m in agreement.pairs
     ]
 
 
-def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[dict[str, Any]]:
+def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[LonelyMode]:
     """A line for each mode without a partner, "fitted" where nothing like it was measured, and "measured" otherwise."""
     alone = [("measured", agreement.measured, m) for m, f in enumerate(agreement.partner) if f is None]
     alone += [("fitted", agreement.fitted, f) for f in agreement.unmeasured]
     return [
-        {
-            "posture": name,
-            "of": which,
-            "frequency_hz": float(found.damped_frequency_hz[k]),
-            "damping_percent": 100.0 * float(found.damping_ratio[k]),
-        }
+        LonelyMode(name, which, float(found.damped_frequency_hz[k]), 100.0 * float(found.damping_ratio[k]))
         for which, found, k in alone
     ]
-
-
-def unmatched_remark(line: dict[str, Any]) -> str:
-    """A sentence on one line of `unmatched_metrics`."""
-    mode = f"{line['frequency_hz']:.4g} Hz ({line['damping_percent']:.2g} % damping)"
-    if line["of"] == "fitted":
-        return f"{called(line['posture'])}: the identified machine has a mode at {mode} that was not measured"
-    return f"{called(line['posture'])}: no mode of the identified machine stands for the one measured at {mode}"

@@ -1,7 +1,8 @@
 """Does one linear model do: whether the tests of a study agree on the parameters, and which parameter does not."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -50,6 +51,47 @@ class Drop(NamedTuple):
     """Probability of such a drop under one model."""
     spread: float
     """Standard deviation of the parameter over the tests that the drop needs, beyond the noise; relative."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OwnValue:
+    """What a value of its own for each test would do for one parameter."""
+
+    parameter: str
+    drop: float
+    """Of chi^2."""
+    degrees: int
+    p: float
+    p_holm: float
+    """Corrected for the number of parameters."""
+    spread: float
+    """Relative spread over the tests that the drop needs; where it was fitted so, that of the fitted values."""
+    leaves: float | None
+    """Root mean square residual that such a fit leaves, in units of the noise; None where it was not fitted."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Separate:
+    """What chi^2 loses if each test has its own parameters."""
+
+    drop: float
+    degrees: int
+    p: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneModel:
+    """Whether one model does for all tests."""
+
+    does: bool
+    """Whether neither all parameters together nor any of them differs between the tests."""
+    residual_over_noise: float
+    chi2: float
+    degrees: int
+    p: float | None
+    separate: Separate
+    parameters: tuple[OwnValue, ...]
+    """Those with the largest drop first; of those that were fitted with a value for each test, the best fit first."""
 
 
 class Agreement(NamedTuple):
@@ -171,7 +213,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     )
 
 
-def _drop(apart: np.ndarray, basis: np.ndarray, left: np.ndarray, chance: Any) -> Drop:
+def _drop(apart: np.ndarray, basis: np.ndarray, left: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
     """What chi^2 loses by columns `apart` beside those whose space `basis` spans."""
     length = np.linalg.norm(apart, axis=0)
     seen = length > 0.0
@@ -195,71 +237,57 @@ def holm(p: Sequence[float]) -> list[float]:
     return found.tolist()
 
 
-def one_model_metrics(finding: Finding) -> dict[str, Any]:
-    """`metrics.one_model` of a fit to two or more tests; empty where there are fewer.
+def one_model(finding: Finding) -> OneModel | None:
+    """Whether one model does for all tests of a fit; None where there are less than two.
 
-    Args:
-        finding: the fit.
-
-    Returns:
-        "one_model": "does": whether neither all parameters together nor any of them differs between the tests;
-        "residual_over_noise", "chi2", "degrees", "p"; "separate": drop of chi^2 if each test had its own parameters;
-        "parameters": those with the largest drop first, each with its drop, degrees, p, p corrected for the number of
-        parameters ("p_holm"), and the relative spread over the tests that the drop needs. Where that is large the
-        first few are fitted with a value for each test, the best fit first: "spread" is then of these values, and
-        "leaves" what it leaves in units of the noise, else None.
+    Where a parameter makes a large difference, the first few are fitted with a value for each test.
     """
     study, u = finding.study, finding.u
     if len(study.tests) < 2:
-        return {}
+        return None
     tests = blocks(study, finding.residual, finding.jacobian, finding.row_weights)
     found = agreement(tests, relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])
     lines = [
-        {
-            "parameter": names[0],
-            "drop": d.drop,
-            "degrees": d.degrees,
-            "p": d.p,
-            "p_holm": p,
-            "spread": d.spread,
-            "leaves": None,
-        }
+        OwnValue(names[0], d.drop, d.degrees, d.p, p, d.spread, None)
         for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
     ]
-    lines.sort(key=lambda line: -line["drop"])
-    _fit_apart(study, u, finding.row_weights, lines)
-    told = {
-        "does": found.separate.p >= LEVEL and min(corrected) >= LEVEL,
-        "residual_over_noise": found.ratio, "chi2": found.chi2, "degrees": found.degrees, "p": found.p,
-        "separate": {"drop": found.separate.drop, "degrees": found.separate.degrees, "p": found.separate.p},
-        "parameters": lines,
-    }  # fmt: skip
-    return {"one_model": told}
+    lines.sort(key=lambda line: -line.drop)
+    return OneModel(
+        does=found.separate.p >= LEVEL and min(corrected) >= LEVEL,
+        residual_over_noise=found.ratio,
+        chi2=found.chi2,
+        degrees=found.degrees,
+        p=found.p,
+        separate=Separate(found.separate.drop, found.separate.degrees, found.separate.p),
+        parameters=tuple(_fitted_apart(study, u, finding.row_weights, lines)),
+    )
 
 
-def _fit_apart(study: Study, u: np.ndarray, row_weights: np.ndarray, lines: list[dict[str, Any]]) -> None:
-    """Fit the first of the parameters with a value for each test, and put the best of them first."""
+def _fitted_apart(
+    study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
+) -> list[OwnValue]:  # fmt: skip
+    """The parameters, the first of them fitted with a value for each test where they make a large difference."""
     if len(study.tests) > MOST_APART or any(test.posture is None for test in study.tests):
-        return
-    first = [line for line in lines[:FITTED_APART] if line["drop"] > LARGE * line["degrees"]]
-    for line in first:
-        problem, fit, spread = fit_apart(study, u, line["parameter"])
+        return list(lines)
+    fitted = []
+    for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:
+        problem, fit, spread = fit_apart(study, u, line.parameter)
         found = blocks(study, *law_state(problem, fit), row_weights)
-        line["spread"], line["leaves"] = spread, agreement(found, relative_columns(study, fit.u)).ratio
-    lines[: len(first)] = sorted(first, key=lambda line: line["leaves"])
+        ratio = agreement(found, relative_columns(study, fit.u)).ratio
+        fitted.append((ratio, dataclasses.replace(line, spread=spread, leaves=ratio)))
+    own = {line.parameter for _, line in fitted}
+    fitted.sort(key=lambda pair: pair[0])
+    return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
 
 
-def one_model_remarks(metrics: dict[str, Any]) -> list[str]:
+def one_model_remarks(told: OneModel | None) -> list[str]:
     """A sentence where one model does not do, with the parameter that explains most of it."""
-    told = metrics.get("one_model")
-    if told is None or told["does"]:
+    if told is None or told.does:
         return []
-    size = f"one linear model does not do: the residual is {told['residual_over_noise']:.2g} times the noise"
-    line = told["parameters"][0]
-    if line["p_holm"] >= LEVEL:
-        return [f"{size}; the tests disagree (p {told['separate']['p']:.1g}), but on no single parameter"]
-    left = "" if line["leaves"] is None else f", which leaves {line['leaves']:.3g} times the noise"
-    return [
-        f"{size}; {line['parameter']} would have to differ by {100.0 * line['spread']:.2g} % between the tests{left}"
-    ]
+    size = f"one linear model does not do: the residual is {told.residual_over_noise:.2g} times the noise"
+    line = told.parameters[0]
+    if line.p_holm >= LEVEL:
+        return [f"{size}; the tests disagree (p {told.separate.p:.1g}), but on no single parameter"]
+    left = "" if line.leaves is None else f", which leaves {line.leaves:.3g} times the noise"
+    return [f"{size}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between the tests{left}"]

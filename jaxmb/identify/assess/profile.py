@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 from scipy.stats import chi2
 
+from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.identify.estimation.least_squares import Box
@@ -28,29 +28,10 @@ RISE = float(chi2.ppf(0.95, 1))
 """Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Profile:
-    """The least cost at each value of one parameter."""
-
-    name: str
-    values: Float[np.ndarray, "p"]
-    """Of the parameter, SI, ascending; the fitted one is among them."""
-    rise: Float[np.ndarray, "p"]
-    """Of the cost above that of the fit, in units in which it is 3.84 at the ends of a 95 % interval."""
-    expected: Float[np.ndarray, "p"]
-    """The same by the standard deviation: (u - u_fit)^2 / std^2."""
-    interval: tuple[float | None, float | None]
-    """95 % interval by the profile; None where the cost does not rise so far to that side."""
-    linear_interval: tuple[float | None, float | None]
-    """The one by the standard deviation; None where that is not known."""
-    lowest: float
-    """Least rise found: below 0 where the fit was not at the minimum."""
-
-
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
     """The result with `metrics.profiles`: by name the profiles of what names or patterns select."""
-    profiles = {profile.name: dataclasses.asdict(profile) for profile in cost_profiles(result, patterns, points)}
-    return dataclasses.replace(result, metrics=result.metrics | {"profiles": profiles})
+    profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
+    return dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, profiles=profiles))
 
 
 def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:

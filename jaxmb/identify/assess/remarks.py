@@ -1,11 +1,11 @@
 """What a user should know of an identification beside its numbers: sentences on noise, bounds and what does not act."""
 
-from typing import Any
-
 import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.metrics import Metrics
+from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.noise import noise_objective, widening
 from jaxmb.identify.study.kinds import KINDS, by_kind
@@ -19,12 +19,12 @@ def data_remarks(study: Study) -> list[str]:
     return [f"{called(entry.name)}: {text}" for entry in study.entries for text in entry.remarks]
 
 
-def kind_remarks(finding: Finding, metrics: dict[str, Any]) -> list[str]:
+def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
     """Sentences of each kind of test on data that the machine does not follow."""
     told = []
     for kind, entries in by_kind(finding.study.entries):
         remarks = KINDS[kind].remarks
-        told += remarks(finding, entries, metrics) if remarks is not None else []
+        told += remarks(finding, entries, metrics.tests.get(kind)) if remarks is not None else []
     return told
 
 
@@ -92,6 +92,12 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
     lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
     near = 1e-9 * (upper - lower)
     return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
+
+
+def unmatched_remarks(finding: Finding) -> list[str]:
+    """A sentence on each mode that stands alone: measured, or of the identified machine."""
+    compared = zip(finding.study.fitted, finding.agreements, strict=True)
+    return [m.remark for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
 
 
 def undamped(finding: Finding) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
@@ -71,7 +72,7 @@ class Result:
     parameters: dict[str, Parameter]
     modes: tuple[Mode, ...]
     """All modes below the end of each test's band."""
-    metrics: dict[str, Any]
+    metrics: Metrics
     remarks: tuple[str, ...]
     """What a user should know: parameters on a bound or without effect, lines that were not used."""
     correlation: np.ndarray
@@ -126,7 +127,7 @@ class Result:
                 "covariance": _covariance(self),
                 "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
-                "metrics": self.metrics,
+                "metrics": dict(self.metrics),
                 "remarks": list(self.remarks),
                 "evaluations": self.evaluations,
                 "seconds": self.seconds,

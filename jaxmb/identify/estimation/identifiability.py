@@ -1,7 +1,8 @@
 """What can be known of the free parameters from the tests: one SVD of the weighted Jacobian answers."""
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -164,12 +165,19 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
     return (*found, *sorted(weak, key=lambda group: -group.std))
 
 
-def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Groups as results hold them: std, number of directions, and the parts of their parameters by name."""
-    return [
-        {"std": g.std, "dimension": g.dimension, "parameters": {names[i]: float(g.parts[i]) for i in g.members}}
-        for g in found
-    ]
+@dataclasses.dataclass(frozen=True)
+class KnownTogether:
+    """A `Group` as results hold it."""
+
+    std: float
+    dimension: int
+    parameters: dict[str, float]
+    """Their parts, by name."""
+
+
+def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> tuple[KnownTogether, ...]:
+    """Groups with the parts of their parameters by name."""
+    return tuple(KnownTogether(g.std, g.dimension, {names[i]: float(g.parts[i]) for i in g.members}) for g in found)
 
 
 def _components(joined: np.ndarray) -> list[np.ndarray]:

@@ -32,13 +32,13 @@ class Kind(NamedTuple):
         return pkgutil.resolve_name(self.reader_at)
 
     @property
-    def metrics(self) -> Callable[..., Any] | None:
-        """(finding, entries of the kind) -> what a result tells of such tests beside what it tells of all."""
+    def metrics(self) -> Any:
+        """What a result tells of such tests beside what it tells of all, a `KindMetrics`; None where nothing."""
         return pkgutil.resolve_name(self.metrics_at) if self.metrics_at else None
 
     @property
     def remarks(self) -> Callable[..., Any] | None:
-        """(finding, entries of the kind, metrics) -> sentences on data that the machine does not follow."""
+        """(finding, entries of the kind, its metrics) -> sentences on data that the machine does not follow."""
         return pkgutil.resolve_name(self.remarks_at) if self.remarks_at else None
 
     @property
@@ -54,16 +54,16 @@ _REPORT = "jaxmb.report.tests"
 
 KINDS: dict[str, Kind] = {
     "frf": Kind(
-        f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:frf_metrics",
+        f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:FrfMetrics",
         f"{_ASSESS}.frf:frf_remarks", f"{_REPORT}.frf:frf_sections",
     ),
     "modes": Kind(
-        f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:modes_metrics",
+        f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:ModesMetrics",
         sections_at=f"{_REPORT}.modes:modes_sections",
     ),
     "deflection": Kind(
         f"{_FORMAT}.deflection_format:DeflectionTestPart", f"{_READING}.deflections:read_deflection_test",
-        f"{_ASSESS}.deflections:deflection_metrics", f"{_ASSESS}.deflections:deflection_remarks",
+        f"{_ASSESS}.deflections:DeflectionMetrics", f"{_ASSESS}.deflections:deflection_remarks",
         f"{_REPORT}.deflections:deflection_sections",
     ),
     "torque": Kind(f"{_FORMAT}.test_format:PlannedTestPart"),

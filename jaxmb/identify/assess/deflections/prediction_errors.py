@@ -1,8 +1,8 @@
-"""Predicted against measured deflections."""
+"""How predicted deflections compare with measured ones."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.deflection_test import DeflectionTest, deflection_test
 from jaxmb.identify.experiments.entry import Entry
@@ -19,26 +18,108 @@ from jaxmb.identify.fit.problem import Problem
 DEGREES = 180.0 / np.pi
 NO_EFFECT = 1e-9
 """Part of a slope, or of the largest singular value, that is rounding."""
-KINDS = {"translation": "mm", "rotation": "deg"}
+
+Unit = Literal["mm", "deg"]
+"""Of translations, and of rotations."""
 
 
-def prediction_errors(finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
-    """How the identified machine's deflections compare with the measured ones: by test, by role, and each of them."""
-    rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
-    metrics: dict[str, Any] = {
-        "sets": [
-            {"set": entry.name, "role": entry.role, "tests": len(entry.source.cases)}
-            | {what: gaps([row for row in rows if row["set"] == entry.name], unit) for what, unit in KINDS.items()}
-            for entry in entries
-        ]
-    }
-    roles = dict.fromkeys(entry.role for entry in entries)
-    for key, unit in (("explained_percent", "mm"), ("explained_rotation_percent", "deg")):
-        metrics[key] = {r: gaps([row for row in rows if row["role"] == r], unit)["explained_percent"] for r in roles}
-    return metrics | {"deflections": rows}
+class Moved(NamedTuple):
+    """How far one point moved, along or about ground axes."""
+
+    measured: Float[np.ndarray, "3"]
+    """NaN where it was not measured."""
+    measured_std: Float[np.ndarray, "3"]
+    predicted: Float[np.ndarray, "3"]
+    predicted_std: Float[np.ndarray, "3"]
+    """NaN where it is not known."""
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which components were measured [3]."""
+        return np.isfinite(self.measured)
+
+    @property
+    def missed(self) -> np.ndarray:
+        """Measured less predicted."""
+        return self.measured - self.predicted
 
 
-def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionRow:
+    """One point in one load case, measured and as the identified machine predicts it; mm and deg."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    test: str
+    """Name of the load case."""
+    point: str
+    measured_mm: np.ndarray
+    measured_std_mm: np.ndarray
+    predicted_mm: np.ndarray
+    predicted_std_mm: np.ndarray
+    measured_deg: np.ndarray
+    measured_std_deg: np.ndarray
+    predicted_deg: np.ndarray
+    predicted_std_deg: np.ndarray
+
+    def moved(self, unit: Unit) -> Moved:
+        """Translation, or rotation."""
+        if unit == "mm":
+            return Moved(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
+        return Moved(self.measured_deg, self.measured_std_deg, self.predicted_deg, self.predicted_std_deg)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gaps:
+    """How far points moved and what prediction misses, mm or deg; None where nothing of the kind was measured."""
+
+    mean_measured: float | None
+    max_measured: float | None
+    rms_measured: float | None
+    mean_gap: float | None
+    max_gap: float | None
+    rms_gap: float | None
+    explained_percent: float | None
+    """100 (1 - RMS of the missed distance / RMS of the measured distance)."""
+
+    def with_unit(self, unit: Unit) -> dict[str, float | None]:
+        """The numbers by names that end on their unit."""
+        lengths = [field.name for field in dataclasses.fields(self)][:-1]
+        told = {f"{name}_{unit}": getattr(self, name) for name in lengths}
+        return told | {"explained_percent": self.explained_percent}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SetGaps:
+    """What the identified machine explains of one test."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    tests: int
+    """Load cases."""
+    translation: Gaps
+    rotation: Gaps
+
+    def gaps(self, unit: Unit) -> Gaps:
+        """Of translations, or of rotations."""
+        return self.translation if unit == "mm" else self.rotation
+
+    def as_plain(self) -> dict[str, Any]:
+        """As result.json has it."""
+        translation, rotation = self.translation.with_unit("mm"), self.rotation.with_unit("deg")
+        return dataclasses.asdict(self) | {"translation": translation, "rotation": rotation}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "SetGaps":
+        """From result.json."""
+        translation = {name.removesuffix("_mm"): value for name, value in data["translation"].items()}
+        rotation = {name.removesuffix("_deg"): value for name, value in data["rotation"].items()}
+        return cls(data["set"], data["role"], data["tests"], Gaps(**translation), Gaps(**rotation))
+
+
+def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
     """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
 
     The deviations of what is predicted are those of the identified values, to first order.
@@ -63,13 +144,9 @@ def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) ->
     for case in cases:
         for p, point in enumerate(case.points):
             predicted, deviation = next(pairs)
-            row: dict[str, Any] = {"set": entry.name, "role": entry.role, "test": case.name, "point": point}
-            for unit, scale, part in (("mm", 1e3, slice(0, 3)), ("deg", DEGREES, slice(3, 6))):
-                row[f"measured_{unit}"] = scale * case.displacement[p, part]
-                row[f"measured_std_{unit}"] = scale * case.std[p, part]
-                row[f"predicted_{unit}"] = scale * predicted[part]
-                row[f"predicted_std_{unit}"] = scale * deviation[part]
-            rows.append(row)
+            numbers = case.displacement[p], case.std[p], predicted, deviation
+            mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
+            rows.append(DeflectionRow(entry.name, entry.role, case.name, point, *mm, *deg))
     return rows
 
 
@@ -99,27 +176,21 @@ def _predicted(problem: Problem, test: DeflectionTest, u: Float[Array, "d"]) -> 
     return displacements(u), jax.jacfwd(displacements)(u)
 
 
-def gaps(rows: Sequence[dict[str, Any]], unit: str) -> dict[str, float | None]:
+def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Gaps:
     """Mean, largest and root mean square of how far points moved, and of what prediction misses of that.
-
-    The explained percent is 100 (1 - RMS of the missed distance / RMS of the measured distance). None where nothing of
-    the kind was measured.
 
     Args:
         rows: from `compared`.
         unit: "mm" for translations, "deg" for rotations.
     """
-    lengths, missed = [], []
-    for row in rows:
-        seen = np.isfinite(row[f"measured_{unit}"])
-        if seen.any():
-            lengths.append(np.linalg.norm(row[f"measured_{unit}"][seen]))
-            missed.append(np.linalg.norm((row[f"measured_{unit}"] - row[f"predicted_{unit}"])[seen]))
-    told: dict[str, float | None] = {}
-    for what, values in (("measured", lengths), ("gap", missed)):
-        told[f"mean_{what}_{unit}"] = float(np.mean(values)) if values else None
-        told[f"max_{what}_{unit}"] = float(np.max(values)) if values else None
-        told[f"rms_{what}_{unit}"] = float(np.sqrt(np.mean(np.square(values)))) if values else None
-    whole, left = told[f"rms_measured_{unit}"], told[f"rms_gap_{unit}"]
-    told["explained_percent"] = 100.0 * (1.0 - left / whole) if whole and left is not None else None
-    return told
+    moves = [move for move in (row.moved(unit) for row in rows) if move.seen.any()]
+    if not moves:
+        return Gaps(*[None] * 7)
+    told = []
+    for values in (
+        [np.linalg.norm(move.measured[move.seen]) for move in moves],
+        [np.linalg.norm(move.missed[move.seen]) for move in moves],
+    ):
+        told += [float(np.mean(values)), float(np.max(values)), float(np.sqrt(np.mean(np.square(values))))]
+    whole, left = told[2], told[5]
+    return Gaps(*told, explained_percent=100.0 * (1.0 - left / whole) if whole else None)

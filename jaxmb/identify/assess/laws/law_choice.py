@@ -1,7 +1,7 @@
 """Which laws of posture, load or amplitude a study asks for: chosen by what each predicts of tests held out."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from jaxmb.identify.assess.laws.law_problem import (
     law_state,
     terms_of,
 )
+from jaxmb.identify.assess.laws.law_record import Candidate, Laws
 from jaxmb.identify.assess.one_model import LEVEL, relative_columns
 from jaxmb.identify.estimation.identifiability import scaled_svd
 from jaxmb.identify.study.law_terms import Term
@@ -50,8 +51,8 @@ class Considered(NamedTuple):
         return self.gain > self.gain_std and self.choice_gain > self.choice_gain_std
 
 
-def law_metrics(finding: Finding) -> dict[str, Any]:
-    """`metrics.laws` of a fit; empty where the study asks for no laws.
+def chosen_laws(finding: Finding) -> Laws | None:
+    """Laws of a fit; None where the study asks for none.
 
     Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
     fully, and the best of those judged by the tests they do not see: each group of tests that share all covariates is
@@ -69,14 +70,14 @@ def law_metrics(finding: Finding) -> dict[str, Any]:
     """
     study, u = finding.study, finding.u
     if study.laws is None:
-        return {}
+        return None
     terms = terms_of(study)
     count = min(study.laws.most, len(terms))
     apart = _groups(study, terms)
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
-    told: list[dict[str, Any]] = []
+    told: list[Candidate] = []
     while len(chosen) < count:
         left = [term for term in terms if term not in chosen]
         tried = _tried(study, chosen, left, fit, held_out, apart)
@@ -87,7 +88,7 @@ def law_metrics(finding: Finding) -> dict[str, Any]:
             break
         chosen.append(best.term)
         fit, held_out = best.fit, best.held_out
-    return {"laws": law_outcome(study, chosen, fit, told, first, held_out, apart)}
+    return law_outcome(study, chosen, fit, told, first, held_out, apart)
 
 
 def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
@@ -185,11 +186,20 @@ def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int)
     return law_covariance(study, problem, fit, terms)[1][study.free.size :]
 
 
-def _told(one: Considered, step: int, taken: bool) -> dict[str, Any]:
-    return {
-        "step": step, "parameter": one.term.parameter, "by": one.term.by, "term": one.term.text,
-        "coefficient": float(one.fit.coefficients[step - 1]), "z": one.z, "p": one.p,
-        "holdout_error": None if one.held_out is None else one.held_out.mean,
-        "gain": one.gain, "gain_std": one.gain_std, "choice_gain": one.choice_gain,
-        "choice_gain_std": one.choice_gain_std, "predicts": one.predicts, "taken": taken,
-    }  # fmt: skip
+def _told(one: Considered, step: int, taken: bool) -> Candidate:
+    return Candidate(
+        step=step,
+        parameter=one.term.parameter,
+        by=one.term.by,
+        term=one.term.text,
+        coefficient=float(one.fit.coefficients[step - 1]),
+        z=one.z,
+        p=one.p,
+        holdout_error=None if one.held_out is None else one.held_out.mean,
+        gain=one.gain,
+        gain_std=one.gain_std,
+        choice_gain=one.choice_gain,
+        choice_gain_std=one.choice_gain_std,
+        predicts=one.predicts,
+        taken=taken,
+    )

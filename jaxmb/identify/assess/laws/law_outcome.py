@@ -1,11 +1,20 @@
 """What is told of laws that were chosen: coefficients, values in each test, errors of tests held out."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxmb.identify.assess.laws.law_problem import Fitted, LawProblem, in_tests, law_problem, law_state
+from jaxmb.identify.assess.laws.law_record import (
+    Candidate,
+    ChosenTerm,
+    GroupError,
+    HoldOutErrors,
+    Laws,
+    ValueInTest,
+    WithLaws,
+)
 from jaxmb.identify.assess.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
 from jaxmb.identify.estimation.identifiability import knowledge, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
@@ -44,10 +53,10 @@ def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -
 
 
 def law_outcome(
-    study: Study, chosen: Sequence[Term], fit: Fitted, considered: list[dict[str, Any]], without: HoldOut,
+    study: Study, chosen: Sequence[Term], fit: Fitted, considered: Sequence[Candidate], without: HoldOut,
     with_laws: HoldOut, apart: Sequence[np.ndarray],
-) -> dict[str, Any]:  # fmt: skip
-    """What `metrics.laws` holds of the terms that were chosen and considered (see docs/study-format.md)."""
+) -> Laws:  # fmt: skip
+    """What is told of the terms that were chosen and considered."""
     problem = law_problem(study, chosen, fit.coefficients.size)
     covariance, std = law_covariance(study, problem, fit, len(chosen))
     free, d = study.free, study.free.size
@@ -56,37 +65,30 @@ def law_outcome(
     relative = relative_columns(study, fit.u)
     lawful = list(dict.fromkeys(term.parameter for term in chosen))
     # The candidate that came nearest stands for itself where none was taken, so that one sees why.
-    shown = lawful or [line["parameter"] for line in considered[:1]]
-    return {
-        "by": [] if study.laws is None else list(study.laws.by),
-        "chosen": [
-            {
-                "parameter": t.parameter, "by": t.by, "term": t.text, "coefficient": float(c), "std": float(s),
-                "function": t.function, "scale": t.scale, "mean": t.mean,
-            }
+    shown = lawful or [line.parameter for line in considered[:1]]
+    errors = tuple(
+        GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
+        for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
+    )
+    does = after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL
+    return Laws(
+        by=() if study.laws is None else tuple(study.laws.by),
+        chosen=tuple(
+            ChosenTerm(t.parameter, t.by, t.text, float(c), float(s), t.function, t.scale, t.mean)
             for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
-        ],
-        "centre": free.named(centre),
-        "centre_std_log": free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
-        "holdout": {
-            "without": without.mean, "with": with_laws.mean,
-            "tests": [
-                {"tests": [study.tests[t].name for t in group], "without": float(a), "with": float(b)}
-                for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
-            ],
-        },
-        "considered": considered,
-        "one_model": {
-            "does": after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL,
-            "residual_over_noise": after.ratio, "p": after.p,
-        },
-        "values": {name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
-    }  # fmt: skip
+        ),
+        centre=free.named(centre),
+        centre_std_log=free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
+        holdout=HoldOutErrors(without.mean, errors, with_laws.mean),
+        considered=tuple(considered),
+        one_model=WithLaws(does, after.ratio, after.p),
+        values={name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
+    )
 
 
 def _values(
     study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
-) -> list[dict[str, Any]]:
+) -> tuple[ValueInTest, ...]:
     """Of one parameter in each test: by its law, and by the test itself, with standard deviations of the logarithm."""
     i, d = study.free.names.index(name), study.free.size
     relative = relative_columns(study, fit.u)[i]
@@ -100,12 +102,9 @@ def _values(
         direction[d:] = table[:, t] if chosen else []
         value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
         apart = float(np.exp(own[t])) if abs(own[t]) < FARTHEST_LOG else np.nan
-        lines.append({
-            "test": test.name, "law": value,
-            "law_std_log": float(np.sqrt(max(direction @ covariance @ direction, 0.0))),
-            "own": value * apart, "own_std_log": float(own_std[t]), "truth": _truth(study, t, name),
-        })  # fmt: skip
-    return lines
+        law_std = float(np.sqrt(max(direction @ covariance @ direction, 0.0)))
+        lines.append(ValueInTest(test.name, value, law_std, value * apart, float(own_std[t]), _truth(study, t, name)))
+    return tuple(lines)
 
 
 def _by_each_test(
@@ -136,22 +135,20 @@ def _truth(study: Study, t: int, name: str) -> float | None:
     return None if truth is None else truth.parameters.get(name)
 
 
-def law_remarks(metrics: dict[str, Any]) -> list[str]:
+def law_remarks(laws: Laws | None) -> list[str]:
     """A sentence on each law that was taken, or on there being none."""
-    laws = metrics.get("laws")
     if laws is None:
         return []
-    errors = laws["holdout"]
-    if not laws["chosen"]:
+    without = laws.holdout.without
+    if not laws.chosen:
         return [
-            f"no law of {', '.join(laws['by'])} predicts tests that are held out better than one model"
-            f" ({errors['without']:.3g} times the noise)"
+            f"no law of {', '.join(laws.by)} predicts tests that are held out better than one model"
+            f" ({without:.3g} times the noise)"
         ]
     found = [
-        f"{line['parameter']} follows exp({line['coefficient']:.3g} (± {line['std']:.1g}) {line['term']})"
-        for line in laws["chosen"]
+        f"{line.parameter} follows exp({line.coefficient:.3g} (± {line.std:.1g}) {line.term})" for line in laws.chosen
     ]
     return [
-        f"{'; '.join(found)}: tests that are held out are predicted to {errors['with']:.3g} times the noise,"
-        f" {errors['without']:.3g} without"
+        f"{'; '.join(found)}: tests that are held out are predicted to {laws.holdout.with_:.3g} times the noise,"
+        f" {without:.3g} without"
     ]

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.identify.assess.laws.law_record import Laws
 from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.study.law_terms import Term, covariate, law_terms
 from jaxmb.identify.study.study import Study
+from jaxmb.io.records import restored
 from jaxmb.machine.build import Model
 
 MOST_STEPS = 100
@@ -140,29 +142,30 @@ def law_state(problem: LawProblem, fitted: Fitted) -> tuple[np.ndarray, np.ndarr
 
 
 def values_with_laws(
-    study: Study, laws: Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+    study: Study, laws: Laws | Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
 ) -> np.ndarray:
-    """Values of the free parameters [d] at a posture and amplitude, by `metrics.laws` of a result.
+    """Values of the free parameters [d] at a posture and amplitude, by the laws of a result.
 
     Raises:
         ValueError: a law depends on the amplitude, and none is given.
     """
-    values = np.array([laws["centre"][name] for name in study.free.names])
-    for line in laws["chosen"]:
-        term = Term(line["parameter"], line["by"], line["function"], line["scale"], line["mean"])
+    laws = laws if isinstance(laws, Laws) else restored(Laws, laws)
+    values = np.array([laws.centre[name] for name in study.free.names])
+    for line in laws.chosen:
+        term = line.as_term()
         x = covariate(study.model, term.by, term.parameter, np.asarray(q), amplitude)
-        values[study.free.names.index(term.parameter)] *= np.exp(line["coefficient"] * term.at(x))
+        values[study.free.names.index(term.parameter)] *= np.exp(line.coefficient * term.at(x))
     return values
 
 
 def model_with_laws(
-    study: Study, laws: Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+    study: Study, laws: Laws | Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
 ) -> Model:
     """The machine as the laws of a result have it at a posture, for `linearize`, `frf` and `modes` there.
 
     Args:
         study: `result.study`.
-        laws: `result.metrics["laws"]`.
+        laws: `result.metrics.laws`, or the same as result.json has it.
         q: coordinates, of `posture(model, {...})`.
         amplitude: in the unit of the study's tests, where a law depends on it.
     """

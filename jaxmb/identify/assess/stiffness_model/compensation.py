@@ -1,10 +1,10 @@
 """What each variant of a stiffness model leaves of the deflections, on tests that were fitted and on others."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from jaxmb.identify.assess.stiffness_model.record import Compensation, CompensationRow, Errors
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, predict, residual_norms, translations
@@ -29,25 +29,23 @@ def able(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant
     return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
 
 
-def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> dict[str, Any]:
-    """Table 2 of Klimchik et al. 2014 and the errors of every point [mm] by role, and the percent that each variant
-    compensates.
-
-    A variant that cannot predict all tests of a role is left out of that role's table and errors, and has the percent
-    None: on some of the tests alone it would not compare with the others.
-    """
-    metrics: dict[str, Any] = {}
+def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> Compensation:
+    """Table 2 of Klimchik et al. 2014 and the errors of every point by role, and the percent that each variant
+    compensates."""
+    tables, errors = {}, {}
     for role in ("fit", "check"):
         if tests := cases_of(entries, role):
             told = able(model, tests, variants)
-            metrics[f"table2_{role}"] = _table2(model, tests, told)
-            metrics[f"errors_mm_{role}"] = {
-                name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in told.items()
-            }
-    rows = metrics["table2_check" if "table2_check" in metrics else "table2_fit"]
-    percent = {row["model"]: row["compensated_percent"] for row in rows[1:]}
-    metrics["compensated_percent"] = {name: percent.get(name) for name in variants}
-    return metrics
+            tables[role] = _table2(model, tests, told)
+            errors[role] = {name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in told.items()}
+    percent = {row.model: row.compensated_percent for row in tables["check" if "check" in tables else "fit"][1:]}
+    return Compensation(
+        table2_fit=tables.get("fit"),
+        table2_check=tables.get("check"),
+        errors_mm_fit=errors.get("fit"),
+        errors_mm_check=errors.get("check"),
+        compensated_percent={name: percent.get(name) for name in variants},
+    )
 
 
 def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> list[str]:
@@ -67,7 +65,7 @@ def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str,
     return []
 
 
-def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
+def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> tuple[CompensationRow, ...]:
     """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
     rows = []
     for name, variant in (("none", None), *variants.items()):
@@ -75,11 +73,8 @@ def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Vari
         predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
         left, _ = translations(tests, predicted)
         norm, _ = residual_norms(tests, predicted)
-        columns = {axis: left[:, i] for i, axis in enumerate("xyz")} | {"position": norm}
-        rows.append({
-            "model": name, "parameters": 0 if variant is None else len(variant.model.names),
-            **{axis: {"max": 1e3 * float(np.abs(e).max()), "rms": 1e3 * float(np.sqrt(np.mean(e**2)))}
-               for axis, e in columns.items()},
-            "compensated_percent": compensated_percent(tests, predicted),
-        })  # fmt: skip
-    return rows
+        errors = [Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in (*left.T, norm)]
+        count = 0 if variant is None else len(variant.model.names)
+        x, y, z, position = errors
+        rows.append(CompensationRow(name, count, x, y, z, position, compensated_percent(tests, predicted)))
+    return tuple(rows)

@@ -1,23 +1,30 @@
 """Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
 
+import dataclasses
 import time
-from typing import Any
 
 import numpy as np
 
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
 from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
+from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remark
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
-from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter, scatter_remark
+from jaxmb.identify.assess.stiffness_model.record import (
+    CompensatorOutcome,
+    CompletionOutcome,
+    SpringOutcome,
+    StiffnessModelMetrics,
+)
+from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.estimation.identifiability import correlation, limits
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import measured_displacements
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.noise import noise_factor, widening
-from jaxmb.identify.stiffness_model.compensator import CompensatorFit, fit_compensator, spring_of
+from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
 from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
 from jaxmb.identify.stiffness_model.variants import (
@@ -84,11 +91,12 @@ def _identified(study: Study, seed: int) -> Result:
     finished = completed_model(build_model(machine), whole)
     measured, std = measured_displacements(cases)
     metrics = _metrics(study, model, complete, variants, compensated, whole)
+    scatter = None
     draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
     solved = time.monotonic()
     if draws > 1:
         name = best.model.name
-        metrics["monte_carlo"] = compensation_scatter(
+        scatter = compensation_scatter(
             model, finished, study.entries, variants, name, std / np.sqrt(weight), draws, seed
         )
     counted = weight * best.fit.weights
@@ -103,7 +111,7 @@ def _identified(study: Study, seed: int) -> Result:
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
         parameters=_parameters(best, widening(excess)),
         modes=(),
-        metrics=metrics,
+        metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
         remarks=(
             *factor_remarks(fitted, unexplained_by(models["J1"], model)),
             *size_remarks(fitted),
@@ -111,7 +119,7 @@ def _identified(study: Study, seed: int) -> Result:
             *outlier_remarks(best.fit.weights),
             *angle_remarks(model, study.entries, variants),
             *unseen,
-            *([scatter_remark(metrics["monte_carlo"])] if "monte_carlo" in metrics else []),
+            *([] if scatter is None else [scatter.remark]),
             *_remarks(study, complete, whole),
             *data_remarks(study),
         ),
@@ -183,51 +191,49 @@ def _metrics(
     variants: dict[str, Variant],
     compensated: Compensated | None,
     whole: Completion,
-) -> dict[str, Any]:
+) -> StiffnessModelMetrics:
     chain = variants["C1"].model.reduction
     parts, counts = chain.partition, chain.counts
-    metrics: dict[str, Any] = {
-        "reduction": {
+    left = compensation_metrics(model, study.entries, variants)
+    return StiffnessModelMetrics(
+        **{field.name: getattr(left, field.name) for field in dataclasses.fields(left)},
+        reduction={
             **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
-            "G1": len(parts.identifiable), "G2": len(parts.nonidentifiable), "G3": len(parts.semi_identifiable),
+            "G1": len(parts.identifiable),
+            "G2": len(parts.nonidentifiable),
+            "G3": len(parts.semi_identifiable),
             "final": len(chain.names),
         },
-        **({"published_reduction": dict(PUBLISHED_REDUCTION)} if study.machine.name == PUBLISHED_MACHINE else {}),
-        "groups": [[complete.names[c] for c in group.columns] for group in chain.groups],
-        "group_ranks": [group.rank for group in chain.groups],
-        "parameters": {name: len(variant.model.names) for name, variant in variants.items()},
-        "completion": {"possible": whole.possible, "freedom": whole.freedom, "chi_square": whole.chi_square,
-                       "joints": whole.joints, "links": whole.links},
-    }  # fmt: skip
-    metrics |= compensation_metrics(model, study.entries, variants)
-    if compensated is not None:
-        metrics["compensator"] = _compensator(model, compensated, variants["C2"])
-    return metrics
+        published_reduction=dict(PUBLISHED_REDUCTION) if study.machine.name == PUBLISHED_MACHINE else None,
+        groups=tuple(tuple(complete.names[c] for c in group.columns) for group in chain.groups),
+        group_ranks=tuple(group.rank for group in chain.groups),
+        parameters={name: len(variant.model.names) for name, variant in variants.items()},
+        completion=CompletionOutcome(whole.possible, whole.freedom, whole.chi_square, whole.joints, whole.links),
+        compensator=None if compensated is None else _compensator(model, compensated, variants["C2"]),
+    )
 
 
-def _compensator(model: Model, compensated: Compensated, variant: Variant) -> dict[str, Any]:
+def _compensator(model: Model, compensated: Compensated, variant: Variant) -> CompensatorOutcome:
     """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so."""
     term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
     labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
     # An angle at which nothing loads the joint is no parameter: not known there.
     found = dict(zip(variant.model.names, zip(variant.fit.values, variant.fit.std, strict=True), strict=True))
     values, std = np.array([found.get(label, (np.nan, np.inf)) for label in labels]).T
-    told: dict[str, Any] = {
-        "joint": compensated.joint, "angle_deg": np.degrees(compensated.angles), "compliance": values, "std": std,
-    }  # fmt: skip
+    told = CompensatorOutcome(compensated.joint, np.degrees(compensated.angles), values, std)
     start = spring_of(model, compensated.joint)
     if start is None or len(labels) < 3 or not np.all(values > 0.0):
         return told
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
-    return told | {"spring": _spring_told(fit)}
-
-
-def _spring_told(fit: CompensatorFit) -> dict[str, Any]:
-    return {
-        "joint_stiffness": fit.joint_stiffness, "stiffness": fit.spring.stiffness,
-        "free_length": fit.spring.free_length, "std": fit.std, "fitted_compliance": fit.compliance,
-        "chi_square": fit.chi_square,
-    }  # fmt: skip
+    spring = SpringOutcome(
+        joint_stiffness=fit.joint_stiffness,
+        stiffness=fit.spring.stiffness,
+        free_length=fit.spring.free_length,
+        std=fit.std,
+        fitted_compliance=fit.compliance,
+        chi_square=fit.chi_square,
+    )
+    return dataclasses.replace(told, spring=spring)
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """How far the variants of a complete stiffness model scatter with the errors of the instruments."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from jaxmb.identify.assess.deflections.scatter import drawn_displacements
 from jaxmb.identify.assess.stiffness_model.compensation import able, cases_of, judged_cases
+from jaxmb.identify.assess.stiffness_model.record import CompensationScatter
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, least_squares, translations
@@ -22,7 +22,7 @@ def compensation_scatter(
     std: np.ndarray,
     draws: int,
     seed: int,
-) -> dict[str, Any]:
+) -> CompensationScatter:
     """Standard deviations of what each variant compensates and predicts, over draws of the instruments' errors.
 
     The fitted tests are measured again and again: each time the best variant's displacements, changed by what errors of
@@ -39,10 +39,6 @@ def compensation_scatter(
         std: standard deviation of each fitted displacement, its weight in it.
         draws: how many times.
         seed: of the errors.
-
-    Returns:
-        `draws`; by variant `compensated_percent_std` and `predicted_std_mm`, the latter the root mean square over the
-        judged points of the standard deviation of their predicted translation. Without variants that are not judged.
     """
     fitted = [entry for entry in entries if entry.role == "fit"]
     fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
@@ -61,20 +57,8 @@ def compensation_scatter(
     percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in told}
     # what measured less deviation leaves of measured is the deviation, by point and direction
     spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in told}
-    return {
-        "draws": draws,
-        "compensated_percent_std": {name: float(np.std(percent[name], ddof=1)) for name in told},
-        "predicted_std_mm": {
-            name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in told
-        },
-    }  # fmt: skip
-
-
-def scatter_remark(told: Mapping[str, Any]) -> str:
-    """The scatter in a sentence."""
-    percent, moved = told["compensated_percent_std"], told["predicted_std_mm"]
-    each = ", ".join(f"{name} {percent[name]:.2g} % and {moved[name]:.2g} mm" for name in percent)
-    return (
-        f"in {told['draws']} draws of the instruments' errors in the fitted tests, what is compensated and predicted"
-        f" scatters by (standard deviations): {each}"
+    return CompensationScatter(
+        draws=draws,
+        compensated_percent_std={name: float(np.std(percent[name], ddof=1)) for name in told},
+        predicted_std_mm={name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in told},
     )

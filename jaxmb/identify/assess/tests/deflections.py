@@ -1,17 +1,20 @@
 """What a result tells of deflection tests."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections.prediction_errors import prediction_errors
+from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, SetGaps, Unit, compared, gaps
 from jaxmb.identify.assess.deflections.scatter import Convergence, MonteCarlo, convergence, monte_carlo
 from jaxmb.identify.assess.deflections.wrong_units import bound_remarks, factor_remarks, unexplained
 from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import PLAUSIBLE, called
 from jaxmb.identify.study.study import Study
+from jaxmb.io.records import restored
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.virtual_spring import ROUNDING, least_scaled_eigenvalue
 
@@ -22,23 +25,95 @@ CAUSES = (
 """What linear models of joints usually fail on."""
 
 
-def deflection_metrics(finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
-    """Predicted beside measured deflections of each test and each role; of a linear study also what the errors of the
-    instruments do to the values, and how these come to rest with the number of load cases."""
-    metrics = prediction_errors(finding, entries)
-    if finding.linear is None:
-        return metrics
-    fitted = [entry for entry in entries if entry.role == "fit"]
-    draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
-    robust = any(entry.test.robust for entry in fitted)
-    settled = convergence(finding.linear, finding.seed, robust)
-    drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
-    metrics["table2"] = _table2(finding, finding.linear, drawn)
-    metrics["convergence"] = _convergence(finding.study, settled)
-    return metrics
+@dataclasses.dataclass(frozen=True, eq=False)
+class ErrorRow:
+    """A value with its error: a row of Table II of Dumas et al. 2011."""
+
+    parameter: str
+    value: float | None
+    """None where it is not determined."""
+    error: float
+    """Standard deviation of Monte-Carlo draws of the errors of the instruments; NaN without any."""
+    percent: float
+    linear_error: float
+    """Standard deviation that follows from those of the displacements to first order; inf where not known."""
+    linear_percent: float
+    draws: int
+    clipped: int
+    """Draws that ended on a bound, whose scatter is too small for that."""
 
 
-def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: dict[str, Any]) -> list[str]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Band:
+    """Median and central 90 % of a value [k]; NaN where some orders do not determine it."""
+
+    lower: np.ndarray
+    median: np.ndarray
+    upper: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Settling:
+    """Values from so many tests in random orders."""
+
+    tests: tuple[int, ...]
+    """Numbers of load cases [k]."""
+    orders: int
+    values: dict[str, Band]
+    """By parameter, beside the others in result.json."""
+
+    def as_plain(self) -> dict[str, Any]:
+        """As result.json has it."""
+        return {"tests": self.tests, "orders": self.orders} | self.values
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "Settling":
+        """From result.json."""
+        values = {name: restored(Band, value) for name, value in data.items() if name not in ("tests", "orders")}
+        return cls(tuple(data["tests"]), data["orders"], values)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionMetrics(KindMetrics):
+    """What a result tells of deflection tests beside what it tells of all."""
+
+    sets: tuple[SetGaps, ...]
+    explained_percent: dict[str, float | None]
+    """Of all translations, by role."""
+    explained_rotation_percent: dict[str, float | None]
+    deflections: tuple[DeflectionRow, ...]
+    table2: tuple[ErrorRow, ...] | None = None
+    """Of a linear study: what the errors of the instruments do to the values."""
+    convergence: Settling | None = None
+    """Of a linear study: how values come to rest with the number of load cases."""
+
+    @classmethod
+    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "DeflectionMetrics":
+        """Of a fit; see `KindMetrics`."""
+        rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
+
+        def of_role(unit: Unit) -> dict[str, float | None]:
+            roles = dict.fromkeys(entry.role for entry in entries)
+            return {role: gaps([row for row in rows if row.role == role], unit).explained_percent for role in roles}
+
+        sets = []
+        for entry in entries:
+            mine = [row for row in rows if row.set == entry.name]
+            sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
+        told = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows))
+        if finding.linear is None:
+            return told
+        fitted = [entry for entry in entries if entry.role == "fit"]
+        draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
+        robust = any(entry.test.robust for entry in fitted)
+        settled = convergence(finding.linear, finding.seed, robust)
+        drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
+        return dataclasses.replace(
+            told, table2=_table2(finding, finding.linear, drawn), convergence=_settling(finding.study, settled)
+        )
+
+
+def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: DeflectionMetrics) -> list[str]:
     """What may be wrong with deflections, and what is to be thought of values found from them alone."""
     fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
     if linear is None:
@@ -49,7 +124,7 @@ def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: dict
     if linear.step.excess**2 > PLAUSIBLE:
         told.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
     told += _spring_remarks(finding.study.machine_with(finding.model))
-    return told + _clipped_remarks(metrics["table2"])
+    return told + _clipped_remarks(metrics.table2 or ())
 
 
 def size_remarks(entries: Sequence[Entry]) -> list[str]:
@@ -84,17 +159,17 @@ def _spring_remarks(machine: Machine) -> list[str]:
     return told
 
 
-def _clipped_remarks(lines: Sequence[dict[str, Any]]) -> list[str]:
+def _clipped_remarks(lines: Sequence[ErrorRow]) -> list[str]:
     """A sentence on each value whose compliance was at its least in some Monte-Carlo draws."""
     return [
-        f"{line['parameter']} ended on its bound in {line['clipped']} of {line['draws']} draws, whose scatter is too"
-        " small for that"
+        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, whose scatter is too small for"
+        " that"
         for line in lines
-        if line["clipped"]
+        if line.clipped
     ]
 
 
-def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> list[dict[str, Any]]:
+def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
     study, fit, rows = finding.study, linear.step, []
     for i, (name, value) in enumerate(zip(study.free.names, finding.values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
@@ -102,27 +177,29 @@ def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> list[
         # of the instruments alone, as the draws are: not widened for a misfit
         first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan
-        rows.append({
-            "parameter": name,
-            "value": float(value) if known else None,
-            "error": error,
-            "percent": 100.0 * error / abs(value) if value != 0.0 else np.nan,
-            "linear_error": first_order,
-            "linear_percent": 100.0 * first_order / abs(value) if value != 0.0 else np.nan,
-            "draws": 0 if drawn is None else len(drawn.values),
-            "clipped": 0 if drawn is None else int(drawn.clipped[i]),
-        })  # fmt: skip
-    return rows
+        rows.append(
+            ErrorRow(
+                parameter=name,
+                value=float(value) if known else None,
+                error=error,
+                percent=100.0 * error / abs(value) if value != 0.0 else np.nan,
+                linear_error=first_order,
+                linear_percent=100.0 * first_order / abs(value) if value != 0.0 else np.nan,
+                draws=0 if drawn is None else len(drawn.values),
+                clipped=0 if drawn is None else int(drawn.clipped[i]),
+            )
+        )
+    return tuple(rows)
 
 
-def _convergence(study: Study, settled: Convergence) -> dict[str, Any]:
+def _settling(study: Study, settled: Convergence) -> Settling:
     """Median and central 90 % of each value, by number of tests, over the orders that determine it."""
-    told: dict[str, Any] = {"tests": settled.counts, "orders": len(settled.values)}
+    told = {}
     for i, name in enumerate(study.free.names):
         by_count = settled.values[:, :, i].T
         # All orders must tell a value, or the spread would be that of the lucky ones.
         whole = np.isfinite(by_count).all(axis=1)
         bands = np.full((3, len(settled.counts)), np.nan)
         bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
-        told[name] = {"lower": bands[0], "median": bands[1], "upper": bands[2]}
-    return told
+        told[name] = Band(*bands)
+    return Settling(tuple(settled.counts.tolist()), len(settled.values), told)

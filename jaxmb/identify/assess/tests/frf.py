@@ -1,30 +1,57 @@
 """What a result tells of FRF tests."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import undamped
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf_misfit import frf_misfit
 from jaxmb.identify.fit.noise import noise_factor
 
 
-def frf_metrics(finding: Finding, entries: Sequence[Entry]) -> dict[str, Any]:
-    """Root mean square error of log H of each test, and the noise of those whose noise was to be estimated."""
-    errors, noise = {}, {}
-    for entry, _, rows in finding.of(entries):
-        test: Any = entry.test
-        errors[entry.name] = test.log_error(finding.residual[rows])
-        if not test.noise_known:
-            factor = noise_factor(finding.residual[rows], finding.row_weights[rows], finding.study.free.size)
-            noise[entry.name] = factor * float(test.nominal_std)
-    return ({"log_error": errors} if errors else {}) | ({"noise_log_std": noise} if noise else {})
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrfMetrics(KindMetrics):
+    """What a result tells of FRF tests beside what it tells of all."""
+
+    log_error: dict[str, float] | None = None
+    """Root mean square error of log H of each fitted test, by name."""
+    noise_log_std: dict[str, float] | None = None
+    """Standard deviation of log H of each test whose noise was to be estimated."""
+    measured_modes: tuple[ModePair, ...] | None = None
+    """Modes that modal analysis found in the FRFs, each beside the identified machine's."""
+    unmatched_modes: tuple[LonelyMode, ...] | None = None
+    """Modes without a partner, of either side."""
+
+    @classmethod
+    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "FrfMetrics":
+        """Of a fit; see `KindMetrics`."""
+        errors, noise = {}, {}
+        for entry, _, rows in finding.of(entries):
+            test: Any = entry.test
+            errors[entry.name] = test.log_error(finding.residual[rows])
+            if not test.noise_known:
+                factor = noise_factor(finding.residual[rows], finding.row_weights[rows], finding.study.free.size)
+                noise[entry.name] = factor * float(test.nominal_std)
+        compared = [
+            (entry.name, agreement)
+            for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)
+            if agreement is not None
+        ]
+        return cls(
+            log_error=errors or None,
+            noise_log_std=noise or None,
+            measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
+            unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,
+        )
 
 
-def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: dict[str, Any]) -> list[str]:
+def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> list[str]:
     """What may be wrong with FRFs that the machine does not follow."""
     told = []
     for entry, view, rows in finding.of(entries):
