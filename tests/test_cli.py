@@ -278,6 +278,26 @@ def test_predict(tmp_path, capsys):
     assert (tmp_path / "figures" / "frf.png").stat().st_size > 10_000
 
 
+def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
+    """A folder with machine.toml stands for the machine, as for `jaxmb map`; by default the files go into it."""
+    jaxmb.write_machine(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.toml")
+    assert main(["predict", str(tmp_path), "--band-hz", "1", "30"]) == 0
+    assert "Modes of manipulator-3r" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "predict").iterdir()} == {"frf.npz", "figures"}
+    (tmp_path / "empty").mkdir()
+    assert "a folder without machine.toml, expected one that jaxmb identify wrote" in refused(
+        "predict", str(tmp_path / "empty")
+    )
+
+
+def test_predict_takes_the_only_end_frame_of_a_urdf(tmp_path, capsys, refused):
+    robots = Path(__file__).parent / "mechanics" / "robots"
+    assert main(["predict", str(robots / "arm.urdf"), "--out", str(tmp_path)]) == 0
+    assert "Modes of arm" in capsys.readouterr().out
+    assert jaxmb.read_frf(tmp_path / "frf.npz").outputs == ("flange x", "flange y", "flange z")
+    assert "expected the name of the frame to take" in refused("predict", str(robots / "tree.urdf"))
+
+
 def test_studies(capsys):
     assert main(["studies"]) == 0
     shown = capsys.readouterr().out

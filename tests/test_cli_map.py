@@ -1,6 +1,7 @@
 """`jaxmb map` from a robot to zones, files and figures, and what it says of wrong input."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,27 +128,20 @@ name = "tool"
 body = "c"
 origin = { xyz = [0.5, 0.0, 0.0] }
 """
-STUDY = """machine = "arm.toml"
-[[test]]
-kind = "frf"
-posture = { r = 0.6 }
-outputs = [["tool", "y"]]
-noise_log_std = 0.01
-simulate = { lines = { first_hz = 1.0, last_hz = 20.0, step_hz = 0.25 } }
-[free]
-"stiffness.*" = { lower = 1e2, upper = 1e5 }
-"damping.*" = { lower = 1.0, upper = 1e2 }
-"""
+NAMES = ["stiffness.p", "stiffness.r", "damping.p", "damping.r"]
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """What `jaxmb identify` writes of a small arm."""
+    """Of what `jaxmb identify` writes of a small arm what a map reads; `tests/maps/modal` maps a whole result."""
     folder = tmp_path_factory.mktemp("arm")
-    (folder / "arm.toml").write_text(ARM)
-    (folder / "small.toml").write_text(STUDY)
-    assert main(["identify", str(folder / "small.toml"), "--out", str(folder / "result")]) == 0
-    return folder / "result"
+    (folder / "machine.toml").write_text(ARM)
+    covariance = {"names": NAMES, "tied": [[name] for name in NAMES], "scale": ["log"] * 4,
+                  "matrix": np.diag([1e-6, 1e-6, 1e-4, 1e-4]).tolist()}  # fmt: skip
+    parameters = {name: {"lower": 1.0, "upper": 1e5} for name in NAMES}
+    told = {"linearize_at": "posture", "parameters": parameters, "covariance": covariance}
+    (folder / "result.json").write_text(json.dumps(told))
+    return folder
 
 
 def modal_map(folder):
@@ -178,7 +172,7 @@ def test_a_result_is_mapped_with_its_uncertainty(saved, capsys):
 
 def test_a_path_of_a_machine(saved, tmp_path):
     """A machine alone has no uncertainty; limits and band change what they say."""
-    arm = saved.parent / "arm.toml"
+    arm = saved / "machine.toml"
     assert main(["map", str(arm), "--path", "tool.x=1.0:0.7,tool.y=0:0.1", "--posture", "r=0.5", "--points", "9",
                  "--show", "damping", "--show", "dynamic_compliance", "--out", str(tmp_path), "--modes", "2",
                  "--limits", "r=0:1.5", "--joints", "p,r", "--band-hz", "1", "2"]) == 0  # fmt: skip
@@ -190,6 +184,16 @@ def test_a_path_of_a_machine(saved, tmp_path):
     assert not reached[-1]  # the elbow would be at more than 1.5 rad
     assert np.nanmax(np.array(found["peak_hz"], dtype=float)) <= 2.0
     assert (tmp_path / "figures" / "damping.png").exists()
+
+
+def test_the_only_end_frame_of_a_urdf(tmp_path, capsys):
+    robots = Path(__file__).parent / "mechanics" / "robots"
+    options = ["--over", "axis2=-1:1", "--points", "5", "--length", "1", "--out", str(tmp_path)]
+    assert main(["map", str(robots / "arm.urdf"), *options]) == 0
+    found = modal_map(tmp_path)
+    assert found["frame"] == found["shown"] == "flange"
+    assert main(["map", str(robots / "tree.urdf"), "--over", "q=0:1"]) == 2
+    assert "expected the name of the frame to take" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_result(saved, tmp_path, capsys):

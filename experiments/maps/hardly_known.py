@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb import parameters
-from jaxmb.maps.identified_machine import load_identified, modal_maps
+from jaxmb.maps import load_identified, modal_maps
 
 DRAWS = 150
 TRIED = 400_000

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import jaxmb
-from jaxmb.maps.identified_machine import modal_maps
+from jaxmb.maps import modal_maps
 
 SIDE, LOOPED = 100, 500
 OVER = {

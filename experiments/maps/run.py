@@ -16,14 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import jaxmb
-from jaxmb.maps.dexterity import characteristic_length
-from jaxmb.maps.maps import QUANTITIES
-from jaxmb.maps.posture_batches import posture_quantities
+from jaxmb.maps import QUANTITIES, MapSettings, characteristic_length, posture_quantities
 
 pin: Any = importlib.import_module("pinocchio")  # its stubs name nothing of what it holds
 POSTURES = 100_000
@@ -33,7 +30,7 @@ WORK = {
     "deflection, stiffness": ("deflection", "stiffness", "least_stiffness", "greatest_stiffness"),
     "all of them": tuple(QUANTITIES),
 }
-WRENCH = np.array([0.0, 0.0, -2000.0, 0.0, 0.0, 0.0])
+WRENCH = (0.0, 0.0, -2000.0, 0.0, 0.0, 0.0)
 
 
 def pinocchio_robot(model: jaxmb.Model) -> tuple[Any, int]:
@@ -80,15 +77,13 @@ def main() -> None:
     model = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
     robot, frame = pinocchio_robot(model)
     postures = np.random.default_rng(0).uniform(-3.0, 3.0, (POSTURES, 6))
-    six = ("x", "y", "z", "rx", "ry", "rz")
+    settings = MapSettings(1.0, model.coordinates, wrench=WRENCH, direction=(0.0, 0.0, 1.0))
 
     def ours(quantities: tuple[str, ...]) -> dict[str, np.ndarray]:
-        return posture_quantities(
-            model, postures, quantities, "tool", "tool", 1.0, WRENCH, np.array([0.0, 0.0, 1.0]), model.coordinates, six
-        )
+        return posture_quantities(model, postures, quantities, "tool", settings)
 
     work: dict[str, Callable[[], object]] = {name: lambda q=quantities: ours(q) for name, quantities in WORK.items()}
-    work["characteristic length"] = lambda: characteristic_length(model, jnp.asarray(postures))
+    work["characteristic length"] = lambda: characteristic_length(model, postures)
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (*work, "Pinocchio loop")}
     with threadpool_limits(1, user_api="blas"):
         compile_seconds = {name: timed(first)[0] for name, first in work.items()}

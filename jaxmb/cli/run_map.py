@@ -43,7 +43,9 @@ def map_postures(
             " damping, static_compliance or dynamic_compliance. More than once."
         ),
     ] = SHOW,
-    modes: Annotated[int | None, typer.Option(help="Modes of frequency and damping.", show_default="4")] = None,
+    modes: Annotated[
+        int | None, typer.Option(help="Modes of frequency and damping.", show_default="4, or all of fewer")
+    ] = None,
     joints: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +132,7 @@ def map_postures(
                 robot.model if known is None else known.model,
                 over=None if path is not None else grid_of(robot.model, over or [], points),
                 path=None if path is None else path_of(robot.model, path, points),
-                modes=4 if modes is None else modes,
+                modes=modes,
                 quantities=quantities,
                 frame=frame,
                 held=held,

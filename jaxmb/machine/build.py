@@ -47,7 +47,8 @@ class Model(eqx.Module):
     frame_node: tuple[int, ...] = eqx.field(static=True)
     frame_offset: Float[Array, "f 4 4"]
     end_frames: tuple[str, ...] = eqx.field(static=True)
-    """Frames that a coordinate moves and on which neither a body nor a named frame stands: where a tool may be."""
+    """Frames at the ends of the chains of bodies, where a tool may be: the named frames of each last body that some
+    coordinate moves, or the body's own frame where it has none."""
 
     springs: tuple[str, ...] = eqx.field(static=True)
     spring_frames: tuple[tuple[int, int], ...] = eqx.field(static=True)
@@ -89,7 +90,8 @@ def build_model(machine: Machine) -> Model:
     standard = [standard_inertia(rigid) for rigid, _ in carriers]
     names = machine.coordinates
     frames = machine.frames
-    carrying = {GROUND, *(b.parent for b in machine.body), *(f.body for f in machine.frame)}
+    last = {b.name for b in machine.body} - {b.parent for b in machine.body}
+    ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     coordinates = [c for b in machine.body for c in b.joint]
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     return Model(
@@ -112,7 +114,7 @@ def build_model(machine: Machine) -> Model:
         frames=frames,
         frame_node=tuple(frame_place[f][0] for f in frames),
         frame_offset=_array([frame_place[f][1] for f in frames], (4, 4)),
-        end_frames=tuple(f for f in frames if f not in carrying and frame_place[f][0] >= 0),
+        end_frames=tuple(f for f in frames if f in ends and frame_place[f][0] >= 0),
         springs=tuple(s.name for s in machine.spring),
         spring_frames=tuple((frames.index(s.frame_a), frames.index(s.frame_b)) for s in machine.spring),
         spring_type=tuple(s.type for s in machine.spring),

@@ -75,7 +75,8 @@ def check_rigid_links(model: Model) -> None:
 def frame_name(model: Model, frame: str) -> str:
     """Name of a frame of the machine; "tool" is its only end frame where no frame is called so, as in many URDFs.
 
-    An end frame is moved by a coordinate and carries neither a body nor another frame.
+    An end frame is a named frame of the last body of a chain that some coordinate moves, or that body's own frame
+    where it has none.
 
     Raises:
         ValueError: the machine has no such frame; or none called "tool" and several end frames.

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Complex, Float
 
-from jaxmb.maps.modal.differentials import Differentials
+from jaxmb.maps.modal.eigenvalues import Differentials
 
 HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
 """Frequencies at which a peak is looked for: distance from that of each mode over half of its half-power bandwidth."""

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
-from jaxmb.maps.modal.modal_quantities import BY_MODE, MODAL_QUANTITIES, modal_quantities
+from jaxmb.maps.modal.modal_quantities import BY_MODE, MODAL_QUANTITIES, modal_quantities, number_of_modes
 from jaxmb.maps.modal.uncertainty import (
     HARDLY_KNOWN,
     FreeModel,
@@ -77,7 +77,7 @@ def modal_maps(
     model: Model,
     over: Mapping[str, Axis] | Postures | None = None,
     path: Mapping[str, Axis] | None = None,
-    modes: int = 4,
+    modes: int | None = None,
     quantities: Sequence[str] = ("frequency", "damping"),
     frame: str = TOOL,
     held: Mapping[str, float] | None = None,
@@ -101,7 +101,7 @@ def modal_maps(
         model: the machine, at the values about which the covariance is.
         over: see `postures_over`; or postures.
         path: see `postures_along`; instead of `over`.
-        modes: how many modes.
+        modes: how many modes; four, or all where the machine has fewer coordinates, where not given.
         quantities: of `MODAL_QUANTITIES`, see `modal_quantities`.
         frame: the tool.
         held: coordinates that do not vary, rad or m; the rest as in the reference posture.
@@ -153,6 +153,6 @@ def modal_maps(
             std = placed(spread)
         maps[name] = ModalMap(name, MODAL_QUANTITIES[name], placed(found.values[name]), std, unknown)
     along = None if direction is None else tuple(map(float, direction))
-    settings = ModalMapSettings(modes, along, band_hz, free_names)
+    settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names)
     peak_hz = None if found.peak_hz is None else placed(found.peak_hz)
     return ModalMaps(model.name, frame, postures, maps, peak_hz, rough, settings)

@@ -13,15 +13,22 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.io.validation import known_name, place
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches, padded
 from jaxmb.maps.modal.compliance import receptance_peak, static_compliance
-from jaxmb.maps.modal.differentials import Differentials, damping_differentials, frequency_differentials, stacked
+from jaxmb.maps.modal.eigenvalues import (
+    Differentials,
+    check_masses,
+    damping_differentials,
+    eigenpairs,
+    frequency_differentials,
+    lowest_modes,
+    stacked,
+)
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import TOOL, check_rigid_links, frame_index
 from jaxmb.mechanics.tangent import Tangent, tangent_about
-from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
 
 MODAL_QUANTITIES = {
     "frequency": "Hz",
@@ -31,6 +38,8 @@ MODAL_QUANTITIES = {
 }
 """What can be mapped, and its unit; the first two by mode."""
 BY_MODE = ("frequency", "damping")
+MOST_MODES = 4
+"""Number of modes where none is given."""
 CHUNK = 256
 """Postures that are computed together."""
 AHEAD = 2
@@ -58,7 +67,7 @@ def modal_quantities(
     model: Model,
     postures: Float[np.ndarray, "p n"],
     quantities: Sequence[str] = ("frequency", "damping"),
-    modes: int = 4,
+    modes: int | None = None,
     frame: str = TOOL,
     direction: Sequence[float] | np.ndarray | None = None,
     band_hz: tuple[float, float] | None = None,
@@ -83,7 +92,7 @@ def modal_quantities(
         model: the machine.
         postures: coordinates [p, n], rad or m, all finite.
         quantities: of `MODAL_QUANTITIES`.
-        modes: how many modes.
+        modes: how many modes; `MOST_MODES`, or all where the machine has fewer coordinates, where not given.
         frame: the tool whose origin's compliance is taken; J is the Jacobian of its translation, ground axes.
         direction: d, ground axes; its size does not count.
         band_hz: frequencies of the dynamic compliance; from 0 Hz without end where not given.
@@ -98,14 +107,15 @@ def modal_quantities(
     """
     check_rigid_links(model)
     n, d = len(model.coordinates), 0 if u is None else len(u)
-    along = checked_modal(model, quantities, modes, frame, direction, band_hz)
+    modes = number_of_modes(model, modes)
+    along = _checked_direction(model, quantities, frame, direction, band_hz)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
 
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
         if set(quantities) - {"static_compliance"}:
-            _check_masses(model, matrices[0], rows)
+            check_masses(model, matrices[0], rows)
         seen = jacobian if along is None else (along @ jacobian)[:, None]
         return _solve(matrices, seen, quantities, modes, band_hz)
 
@@ -122,27 +132,34 @@ def modal_quantities(
     return ModalQuantities(values, gradients if d else {}, values.pop("peak_hz", None))
 
 
-def checked_modal(
+def number_of_modes(model: Model, modes: int | None) -> int:
+    """How many modes are mapped, where so many or none are asked for.
+
+    Raises:
+        ValueError: the machine does not have so many.
+    """
+    most = len(model.coordinates)
+    if modes is None:
+        return min(MOST_MODES, most)
+    if not 1 <= modes <= most:
+        raise ValueError(f"modes: {modes}, expected 1 to {most}, the number of the machine's coordinates")
+    return modes
+
+
+def _checked_direction(
     model: Model,
     quantities: Sequence[str],
-    modes: int,
     frame: str,
     direction: Sequence[float] | np.ndarray | None,
     band_hz: tuple[float, float] | None,
 ) -> np.ndarray | None:
-    """The unit direction, or None for the softest one.
-
-    Raises:
-        ValueError: a name or a number is wrong.
-    """
+    """The unit direction, or None for the softest one; ValueError where a name or a number is wrong."""
     if not quantities:
         raise ValueError(f"quantities: found none, expected some of {', '.join(MODAL_QUANTITIES)}")
     for name in quantities:
         if name not in MODAL_QUANTITIES:
             raise ValueError(known_name("quantity", name, MODAL_QUANTITIES))
     frame_index(model, frame)
-    if not 1 <= modes <= len(model.coordinates):
-        raise ValueError(f"modes: {modes}, expected 1 to {len(model.coordinates)}, the machine's coordinates")
     if band_hz is not None and not (0.0 <= band_hz[0] < band_hz[1] < np.inf):
         raise ValueError(f"band_hz: {band_hz[0]:g} to {band_hz[1]:g} Hz, expected finite numbers, the lower first")
     if direction is None:
@@ -204,9 +221,9 @@ def _solve(
     if "static_compliance" in quantities:
         values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
     if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
-        eigenvalue, shape = _eigenpairs(M, C, K)
+        eigenvalue, shape = eigenpairs(M, C, K)
         if {"frequency", "damping"} & set(quantities):
-            lam, phi = _lowest(eigenvalue, shape, modes)
+            lam, phi = lowest_modes(eigenvalue, shape, modes)
             with np.errstate(invalid="ignore"):  # of modes that are not there
                 if "frequency" in quantities:
                     values["frequency"], differentials["frequency"] = frequency_differentials(M, C, lam, phi)
@@ -216,35 +233,6 @@ def _solve(
             peak = receptance_peak(M, C, K, rows, eigenvalue, shape, band_hz)
             values["dynamic_compliance"], values["peak_hz"], differentials["dynamic_compliance"] = peak
     return values, differentials
-
-
-def _check_masses(model: Model, masses: np.ndarray, postures: np.ndarray) -> None:
-    """Refuse a chunk of postures with a singular mass matrix, naming the first such posture."""
-    singular = singular_mass_matrices(masses)
-    if np.any(singular):
-        first = int(np.argmax(singular))
-        at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
-        with place(f"posture {at}"):
-            check_mass_matrix(masses[first], model.coordinates)
-
-
-def _eigenpairs(M: np.ndarray, C: np.ndarray, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
-    b, n, _ = M.shape
-    solved = np.linalg.solve(M, np.concatenate([K, C], axis=2))
-    upper = np.broadcast_to(np.concatenate([np.zeros((n, n)), np.eye(n)], axis=1), (b, n, 2 * n))
-    found = np.linalg.eig(np.concatenate([upper, -solved], axis=1))
-    return found.eigenvalues.astype(complex), found.eigenvectors[:, :n].astype(complex)
-
-
-def _lowest(eigenvalue: np.ndarray, shape: np.ndarray, modes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN where it has no more."""
-    size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
-    order = np.argsort(size, axis=1, kind="stable")[:, :modes]
-    there = np.isfinite(np.take_along_axis(size, order, axis=1))
-    lam = np.where(there, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
-    phi = np.take_along_axis(shape, order[:, None, :], axis=2)
-    return lam, np.swapaxes(phi, 1, 2)
 
 
 def _gradients(

@@ -43,7 +43,7 @@ def placement_figure(result: PlacementResult) -> Figure:
     tried = [name for i, name in enumerate(VARIABLES) if i in others and counts[i] > 1]
     left.set_title("placements tried (grey: not possible)" + (f", best over {', '.join(tried)}" if tried else ""))
     left.grid(False)
-    figure.colorbar(drawn, ax=left, label=f"{_criterion(result)} of the deflection (mm)")
+    figure.colorbar(drawn, ax=left, label=f"{_criterion(result)} deflection along the path (mm)")
     right.set_xlabel("pose along the path")
     right.set_ylabel("deflection (mm)")
     right.set_ylim(bottom=0.0)

@@ -118,7 +118,7 @@ def test_units_do_not_matter_with_a_prismatic_joint():
 
 def test_characteristic_length_against_its_closed_form(robot):
     postures = np.random.default_rng(3).uniform(-1.5, 1.5, (200, 6))
-    jacobian = np.asarray(jax.vmap(lambda q: elastic_jacobian(robot, q, "tool"))(jnp.asarray(postures)))
+    jacobian = np.asarray(jax.jit(jax.vmap(lambda q: elastic_jacobian(robot, q, "tool")))(postures))
     inverse = np.linalg.inv(jacobian)
     # kappa^2 m^2 = (a / L^2 + b) (c L^2 + d) is least at L^4 = a d / b c
     a, b = np.sum(jacobian[:, :3] ** 2, (1, 2)), np.sum(jacobian[:, 3:] ** 2, (1, 2))
@@ -226,11 +226,12 @@ def test_influence_of_the_load_by_the_stiffness_matrices(robot):
     with_load = np.linalg.solve(np.asarray(cartesian_stiffness(robot, Q, "tool", LOAD)), LOAD)
     without = np.linalg.solve(np.asarray(cartesian_stiffness(robot, Q, "tool")), LOAD)
     sizes = [np.linalg.norm(d[:3]) for d in (with_load, without)]
-    nu_p, nu_r = load_influence(robot, Q, "tool", LOAD)
+    influence = jax.jit(lambda load: load_influence(robot, Q, "tool", load))
+    nu_p, nu_r = influence(LOAD)
     # differences of 1e-3 of the displacements, which K_X by two inversions has to some 1e-11
     assert float(nu_p) == pytest.approx(abs(sizes[0] - sizes[1]) / max(sizes), rel=1e-7)
     assert float(nu_r) == pytest.approx(np.abs(with_load - without)[3:].max(), rel=1e-7)
-    assert [float(x) for x in load_influence(robot, Q, "tool", jnp.zeros(6))] == [0.0, 0.0]
+    assert [float(x) for x in influence(jnp.zeros(6))] == [0.0, 0.0]
 
 
 def test_influence_with_virtual_springs(robot):
@@ -244,15 +245,18 @@ def test_influence_with_virtual_springs(robot):
 
 
 def test_stiffness_by_direction(robot):
-    compliance = translational_compliance(robot, Q, "tool")[:, :3]
-    force = jnp.array([0.0, 3.0, 4.0])
-    moved = np.asarray(jaxmb.deflection(robot, Q, "tool", jnp.concatenate([force, jnp.zeros(3)])))[0, :3]
-    assert float(stiffness_along(compliance, force)) == pytest.approx(25.0 / float(moved @ force), rel=1e-12)
-    least, greatest = principal_stiffness(compliance)
-    rng = np.random.default_rng(0)
-    along = [float(stiffness_along(compliance, jnp.asarray(d))) for d in rng.normal(size=(50, 3))]
-    assert float(least) < min(along)
-    assert max(along) < float(greatest)
-    flat = translational_compliance(planar(2), jnp.array([0.3, 0.8]), "tool")[:, :3]
-    assert float(principal_stiffness(flat)[1]) == np.inf
-    assert float(stiffness_along(flat, jnp.array([0.0, 0.0, 1.0]))) == np.inf
+    @jax.jit
+    def compliance(model, q):
+        return translational_compliance(model, q, "tool")[:, :3]
+
+    along, principal = jax.jit(stiffness_along), jax.jit(principal_stiffness)
+    stiff, force = compliance(robot, Q), np.array([0.0, 3.0, 4.0])
+    moved = jax.jit(lambda wrench: jaxmb.deflection(robot, Q, "tool", wrench))(np.append(force, np.zeros(3)))[0, :3]
+    assert float(along(stiff, force)) == pytest.approx(25.0 / float(moved @ force), rel=1e-12)
+    least, greatest = principal(stiff)
+    others = [float(along(stiff, d)) for d in np.random.default_rng(0).normal(size=(50, 3))]
+    assert float(least) < min(others)
+    assert max(others) < float(greatest)
+    flat = compliance(planar(2), np.array([0.3, 0.8]))
+    assert float(principal(flat)[1]) == np.inf
+    assert float(along(flat, np.array([0.0, 0.0, 1.0]))) == np.inf

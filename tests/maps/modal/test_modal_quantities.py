@@ -200,6 +200,26 @@ def test_a_machine_that_does_not_hold_itself():
     assert np.isnan(found.peak_hz).all()
 
 
+def test_every_mass_matrix_is_checked():
+    """A point mass on two massless links: stretched out, no motion along them moves it; bent, every motion does."""
+    link = {"joint": [{"name": "p", "stiffness": 4e3, "damping": 9.0}]}
+    model = jaxmb.build_model(Machine.model_validate({
+        "name": "links",
+        "gravity": [0.0, 0.0, 0.0],
+        "body": [{"name": "a"} | link,
+                 {"name": "b", "parent": "a", "origin": {"xyz": [1.0, 0.0, 0.0]}, "mass": 2.0,
+                  "center_of_mass": [0.5, 0.0, 0.0],
+                  "joint": [{"name": "r", "stiffness": 2e3, "damping": 4.0}]}],
+        "frame": [{"name": "tool", "body": "b", "origin": {"xyz": [0.5, 0.0, 0.0]}}],
+    }))  # fmt: skip
+    rows = np.array([[0.0, 0.7], [0.0, 1.0], [0.2, 0.0], [0.0, 0.5]])
+    assert np.all(modal_quantities(model, rows[:2], modes=1).values["frequency"] > 0.0)
+    with pytest.raises(ValueError, match=r"posture p = 0.2, r = 0: the mass matrix is singular: .* coordinate '[pr]'"):
+        modal_quantities(model, rows, modes=1)
+    # the static compliance needs no mass
+    assert np.all(modal_quantities(model, rows, ["static_compliance"]).values["static_compliance"] > 0.0)
+
+
 def test_wrong_arguments(arm):
     rows = postures(arm, 2)
     for arguments, sentence in [

@@ -164,7 +164,7 @@ def test_placement():
         left, right, bar = placement_figure(result).axes
     assert left.get_xlabel() == "x (m)"
     assert left.get_ylabel() == "spin (deg)"
-    assert bar.get_ylabel() == "largest of the deflection (mm)"
+    assert bar.get_ylabel() == "largest deflection along the path (mm)"
     shown = left.collections[0].get_array()
     assert shown.count() == 2  # what is not possible is left blank
     assert [t.get_text() for t in left.get_legend().get_texts()] == ["naive", "best"]

@@ -1,9 +1,13 @@
-"""Differentials of modal quantities by the matrices M, C and K, which are then the same for all parameters."""
+"""Eigenvalues of a machine at many postures, and differentials of what follows from them by the matrices M, C and K."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Complex, Float
+
+from jaxmb.io.validation import place
+from jaxmb.machine.build import Model
+from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
 
 DEFECTIVE = 1e-6
 """|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue has no derivative: it is a double
@@ -25,6 +29,39 @@ def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, i
         np.concatenate([getattr(part, side) for part in parts.values()], axis=1) for side in ("left", "right", "weight")
     )
     return Differentials(left, right, weight), {name: part.left.shape[1] for name, part in parts.items()}
+
+
+def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:
+    """Refuse a chunk of postures with a singular mass matrix, naming the first such posture."""
+    singular = singular_mass_matrices(masses)
+    if np.any(singular):
+        first = int(np.argmax(singular))
+        at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
+        with place(f"posture {at}"):
+            check_mass_matrix(masses[first], model.coordinates)
+
+
+def eigenpairs(
+    M: Float[np.ndarray, "b n n"], C: Float[np.ndarray, "b n n"], K: Float[np.ndarray, "b n n"]
+) -> tuple[Complex[np.ndarray, "b 2n"], Complex[np.ndarray, "b n 2n"]]:
+    """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
+    b, n, _ = M.shape
+    solved = np.linalg.solve(M, np.concatenate([K, C], axis=2))
+    upper = np.broadcast_to(np.concatenate([np.zeros((n, n)), np.eye(n)], axis=1), (b, n, 2 * n))
+    found = np.linalg.eig(np.concatenate([upper, -solved], axis=1))
+    return found.eigenvalues.astype(complex), found.eigenvectors[:, :n].astype(complex)
+
+
+def lowest_modes(
+    eigenvalue: Complex[np.ndarray, "b 2n"], shape: Complex[np.ndarray, "b n 2n"], modes: int
+) -> tuple[Complex[np.ndarray, "b m"], Complex[np.ndarray, "b m n"]]:
+    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN where it has no more."""
+    size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
+    order = np.argsort(size, axis=1, kind="stable")[:, :modes]
+    there = np.isfinite(np.take_along_axis(size, order, axis=1))
+    lam = np.where(there, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
+    phi = np.take_along_axis(shape, order[:, None, :], axis=2)
+    return lam, np.swapaxes(phi, 1, 2)
 
 
 def frequency_differentials(

@@ -1,0 +1,47 @@
+"""Ranges and thresholds as texts."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.maps.postures.ranges import grid_of, limits_of, path_of, thresholds_of
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return jaxmb.build_model(jaxmb.load_machine("kuka-kr90"))
+
+
+def test_units_of_ranges(robot):
+    """A unit after the second number is that of both; without a unit angles are radians, places metres."""
+    for text, ends in [("z2=0:90 deg", (0.0, np.pi / 2)), ("z2=-90 deg:1 rad", (-np.pi / 2, 1.0)), ("z2=0:1", (0, 1))]:
+        np.testing.assert_allclose(grid_of(robot, [text], 3)["z2"], [ends[0], sum(ends) / 2, ends[1]], rtol=1e-15)
+    assert grid_of(robot, ["tool.x=1:2.5"], 2)["tool.x"].tolist() == [1.0, 2.5]
+    assert limits_of(robot, ["z2=-1:1", "z3=0:2"]) == {"z2": (-1.0, 1.0), "z3": (0.0, 2.0)}
+
+
+def test_a_path_may_go_down(robot):
+    path = path_of(robot, "tool.x=1.0:0.7, tool.y=0:0.1", 4)
+    np.testing.assert_allclose(path["tool.x"], [1.0, 0.9, 0.8, 0.7])
+    np.testing.assert_allclose(path["tool.y"], [0.0, 0.1 / 3, 0.2 / 3, 0.1])
+
+
+def test_thresholds():
+    assert thresholds_of(["dexterity=0.4", "nu_p = 1e-3"]) == {"dexterity": 0.4, "nu_p": 1e-3}
+
+
+def test_what_is_no_range(robot):
+    for texts, sentence in [
+        (["z2"], "over: found 'z2', expected something like"),
+        (["z2=0:b"], "over: z2: found 'b', expected a number"),
+        (["z2=1:0"], "the lower end first"),
+        (["z2=0:1", "z2=0:1"], "'z2' is given twice"),
+        (["z2=0:90"], "more than a turn; degrees"),
+        (["tool.x=0:5 deg"], "it is a place, expected metres"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            grid_of(robot, texts, 3)
+    with pytest.raises(ValueError, match="points: 1, expected 2 or more"):
+        grid_of(robot, ["z2=0:1"], 1)
+    with pytest.raises(ValueError, match="good: found 'dexterity'"):
+        thresholds_of(["dexterity"])
