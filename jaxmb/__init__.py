@@ -15,6 +15,7 @@ from importlib.metadata import version as _version
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.saved_result import load_result, write_result
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.plan.inspection import Inspection, inspect
 from jaxmb.identify.study.study import Study, load_study, make_study, study_names
@@ -90,6 +91,7 @@ __all__ = [
     "linearize",
     "linearize_moving",
     "load_machine",
+    "load_result",
     "load_study",
     "mac",
     "machine_from_dh",
@@ -118,4 +120,5 @@ __all__ = [
     "unsymmetry",
     "write_frf",
     "write_machine",
+    "write_result",
 ]
