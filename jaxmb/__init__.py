@@ -15,6 +15,7 @@ from jaxmb.runtime import prepare
 if TYPE_CHECKING:
     from jaxmb.identify.assess.identify import identify
     from jaxmb.identify.assess.result import Result
+    from jaxmb.identify.assess.saved_result import load_result, write_result
     from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
     from jaxmb.identify.plan.inspection import Inspection, inspect
     from jaxmb.identify.study.file import study_names
@@ -99,6 +100,7 @@ __all__ = [
     "linearize",
     "linearize_moving",
     "load_machine",
+    "load_result",
     "load_study",
     "mac",
     "machine_from_dh",
@@ -127,6 +129,7 @@ __all__ = [
     "unsymmetry",
     "write_frf",
     "write_machine",
+    "write_result",
 ]
 
 __getattr__, __dir__ = lazy(
@@ -172,6 +175,7 @@ __getattr__, __dir__ = lazy(
         "linearize": "jaxmb.mechanics.tangent",
         "linearize_moving": "jaxmb.mechanics.tangent",
         "load_machine": "jaxmb.machine.file",
+        "load_result": "jaxmb.identify.assess.saved_result",
         "load_study": "jaxmb.identify.study.study",
         "mac": "jaxmb.response.modal",
         "machine_from_dh": "jaxmb.machine.tables",
@@ -200,6 +204,7 @@ __getattr__, __dir__ = lazy(
         "unsymmetry": "jaxmb.measurement.reciprocity",
         "write_frf": "jaxmb.measurement.files.frf_file",
         "write_machine": "jaxmb.machine.file",
+        "write_result": "jaxmb.identify.assess.saved_result",
     },
 )
 

@@ -14,7 +14,7 @@ import jaxmb.cli.run_identify
 from jaxmb.cli import main
 from jaxmb.identify.fit import loop as fit
 
-FILES = {"result.json", "machine.toml", "figures"}
+FILES = {"result.json", "machine.toml", "study.toml", "figures"}
 FREQUENCY = np.arange(1.0, 11.0)
 STUDY = """
 machine = "manipulator-3r"
@@ -85,6 +85,11 @@ def test_the_machine_written_is_the_identified_one(identified):
     found = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine(identified / "machine.toml")))
     for name, parameter in strict(identified / "result.json")["parameters"].items():
         assert found[name] == parameter["value"]
+
+
+def test_the_result_is_read_back(identified):
+    result = jaxmb.load_result(identified)
+    assert json.loads(result.json_text()) == strict(identified / "result.json")
 
 
 def test_what_is_printed(identified, capsys, tmp_path):

@@ -37,7 +37,7 @@ def identify(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
 ) -> None:
-    """Identify the free parameters of a study; write result.json, machine.toml and figures."""
+    """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
     from jaxmb.identify.study.file import read_study_file
     from jaxmb.identify.study.presets import PRESETS
 
@@ -48,9 +48,8 @@ def identify(
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.profile import profiled, with_profiles
+    from jaxmb.identify.assess.saved_result import MACHINE, RESULT, STUDY, write_result
     from jaxmb.identify.study.study import make_study
-    from jaxmb.io.files import write_whole
-    from jaxmb.machine.file import write_machine
     from jaxmb.report.paper_tables import paper_tables
     from jaxmb.report.tables import result_tables
 
@@ -58,7 +57,7 @@ def identify(
         problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
-    folder = writable(Path("results") / problem.name if out is None else out, ("result.json", "machine.toml"))
+    folder = writable(Path("results") / problem.name if out is None else out, (RESULT, MACHINE, STUDY))
     state = folder / "state.npz"
     console = console_of()
     with writing(folder):
@@ -71,7 +70,7 @@ def identify(
                 result = run(problem, seed, state, resume, report)
                 if profile:
                     result = with_profiles(result, profile)
-            write_whole(folder / "result.json", result.json_text().encode())
+            written = write_result(result, folder)
         except KeyboardInterrupt:
             if not state.exists():
                 raise
@@ -79,14 +78,13 @@ def identify(
                 say(f"interrupted: the state is saved in {state}; the same command with --resume goes on", INTERRUPTED)
             ) from None
         state.unlink(missing_ok=True)
-        write_machine(result.machine, folder / "machine.toml")
         console.print(result_tables(result, console.width))
         if any(test.posture is not None for test in problem.tests):
             console.print(paper_tables(result))
         from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
 
         figures = write_figures(result, folder / "figures")
-    written = ["result.json", "machine.toml", *(f"figures/{path.name}" for path in figures)]
+    written = [*written, *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
         raise typer.Exit(say(result.status, NOT_CONVERGED))

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from jaxmb.identify.assess.result import Result, interval
+from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.frf_test import FrfTest
 from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.test import Test
@@ -178,7 +178,7 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
         limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
     for row, (name, p) in enumerate(zip(names, found, strict=True)):
         axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
-        ends = np.clip(interval(p, logarithmic[name]), *limits)
+        ends = np.clip(p.interval_95 or (-np.inf, np.inf), *limits)
         axes.plot(ends, [row, row], color=FITTED, lw=1.4, solid_capstyle="butt")
         axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2)
         if name in result.study.truth:

@@ -26,7 +26,7 @@ from jaxmb.identify.assess.remarks import (
     prior_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Result, evaluations, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, found_parameters
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
 from jaxmb.identify.estimation.identifiability import (
     correlation,
@@ -132,6 +132,8 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
     machine = study.machine_with(finding.model)
+    of_kinds, excess, impossible = kind_remarks(finding, metrics), excess_remarks(finding), machine_remarks(machine)
+    lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
     return Result(
         study=study,
         status=_status(finding, fit, cost),
@@ -142,19 +144,20 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         modes=_modes(finding),
         metrics=metrics,
         remarks=(
-            *kind_remarks(finding, metrics),
+            *of_kinds,
             *data_remarks(study),
             *told,
-            *excess_remarks(finding),
-            *machine_remarks(machine),
+            *excess,
+            *impossible,
             *prior_remarks(finding),
             *bound_remarks(finding, initial_u),
-            *unmatched_remarks(finding),
+            *lonely,
             *doubts,
             *pushed,
-            *one_model_remarks(metrics.one_model),
+            *disagreements,
             *law_remarks(metrics.laws),
         ),
+        doubts=(*of_kinds, *told, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,
@@ -167,7 +170,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
 
 def _status(finding: Finding, fit: Fit, cost: float) -> str:
     if cost <= finding.study.settings.tolerance:
-        return "converged"
+        return Outcome.CONVERGED.value
     residual, jacobian, bound = finding.residual, finding.jacobian, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
@@ -175,10 +178,10 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     worst = int(np.argmax(slope))
     if slope[worst] <= CONVERGED_SLOPE:
-        return "converged"
+        return Outcome.CONVERGED.value
     return (
-        f"not converged after {fit.round} rounds: the cost still falls along {finding.study.free.names[worst]}"
-        f" (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
+        f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"
+        f" {finding.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
     )
 
 

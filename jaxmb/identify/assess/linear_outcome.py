@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remarks, kind_remarks, machine_remarks
-from jaxmb.identify.assess.result import Result, found_parameters
+from jaxmb.identify.assess.result import Outcome, Result, found_parameters
 from jaxmb.identify.estimation.identifiability import (
     Knowledge,
     correlation,
@@ -34,7 +34,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study, linear_in
 from jaxmb.io.validation import place
 
-UNSETTLED = f"not converged: the robust weights still move after {MOST_ROUNDS} rounds"
+UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
 PARALLEL = 1e-6
@@ -76,24 +76,25 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     known_together = groups_by_name(together, study.free.names)
     metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together)
     machine = study.machine_with(finding.model)
+    # what is grossly wrong first: nothing else is worth reading then
+    doubts = (
+        *kind_remarks(finding, metrics),
+        *excess_remarks(finding),
+        *outlier_remarks(step.robust_weight),
+        *machine_remarks(machine),
+        *value_remarks(finding),
+    )
     return Result(
         study=study,
-        status="converged" if step.settled else UNSETTLED,
+        status=Outcome.CONVERGED.value if step.settled else UNSETTLED,
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
         parameters=found_parameters(study, values, start, finding.known),
         modes=(),
         metrics=metrics,
-        remarks=(
-            # what is grossly wrong first: nothing else is worth reading then
-            *kind_remarks(finding, metrics),
-            *excess_remarks(finding),
-            *outlier_remarks(step.robust_weight),
-            *machine_remarks(machine),
-            *value_remarks(finding),
-            *data_remarks(study),
-        ),
+        remarks=(*doubts, *data_remarks(study)),
+        doubts=doubts,
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,

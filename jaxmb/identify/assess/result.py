@@ -1,19 +1,23 @@
 """What an identification gives back, and how it is written."""
 
 import dataclasses
+import enum
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 
@@ -22,6 +26,16 @@ INTERVAL = 1.96
 """Standard deviations to either side that hold 95 % of a normal distribution."""
 LARGEST_LOG = 300.0
 """A factor beyond e^300 is no number any more, and off every axis."""
+LONGEST_STATUS = 80
+"""Characters of a status in the representation of a result."""
+Role = Literal["fit", "check"]
+
+
+class Outcome(enum.StrEnum):
+    """How an identification ended. A status is one of these, or a sentence that begins with it and says why."""
+
+    CONVERGED = "converged"
+    NOT_CONVERGED = "not converged"
 
 
 class Parameter(NamedTuple):
@@ -38,15 +52,22 @@ class Parameter(NamedTuple):
     initial: float
     identifiable: str
     """"yes", "weak" or "no" (see `identifiability`)."""
+    interval_95: tuple[float, float] | None = None
+    """None where the standard deviation is not known."""
 
 
-def interval(p: Parameter, logarithmic: bool) -> tuple[float, float]:
-    """95 % interval of a parameter: value / f to value f with f = exp(1.96 std_log) where its logarithm is fitted."""
+def with_interval(name: str, p: Parameter, logarithmic: bool) -> Parameter:
+    """The parameter with its 95 % interval: value / f to value f, f = exp(1.96 std_log), where its logarithm was
+    fitted, else value - 1.96 std to value + 1.96 std; no end below 0 for what cannot be negative."""
+    if not math.isfinite(p.std_log if logarithmic else p.std):
+        return p._replace(interval_95=None)
     if logarithmic:
         reach = math.exp(min(INTERVAL * p.std_log, LARGEST_LOG))
-        return p.value / reach, p.value * reach
-    reach = min(INTERVAL * p.std, math.exp(LARGEST_LOG))
-    return p.value - reach, p.value + reach
+        low, high = p.value / reach, p.value * reach
+    else:
+        reach = min(INTERVAL * p.std, math.exp(LARGEST_LOG))
+        low, high = p.value - reach, p.value + reach
+    return p._replace(interval_95=(max(low, 0.0) if name.split(".")[0] in NOT_NEGATIVE else low, high))
 
 
 class Mode(NamedTuple):
@@ -58,13 +79,13 @@ class Mode(NamedTuple):
     damping_ratio: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """An identification: what was found, how sure it is, and how it was found."""
 
     study: Study
     status: str
-    """"converged", or a sentence that says why not."""
+    """"converged", or a sentence that says why not; it begins with an `Outcome`."""
     seed: int
     cost: float
     """Eq. 22 of Huynh et al. 2020, the prior left out."""
@@ -75,6 +96,8 @@ class Result:
     metrics: Metrics
     remarks: tuple[str, ...]
     """What a user should know: parameters on a bound or without effect, lines that were not used."""
+    doubts: tuple[str, ...]
+    """Those of the remarks that put the fit or some of its values in doubt."""
     correlation: np.ndarray
     """Of the entries of u [d, d]."""
     singular_values: np.ndarray
@@ -85,6 +108,18 @@ class Result:
     seconds: dict[str, float]
     history: list[tuple[int, float]]
     """(evaluations, best objective so far)."""
+    versions: dict[str, str] = dataclasses.field(default_factory=versions)
+    """Of what it was made with."""
+
+    def __repr__(self) -> str:
+        """The study, how the fit ended, how many parameters are known how well, and the least known one."""
+        verdicts = [p.identifiable for p in self.parameters.values()]
+        counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("yes", "weak", "no") if each in verdicts)
+        least = max(self.parameters, key=lambda name: self.parameters[name].std_log, default=None)
+        std = "" if least is None else f"{100.0 * self.parameters[least].std_log:.2g}"
+        worst = "" if least is None else f", least known {least} (std {std.replace('inf', 'unknown')} %)"
+        status = self.status if len(self.status) <= LONGEST_STATUS else f"{self.status[:LONGEST_STATUS]}..."
+        return f"<Result of {self.study.name}: {status}; {len(verdicts)} parameters: {counts}{worst}>"
 
     @property
     def covariance(self) -> np.ndarray | None:
@@ -108,9 +143,39 @@ class Result:
         return next((test.linearized_at for test in self.study.tests if test.posture is not None), "posture")
 
     @property
+    def outcome(self) -> Outcome:
+        """How the fit ended."""
+        return next(each for each in Outcome if self.status.startswith(each))
+
+    @property
     def converged(self) -> bool:
         """Whether the fit ended at a minimum."""
-        return self.status == "converged"
+        return self.outcome is Outcome.CONVERGED
+
+    def predicted(self, test: str, role: Role | None = None) -> Any:
+        """What the identified machine predicts of a test: its `Test.predict`, such as FRFs [f, o, i] or displacements.
+
+        Args:
+            test: name of the test.
+            role: "fit" or "check", where some lines of the test were fitted and others held out; "fit" goes first.
+
+        Raises:
+            ValueError: the study has no such test.
+        """
+        entry = self._entry(test, role)
+        return jax.tree.map(np.asarray, entry.test.predict(entry.test.view(self.model)))
+
+    def residual(self, test: str, role: Role | None = None) -> np.ndarray:
+        """sqrt(weight) (predicted - measured) / standard deviation of each row of a test; see `predicted`."""
+        entry = self._entry(test, role)
+        return np.asarray(entry.test.residual(entry.test.view(self.model)))
+
+    def _entry(self, name: str, role: Role | None) -> Entry:
+        entries = [entry for entry in self.study.entries if role is None or entry.role == role]
+        for entry in entries:
+            if entry.name == name:
+                return entry
+        raise ValueError(known_name("test", name, [entry.name for entry in entries]))
 
     def as_json(self) -> dict[str, Any]:
         """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
@@ -121,28 +186,29 @@ class Result:
                 "description": self.study.description,
                 "status": self.status,
                 "seed": self.seed,
+                "noise_seed": None if self.study.origin is None else self.study.origin.noise_seed,
                 "cost": self.cost,
                 "initial_cost": self.initial_cost,
-                "parameters": {name: p._asdict() | self._interval(name, p) for name, p in self.parameters.items()},
+                "parameters": {
+                    name: p._asdict() | {"interval_95": p.interval_95 or (None, None)}
+                    for name, p in self.parameters.items()
+                },
                 "covariance": _covariance(self),
+                "correlation": self.correlation,
+                "singular_values": self.singular_values,
+                "estimated_noise": _estimated_noise(self.study),
                 "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": dict(self.metrics),
                 "remarks": list(self.remarks),
+                "doubts": list(self.doubts),
                 "evaluations": self.evaluations,
                 "seconds": self.seconds,
-                "versions": versions(),
+                "versions": self.versions,
                 "history": [cost for _, cost in self.history],
                 "history_evaluations": [n for n, _ in self.history],
             }
         )
-
-    def _interval(self, name: str, p: Parameter) -> dict[str, Any]:
-        """What result.json adds to a parameter: its 95 % interval, null where its standard deviation is."""
-        if not math.isfinite(p.std_log if self.is_logarithmic(name) else p.std):
-            return {"interval_95": [None, None]}
-        low, high = interval(p, self.is_logarithmic(name))
-        return {"interval_95": [max(low, 0.0) if name.split(".")[0] in NOT_NEGATIVE else low, high]}
 
     def is_logarithmic(self, name: str) -> bool:
         """Whether a parameter was fitted on a logarithmic scale."""
@@ -168,6 +234,12 @@ def _covariance(result: Result) -> dict[str, Any] | None:
     }
 
 
+def _estimated_noise(study: Study) -> dict[str, float]:
+    """Standard deviation that the cost takes for each test whose noise was to be estimated, by name."""
+    levels = {test.name: test.nominal_noise for test in study.tests if not test.noise_known}
+    return {name: level for name, level in levels.items() if level is not None}
+
+
 def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
     """What was found of every free parameter, those that are tied each by its own name.
 
@@ -186,10 +258,11 @@ def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, know
             std = float(known.std[i]) * float(free.width[i])
             std_log = std / abs(value) if value != 0.0 else math.inf
         for name in names:
-            found[name] = Parameter(
+            p = Parameter(
                 value, std, std_log, unit(study.model, name), float(free.lower_value[i]), float(free.upper_value[i]),
                 float(initial[i]), known.verdict[i],
             )  # fmt: skip
+            found[name] = with_interval(name, p, free.logarithmic[i])
     return found
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +31,17 @@ from jaxmb.machine.build import Model, build_model, machine_of, without_coordina
 from jaxmb.machine.schema import Machine
 
 
+class Origin(NamedTuple):
+    """From what a study was made, so that it can be made again."""
+
+    file: StudyFile
+    """As it was given, before the settings of a preset."""
+    folder: Path
+    """What paths in it are relative to."""
+    noise_seed: int | None
+    """Seed of simulated noise instead of the description's own."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
     """A study, read and checked: what is to be fitted to what, and how."""
@@ -54,6 +66,10 @@ class Study:
     """Out of which candidates `inspect` is to choose the next tests."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
+    source: str = ""
+    """Where it is from, such as a publication."""
+    origin: Origin | None = None
+    """From what it was made."""
 
     @property
     def model(self) -> Model:
@@ -139,6 +155,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     Raises:
         InputError: see `load_study`.
     """
+    origin = Origin(file, folder, noise_seed)
     with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
@@ -190,6 +207,8 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
         complete=file.complete,
         next=file.next,
         laws=file.laws,
+        source=file.source,
+        origin=origin,
     )
     if file.complete is None and not study.is_linear and any(test.robust for test in tests):
         raise NotImplementedError(f"{source}: robust is for deflection tests alone, with no other tests and no prior")

@@ -9,7 +9,7 @@ from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexpl
 from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remark
-from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.record import (
     CompensatorOutcome,
@@ -38,6 +38,7 @@ from jaxmb.identify.stiffness_model.variants import (
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model, build_model, machine_of
+from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.compliance import SPRING_AXES
 
 PUBLISHED_MACHINE = "kuka-kr270"
@@ -86,9 +87,7 @@ def _identified(study: Study, seed: int) -> Result:
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
     whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
-    # what springs between frames do is part of the identified compliances
-    machine = study.machine.model_copy(update={"spring": ()})
-    finished = completed_model(build_model(machine), whole)
+    finished, machine = completed_machine(study, whole)
     measured, std = measured_displacements(cases)
     metrics = _metrics(study, model, complete, variants, compensated, whole)
     scatter = None
@@ -102,10 +101,18 @@ def _identified(study: Study, seed: int) -> Result:
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
     excess = noise_factor(np.sqrt(counted) * best.fit.residual / std, weight, best.fit.rank, best.fit.weights)
+    doubts = (
+        *factor_remarks(fitted, unexplained_by(models["J1"], model)),
+        *size_remarks(fitted),
+        *excess_remark(excess),
+        *outlier_remarks(best.fit.weights),
+        *angle_remarks(model, study.entries, variants),
+        *unseen,
+    )
     settled = all(variant.fit.settled for variant in variants.values())
     return Result(
         study=study,
-        status="converged" if settled else UNSETTLED,
+        status=Outcome.CONVERGED.value if settled else UNSETTLED,
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
@@ -113,24 +120,27 @@ def _identified(study: Study, seed: int) -> Result:
         modes=(),
         metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
         remarks=(
-            *factor_remarks(fitted, unexplained_by(models["J1"], model)),
-            *size_remarks(fitted),
-            *excess_remark(excess),
-            *outlier_remarks(best.fit.weights),
-            *angle_remarks(model, study.entries, variants),
-            *unseen,
+            *doubts,
             *([] if scatter is None else [scatter.remark]),
             *_remarks(study, complete, whole),
             *data_remarks(study),
         ),
+        doubts=doubts,
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
         model=finished,
-        machine=machine_of(machine, finished),
+        machine=machine,
         evaluations={"search": 0, "refine": 1, "non_finite": 0},
         seconds=seconds_of(began, solved),
         history=[(1, cost)],
     )
+
+
+def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
+    """The machine with identified compliances, without its springs between frames: what these do is part of them."""
+    machine = study.machine.model_copy(update={"spring": ()})
+    finished = completed_model(build_model(machine), whole)
+    return finished, machine_of(machine, finished)
 
 
 def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensated: str | None) -> list[str]:
@@ -171,9 +181,8 @@ def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
     for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
         relative = float(std / abs(value)) if value else np.inf
         verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
-        found[f"compliance.{name}"] = Parameter(
-            float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict
-        )  # fmt: skip
+        p = Parameter(float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict)
+        found[f"compliance.{name}"] = with_interval(f"compliance.{name}", p, logarithmic=False)
     return found
 
 

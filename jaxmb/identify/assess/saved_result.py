@@ -1,0 +1,171 @@
+"""Results in folders: what `identify` found is written, and read back without fitting anything again."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import tomli_w
+
+from jaxmb.identify.assess.metrics import Metrics, read_metrics
+from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
+from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
+from jaxmb.identify.fit.problem import with_tests
+from jaxmb.identify.stiffness_model.completion import Completion
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Origin, Study, make_study
+from jaxmb.io.files import read_toml, write_whole
+from jaxmb.io.validation import InputError, validated
+from jaxmb.machine.build import Model
+from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
+
+STUDY, RESULT, MACHINE = "study.toml", "result.json", "machine.toml"
+PATHS = ("file", "machine")
+"""Keys of a study file whose values may be paths."""
+
+
+def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths.
+
+    Args:
+        result: the identification.
+        folder: an existing one.
+
+    Returns:
+        Names of the files.
+
+    Raises:
+        OSError: a file cannot be written; none is left half-written.
+    """
+    folder = Path(folder)
+    write_whole(folder / RESULT, result.json_text().encode())
+    write_machine(result.machine, folder / MACHINE)
+    if result.study.origin is None:
+        return RESULT, MACHINE
+    write_whole(folder / STUDY, study_toml(result.study.origin).encode())
+    return RESULT, MACHINE, STUDY
+
+
+def study_toml(origin: Origin) -> str:
+    """The description of a study as TOML text, paths of files made absolute."""
+    data = origin.file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
+    return tomli_w.dumps(_with_whole_paths(data, origin.folder))
+
+
+def _with_whole_paths(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_with_whole_paths(entry, folder) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    told = {key: _with_whole_paths(entry, folder) for key, entry in value.items()}
+    for key in PATHS:
+        # what is no file is the name of something that comes with jaxmb
+        if isinstance(told.get(key), str) and (folder / told[key]).is_file():
+            told[key] = str((folder / told[key]).resolve())
+    return told
+
+
+def load_result(folder: str | os.PathLike[str]) -> Result:
+    """What `identify` gave back, from the folder that `jaxmb identify` or `write_result` wrote.
+
+    The study is read again, with its data; all numbers are those of result.json.
+
+    Args:
+        folder: holds result.json and study.toml.
+
+    Raises:
+        InputError: a file is missing or is no such file, or the data of the study are no longer where they were.
+    """
+    folder = Path(folder)
+    saved = _saved(folder / RESULT)
+    try:
+        file = validated(StudyFile, read_toml(folder / STUDY), str(folder / STUDY))
+        study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
+    except ValueError as error:
+        raise InputError(f"{folder}: the study of the result cannot be read again: {error}") from None
+    try:
+        return _result(saved, study)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {error!r}") from None
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    try:
+        saved = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}, expected what `jaxmb identify` wrote") from None
+    except ValueError:
+        raise InputError(f"{path}: is no JSON, expected what `jaxmb identify` wrote") from None
+    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
+        raise InputError(f"{path}: was not written by this version of jaxmb, expected what its `jaxmb identify` wrote")
+    return saved
+
+
+def _result(saved: Mapping[str, Any], study: Study) -> Result:
+    metrics = read_metrics(saved["metrics"], study)
+    parameters = {name: _parameter(told) for name, told in saved["parameters"].items()}
+    study = _with_noise(study, saved["estimated_noise"])
+    model, machine = _machine(study, metrics, parameters)
+    return Result(
+        study=study,
+        status=saved["status"],
+        seed=saved["seed"],
+        cost=_number(saved["cost"]),
+        initial_cost=_number(saved["initial_cost"]),
+        parameters=parameters,
+        modes=tuple(Mode(**line) for line in saved["modes"]),
+        metrics=metrics,
+        remarks=tuple(saved["remarks"]),
+        doubts=tuple(saved["doubts"]),
+        correlation=np.array(saved["correlation"], dtype=float),
+        singular_values=np.array(saved["singular_values"], dtype=float),
+        model=model,
+        machine=machine,
+        evaluations=saved["evaluations"],
+        seconds=saved["seconds"],
+        history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
+        versions=saved["versions"],
+    )
+
+
+def _parameter(told: Mapping[str, Any]) -> Parameter:
+    low, high = told["interval_95"]
+    numbers = {
+        "std": _number(told["std"], math.inf),
+        "std_log": _number(told["std_log"], math.inf),
+        "lower": _number(told["lower"], -math.inf),
+        "upper": _number(told["upper"], math.inf),
+        "interval_95": None if low is None else (low, high),
+    }
+    return Parameter(**{**told, **numbers})
+
+
+def _number(told: float | None, unknown: float = math.nan) -> float:
+    return unknown if told is None else told
+
+
+def _with_noise(study: Study, levels: Mapping[str, float]) -> Study:
+    """The study with the noise that was estimated from its fit."""
+    tests = []
+    for test in study.tests:
+        level, stated = levels.get(test.name), test.nominal_noise
+        tests.append(test if level is None or stated is None else test.with_noise(level / stated))
+    return study.with_problem(with_tests(study.problem, tests))
+
+
+def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]) -> tuple[Model, Machine]:
+    """The identified machine."""
+    stiffness = metrics.stiffness_model
+    if stiffness is not None:
+        told = stiffness.completion
+        return completed_machine(
+            study, Completion({}, told.joints, told.links, told.freedom, told.chi_square, limit=math.nan)
+        )
+    values = [parameters[name].value for name in study.free.names]
+    model = study.free.apply(study.model, jnp.asarray(values))
+    return model, study.machine_with(model)

@@ -1,0 +1,102 @@
+"""A result that was written is read back as it was, without a fit, and its study can be run again."""
+
+import json
+
+import numpy as np
+import pytest
+import tomli_w
+
+import jaxmb
+from jaxmb.identify.assess.saved_result import study_toml
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Origin
+from jaxmb.io.files import find_description, read_toml
+from jaxmb.io.validation import InputError
+
+POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
+LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
+FREE = {"stiffness.*": {"lower": 2e5, "upper": 2e7, "initial": 1.9e6}}
+
+
+def written(folder, **changes):
+    """Folder and result of a fit to FRFs in a file beside the study."""
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    frequency_hz = np.arange(1.0, 30.0, 0.5)
+    q = jaxmb.posture(model, {"z2": np.radians(70.0), "z3": np.radians(-100.0)})
+    names = ("tool x", "tool y", "tool z")
+    h = np.asarray(jaxmb.frf(model, q, frequency_hz)) * np.exp(
+        0.01 * np.random.default_rng(0).normal(size=(frequency_hz.size, 3, 3))
+    )
+    jaxmb.write_frf(folder / "hammer.npz", jaxmb.FrfSet(frequency_hz, h, "accelerance", names, names))
+    tests = [
+        {"kind": "frf", "file": "hammer.npz", "posture": POSTURE, "noise_log_std": "estimate"},
+        {"kind": "modes", "name": "modes", "posture": POSTURE, "frequency_hz": [10.18, 11.24],
+         "damping_percent": [1.89, 1.80], "frequency_std_hz": 0.05, "damping_std_percent": 0.1},
+    ]  # fmt: skip
+    study = {
+        "machine": "manipulator-3r", "source": "made up", "test": tests, "free": FREE, "rounds": 1,
+        "refine": {"coarse_lines": 0, "starts": 1},
+    } | changes  # fmt: skip
+    (folder / "mine.toml").write_text(tomli_w.dumps(study))
+    result = jaxmb.identify(jaxmb.load_study(folder / "mine.toml"), seed=2)
+    (folder / "out").mkdir()
+    assert jaxmb.write_result(result, folder / "out") == ("result.json", "machine.toml", "study.toml")
+    return folder / "out", result
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("two"))
+
+
+def test_all_of_a_result_comes_back(two):
+    folder, result = two
+    again = jaxmb.load_result(folder)
+    assert result.json_text() == (folder / "result.json").read_text()
+    told, saved = json.loads(again.json_text()), json.loads(result.json_text())
+    assert told.pop("estimated_noise") == pytest.approx(saved.pop("estimated_noise"), rel=1e-14)  # a product more
+    assert told == saved
+    assert again.outcome is result.outcome
+    assert again.study.source == "made up"
+    assert dict(again.metrics) == json.loads(result.json_text())["metrics"]
+    assert again.metrics.one_model.parameters[0].parameter == result.metrics.one_model.parameters[0].parameter
+    assert again.metrics.tests["modes"].measured_modes[1].content == ()
+    for name, value in jaxmb.parameters(result.model).items():
+        assert jaxmb.parameters(again.model)[name] == value
+    for test in ("hammer", "modes"):
+        np.testing.assert_allclose(again.residual(test), result.residual(test), rtol=1e-9, atol=1e-12)
+    # the noise is the estimated one
+    assert 0.005 < float(again.study.tests[0].nominal_noise) < 0.02
+
+
+def test_the_study_can_be_run_again_from_elsewhere(two, tmp_path, monkeypatch):
+    folder, result = two
+    monkeypatch.chdir(tmp_path)
+    study = jaxmb.load_study(folder / "study.toml")
+    np.testing.assert_array_equal(study.tests[0].measured, result.study.tests[0].measured)
+
+
+def test_data_that_are_gone(tmp_path):
+    folder, _ = written(tmp_path)
+    (tmp_path / "hammer.npz").unlink()
+    with pytest.raises(InputError, match=r"the study of the result cannot be read again: .*hammer\.npz") as caught:
+        jaxmb.load_result(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version")])
+def test_what_is_no_result(tmp_path, text, told):
+    if text is not None:
+        (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError, match=told):
+        jaxmb.load_result(tmp_path)
+
+
+@pytest.mark.parametrize("name", jaxmb.study_names())
+def test_every_study_is_written_as_it_was_read(name, tmp_path):
+    path = find_description(name, "studies", "study", (".toml",))
+    file = StudyFile.model_validate(read_toml(path))
+    (tmp_path / "study.toml").write_text(study_toml(Origin(file, path.parent, None)))
+    again = StudyFile.model_validate(read_toml(tmp_path / "study.toml"))
+    assert again == file
+    assert again.model_fields_set == file.model_fields_set
