@@ -1,69 +1,20 @@
-"""Residuals against plain NumPy, their derivatives against differences, and the short ways against the long ones."""
+"""The problem of a study: its cost against plain NumPy, its derivatives against differences, and tests of all kinds in
+one against each alone."""
 
 import dataclasses
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.fit.problem import alike, final_state
 from jaxmb.identify.parameters.model_parameters import set_parameters
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import load_study, make_study
-from jaxmb.machine.file import write_machine
-from jaxmb.machine.schema import Machine
+from jaxmb.identify.study.study import load_study
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import response_rows
-from jaxmb.response.modal import energy_shares, modes
-
-MACHINE = Machine.model_validate({
-    "name": "crane",
-    "body": [
-        {"name": "cart", "joint": [{"name": "s", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": 8e5,
-                                    "damping": 300.0, "rotor_inertia": 30.0}], "mass": 60.0},
-        {"name": "lever", "parent": "cart", "joint": [{"name": "r", "axis": [0.0, 1.0, 0.0], "stiffness": 5e4,
-                                                       "damping": 25.0, "rotor_inertia": 0.6}],
-         "mass": 20.0, "center_of_mass": [0.4, 0.05, 0.1],
-         "inertia_products": {"xx": 0.4, "yy": 1.6, "zz": 1.5, "xy": 0.05, "xz": -0.08, "yz": 0.02}},
-        {"name": "wrist", "parent": "lever", "origin": {"xyz": [0.8, 0.0, 0.1]},
-         "joint": [{"name": "w", "stiffness": 6e3, "damping": 2.0}], "mass": 4.0, "center_of_mass": [0.2, 0.1, 0.0],
-         "inertia_products": {"xx": 0.05, "yy": 0.1, "zz": 0.12}},
-    ],
-    "frame": [{"name": "tool", "body": "wrist", "origin": {"xyz": [0.4, 0.1, 0.05], "rpy": [0.1, 0.2, 0.3]}}],
-    "spring": [{"name": "stay", "frame_a": "ground", "frame_b": "wrist", "type": "translation",
-                "direction": [0.0, 0.6, 0.8], "stiffness": 1e5, "damping": 40.0}],
-})  # fmt: skip
-FREE = {
-    "stiffness.*": {"lower": 1e3, "upper": 1e7},
-    "damping.*": {"lower": 0.1, "upper": 1e4},
-    "mass.wrist": {"lower": 1.0, "upper": 9.0},
-    "first_moment.wrist.*": {"lower": -3.0, "upper": 3.0},
-    "inertia.wrist.*": {"lower": -1.0, "upper": 2.0},
-    "rotor_inertia.s": {"lower": 5.0, "upper": 100.0},
-}
-POSTURE = {"r": 0.3, "w": -0.4}
-
-
-PENDULUM = MACHINE.model_copy(update={
-    "body": (MACHINE.body[1].model_copy(update={"parent": "ground"}),),
-    "frame": (MACHINE.frame[0].model_copy(update={"body": "lever"}),),
-    "spring": (),
-})  # fmt: skip
-"""The lever alone: what is slow to compile is compiled for one coordinate."""
-
-
-def crane_study(folder, tests, free=FREE, machine=MACHINE, **settings):
-    write_machine(machine, folder / "crane.toml")
-    file = StudyFile.model_validate({"machine": "crane.toml", "test": tests, "free": free} | settings)
-    return make_study(file, "crane", folder)
-
-
-def frf_test(noise=0.0, **more):
-    lines = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 1.0}
-    simulate = {"lines": lines, "noise_log_std": noise, "response": "mobility"}
-    return {"kind": "frf", "simulate": simulate, "posture": POSTURE, "noise_log_std": 0.02} | more
+from tests.identify.arm import TRUTH, frf, loads, shapes, study_of
+from tests.identify.crane import MODES, crane_study, frf_test
+from tests.identify.derivatives import assert_jacobian, residual_of
 
 
 @pytest.fixture(scope="module")
@@ -157,42 +108,6 @@ def test_phases_agree_where_nothing_wraps(noisy_validation):
     assert costs[0] == pytest.approx(costs[1], rel=1e-9)
 
 
-@eqx.filter_jit
-def residual_of(problem, u):
-    return problem.residual(u)
-
-
-@eqx.filter_jit
-def jacobian_of(problem, u):
-    return jax.jacfwd(problem.residual)(u)
-
-
-@eqx.filter_jit
-def gradient_of(problem, u):
-    return jax.grad(problem.objective)(u)
-
-
-def assert_jacobian(problem, u, step=1e-4, reverse=True):
-    """Fourth-order central differences, good to some 1e-8 of a column; rounding over the step limits small ones."""
-    jacobian = np.asarray(jacobian_of(problem, jnp.asarray(u)))
-    residual = np.asarray(residual_of(problem, jnp.asarray(u)))
-    rounding = 1e-14 * max(np.abs(residual).max(), 1.0) / step
-    for i in range(u.size):
-        e = np.zeros(u.size)
-        e[i] = step
-        r = {k: np.asarray(residual_of(problem, jnp.asarray(u + k * e))) for k in (-2, -1, 1, 2)}
-        slope = (8.0 * (r[1] - r[-1]) - (r[2] - r[-2])) / (12.0 * step)
-        size = np.abs(slope).max()
-        assert size > 0.0
-        np.testing.assert_allclose(jacobian[:, i], slope, rtol=0, atol=1e-6 * size + rounding, err_msg=str(i))
-    if not reverse:
-        return
-    # Reverse mode, the other way through the same derivative.
-    by_columns = 2.0 * jacobian.T @ residual
-    gradient = np.asarray(gradient_of(problem, jnp.asarray(u)))
-    np.testing.assert_allclose(gradient, by_columns, rtol=0, atol=1e-9 * np.abs(by_columns).max())
-
-
 def test_jacobian_of_every_family(crane):
     families = {name.split(".")[0] for name in crane.free.names}
     assert families == {"stiffness", "damping", "mass", "first_moment", "inertia", "rotor_inertia"}
@@ -200,120 +115,6 @@ def test_jacobian_of_every_family(crane):
     # Only the wrist's zz moment and its centre in its own plane act about its one axis; what lies across acts too, as
     # the wrist is carried around by the lever.
     assert_jacobian(crane.problem, near_truth(crane))
-
-
-PENDULUM_FREE = {
-    "stiffness.*": {"lower": 1e2, "upper": 1e7},
-    "inertia.lever.yy": {"lower": 1.0, "upper": 90.0},
-    "first_moment.lever.x": {"lower": -30.0, "upper": 30.0},
-}
-
-
-@pytest.fixture(scope="module")
-def sagging(tmp_path_factory):
-    """The pendulum linearized where it sags to, by about a third of a degree."""
-    test = frf_test(posture={"r": 0.3}, outputs=[["tool", "x"], ["tool", "z"]])
-    folder = tmp_path_factory.mktemp("sag")
-    return crane_study(folder, [test], PENDULUM_FREE, PENDULUM, linearize_at="equilibrium")
-
-
-def test_jacobian_at_the_equilibrium(sagging):
-    assert sagging.problem.scenes == (None,)
-    assert_jacobian(sagging.problem, near_truth(sagging), step=1e-5, reverse=False)
-
-
-def test_equilibrium_is_not_the_posture(sagging):
-    """The sag under gravity moves the tangent, so that the two settings cannot be confused."""
-    test = sagging.tests[0]
-    soft = set_parameters(sagging.model, {"stiffness.r": 1e3})
-    at_rest, sagged = (scene(dataclasses.replace(test, at=at), soft).tangent for at in ("posture", "equilibrium"))
-    # m g c is about 80 Nm against 1000 Nm/rad: gravity's own stiffness turns with it.
-    assert abs(float(at_rest.stiffness[0, 0] - sagged.stiffness[0, 0])) > 1.0
-
-
-def test_affine_scene_is_the_scene(crane):
-    """What is precomputed as an affine function of the values against the scene of the changed model."""
-    (linear,) = crane.problem.scenes
-    for seed in range(5):
-        random = np.random.default_rng(seed)
-        low, high = np.array(crane.free.lower_value), np.array(crane.free.upper_value)
-        values = jnp.asarray(low + random.uniform(size=low.size) * (high - low))
-        direct = scene(crane.tests[0], crane.free.apply(crane.model, values))
-        short = linear(values)
-        for name in ("mass", "damping", "stiffness"):
-            a, b = (np.asarray(getattr(s.tangent, name)) for s in (short, direct))
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max(), err_msg=name)
-        np.testing.assert_allclose(short.stiffness, direct.stiffness, rtol=1e-12)
-        np.testing.assert_array_equal(short.output_rows, direct.output_rows)
-
-
-def test_residual_of_the_affine_scene(tmp_path):
-    """With and without what is precomputed: the same residuals and the same Jacobian."""
-    test = frf_test(posture={"r": 0.3}, outputs=[["tool", "x"], ["tool", "z"]])
-    problem = crane_study(tmp_path, [test], PENDULUM_FREE, PENDULUM).problem
-    direct = dataclasses.replace(problem, scenes=(None,))
-    u = jnp.asarray([np.log(3e4), 0.1, 0.1])
-    ours, theirs = (np.asarray(residual_of(p, u)) for p in (problem, direct))
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
-    ours, theirs = (np.asarray(jacobian_of(p, u)) for p in (problem, direct))
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11 * np.abs(theirs).max())
-
-
-MODES = {
-    "kind": "modes", "posture": POSTURE, "frequency_hz": [11.0, 16.0], "damping_percent": [2.0, 1.5],
-    "frequency_std_hz": 0.05, "damping_std_percent": [0.1, 0.2],
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def modal(tmp_path_factory):
-    """Two measured modes of the crane, the second with a content that it does not have enough of."""
-    free = {k: v for k, v in FREE.items() if k.startswith(("stiffness", "damping"))}
-    test = MODES | {"content": [[], ["r", "w"]], "content_share": 0.99, "content_std": 0.05}
-    settings = {"hold": {"stiffness.s": 8e5, "damping.s": 300.0}}
-    return crane_study(tmp_path_factory.mktemp("modal"), [test], free, **settings)
-
-
-def modal_u(study):
-    values = {"r": 5e4, "w": 6e3, "stay": 1e5}
-    dampings = {"r": 25.0, "w": 2.0, "stay": 40.0}
-    named = {f"stiffness.{n}": v for n, v in values.items()} | {f"damping.{n}": v for n, v in dampings.items()}
-    return np.asarray(study.free.encode(np.array([named[n] for n in study.free.names])))
-
-
-def test_modal_residual(modal):
-    """Frequencies, damping ratios and missing content over their deviations, of the pairs with the least error."""
-    u = modal_u(modal)
-    model = modal.free.apply(modal.model, jnp.asarray(modal.free.values(u)))
-    tangent = linearize(model, modal.tests[0].q)
-    found = modes(tangent)
-    f, z = np.asarray(found.damped_frequency_hz), np.asarray(found.damping_ratio)
-    share = np.asarray(energy_shares(found.shape, model.stiffness))[1:].sum(axis=0)
-
-    def errors(a, b):
-        pair = np.array([a, b])
-        missing = max(0.99 - share[b], 0.0) / 0.05
-        frequency = (f[pair] - [11.0, 16.0]) / 0.05
-        return np.concatenate([frequency, (z[pair] - [0.02, 0.015]) / [0.001, 0.002], [0.0, missing]])
-
-    pairings = [errors(a, b) for a in range(f.size) for b in range(f.size) if a != b]
-    best = min(pairings, key=lambda r: r @ r)
-    residual = np.asarray(residual_of(modal.problem, jnp.asarray(u)))
-    np.testing.assert_allclose(residual, best, rtol=1e-8, atol=1e-8)
-    assert residual.size == modal.tests[0].rows == 6
-    assert best[-1] > 0.1  # the content counts in this test
-
-
-def test_jacobian_of_modes(modal):
-    """Away from where two pairings cost the same and from where content is just enough."""
-    assert_jacobian(modal.problem, modal_u(modal))
-
-
-def test_content_counts_from_below_only(modal):
-    u = jnp.asarray(modal_u(modal))
-    tests = (dataclasses.replace(modal.tests[0], content_share=jnp.asarray(1e-3)),)
-    residual = np.asarray(residual_of(dataclasses.replace(modal.problem, tests=tests), u))
-    np.testing.assert_array_equal(residual[4:], [0.0, 0.0])
 
 
 def test_tests_count_by_their_noise(tmp_path):
@@ -326,9 +127,62 @@ def test_tests_count_by_their_noise(tmp_path):
     assert float(problem.noise_unit) == 0.02
     u = jnp.asarray(np.log([4e4]))
     model = problem.free.apply(problem.model, problem.free.values(u))
-    a, b, c = (np.asarray(t.residual(scene(t, model))) for t in problem.tests)
+    a, b, c = (np.asarray(t.residual(t.view(model))) for t in problem.tests)
     np.testing.assert_allclose(b, a / 2.0, rtol=1e-12)
     expected = 0.02**2 * (a @ a + b @ b + c @ c)
     assert float(problem.cost(u)) == pytest.approx(expected, rel=1e-12)
     rows = np.asarray(problem.row_weights())
     assert rows.size == a.size + b.size + c.size == residual_of(problem, u).size
+
+
+KINDS = (frf(), shapes(b=0.9), loads())
+
+
+def test_tests_together_are_tests_one_by_one(tmp_path):
+    """Tests of one form run as one program; the residuals are those of each alone, in the order of the study."""
+    study = study_of(tmp_path, frf(), shapes(), frf(b=0.9), loads(), frf(b=-0.4, noise_log_std=0.03), shapes(b=1.1))
+    problem = study.problem
+    assert alike(problem.tests, problem.views) == [[0, 2, 4], [1, 5], [3]]
+    u = jnp.log(jnp.array([4e4, 1e4, 30.0, 3.0]))
+    model = problem.free.apply(problem.model, problem.free.values(u))
+    alone = [np.asarray(test.residual(test.view(model))) for test in problem.tests]
+    together = np.asarray(residual_of(problem, u)) / float(problem.noise_unit)
+    # sums of a few dozen products in another order
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-9, atol=1e-9)
+    assert [rows.stop - rows.start for rows in problem.rows] == [r.size for r in alone]
+    for rows, r in zip(problem.rows, alone, strict=True):
+        np.testing.assert_allclose(together[rows], r, rtol=1e-9, atol=1e-9)
+    assert problem.data_rows == problem.row_weights().size == together.size
+
+
+def test_rows_of_a_prior_are_the_last(tmp_path):
+    """A row for each parameter, of which those that the prior says nothing of count for nothing."""
+    study = study_of(tmp_path, *KINDS, prior={"damping.*": 0.5})
+    problem, u = study.problem, np.log(list(TRUTH.values()))
+    residual = np.asarray(residual_of(problem, jnp.asarray(u))) / float(problem.noise_unit)
+    assert problem.rows[-1].stop == problem.data_rows == residual.size - 4
+    away = (u - study.free.encode(study.start.values)) / [np.inf, np.inf, 0.5, 0.5]
+    np.testing.assert_allclose(residual[problem.data_rows :], away, rtol=1e-12)
+    np.testing.assert_array_equal(problem.row_weights()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
+
+
+def test_each_kind_adds_what_it_knows(tmp_path):
+    """Information adds up: the inverse covariance of all tests is the sum of those of each alone."""
+    u = jnp.log(jnp.array(list(TRUTH.values())))
+
+    def information(*tests):
+        problem = study_of(tmp_path, *tests).problem
+        _, jacobian, _ = final_state(problem, u)
+        return np.asarray(jacobian).T @ np.asarray(jacobian)
+
+    alone = sum(information(test) for test in KINDS)
+    np.testing.assert_allclose(information(*KINDS), alone, rtol=1e-8, atol=1e-6 * np.abs(alone).max())
+
+
+def test_laws_take_other_values_in_each_test(tmp_path):
+    """Residuals at the values of each test are those of each test at its own values."""
+    problem = study_of(tmp_path, frf(), shapes(), frf(b=0.9), loads()).problem
+    values = np.array([4e4, 1e4, 30.0, 3.0]) * np.array([1.0, 1.1, 1.3, 1.7])[:, None]
+    for part, test, own in zip(problem.measured(jnp.asarray(values)), problem.tests, values, strict=True):
+        view = test.view(problem.free.apply(problem.model, jnp.asarray(own)))
+        np.testing.assert_allclose(part, test.residual(view), rtol=1e-9, atol=1e-9)
