@@ -10,8 +10,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.report.law_plots import law_figures
 from jaxmb.report.law_tables import law_tables
 from jaxmb.report.style import drawing
-from tests.identify.test_posture_law import BRIEF, LAWS, laboratory
-from tests.identify.test_several_tests import study_of
+from tests.identify.arm import BRIEF, LAWS, laboratory, study_of
 
 
 @pytest.fixture(scope="module", params=["b", None])

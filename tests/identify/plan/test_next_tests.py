@@ -9,8 +9,8 @@ import pytest
 import jaxmb
 from jaxmb.identify.estimation.design import choose_tests
 from jaxmb.identify.estimation.identifiability import information_rows, knowledge
-from jaxmb.identify.fit.loop import final_state
-from jaxmb.identify.plan.candidates import Candidate, Place, information_of, observation, postures_of, probe_like
+from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.plan.candidates import Candidate, Place, information_of, observation, postures_of
 from jaxmb.identify.plan.improve_posture import improved, objective
 from jaxmb.identify.plan.next_tests import criterion_of, known_directions
 from jaxmb.identify.study.format.next_format import NextPart
@@ -42,12 +42,12 @@ def wide():
     """The published test up to 100 Hz, its rows, and those of candidates like it."""
     study = made(frf_test(last_hz=100.0))
     place, test = place_of(study), study.tests[0]
-    published = information_of(place, [Candidate(probe_like(test), np.asarray(test.q))])[0]
+    published = information_of(place, [Candidate(test.probe(), np.asarray(test.q))])[0]
 
     def told(count, seed):
         part = NextPart.model_validate({"postures": RANGES, "candidates": count, "seed": seed})
         postures = postures_of(part, np.asarray(test.q), study.model.coordinates)
-        return information_of(place, [Candidate(probe_like(test), q) for q in postures])
+        return information_of(place, [Candidate(test.probe(), q) for q in postures])
 
     return published, told
 
@@ -58,7 +58,7 @@ def test_a_candidate_tells_what_the_test_itself_would(machine, at):
                  "damping.*": {"lower": 10.0, "upper": 1e4}, "mass.link3": {"lower": 100.0, "upper": 300.0}},
                  linearize_at=at)  # fmt: skip
     place, test = place_of(study), study.tests[0]
-    rows = observation(place, Candidate(probe_like(test), np.asarray(test.q)))
+    rows = observation(place, Candidate(test.probe(), np.asarray(test.q)))
     expected = np.asarray(final_state(study.problem, place.u)[1])
     # Rounding only: the same numbers by another way.
     np.testing.assert_allclose(
@@ -89,9 +89,9 @@ def test_chosen_postures_beat_random_ones_and_the_gradient_betters_them():
     assert chosen is not None
     assert (chosen.candidates, chosen.left_out, len(chosen.tests)) == (50, 0, 3)
     place, test = place_of(study), study.tests[0]
-    before = information_of(place, [Candidate(probe_like(test), np.asarray(test.q))])[0]
+    before = information_of(place, [Candidate(test.probe(), np.asarray(test.q))])[0]
     postures = postures_of(study.next, np.asarray(test.q), study.model.coordinates)
-    told = information_of(place, [Candidate(probe_like(test), q) for q in postures])
+    told = information_of(place, [Candidate(test.probe(), q) for q in postures])
     draw = np.random.default_rng(0)
     random = [criterion_of("A", np.concatenate([before, *told[draw.choice(50, 3, replace=False)]])) for _ in range(100)]
     assert chosen.chosen < min(random)
@@ -122,7 +122,7 @@ def test_gradient_of_the_criterion(criterion, at):
     """By all coordinates of all tests, against finite differences; and the way it leads is down."""
     free = {"stiffness.*": {"lower": 2e5, "upper": 2e7}, "damping.*": {"lower": 10.0, "upper": 1e4}}
     study = made(frf_test(step_hz=1.0), machine="manipulator-3r", free=free, linearize_at=at)
-    place, probe = place_of(study), probe_like(study.tests[0])
+    place, probe = place_of(study), study.tests[0].probe()
     own = information_of(place, [Candidate(probe, np.asarray(study.tests[0].q))])[0]
     start = [Candidate(probe, np.array(q)) for q in ([0.3, 0.9, -1.2], [0.0, 1.5, -2.0])]
     where, ends = np.array([1, 2]), (np.array([0.5, -2.2]), np.array([1.9, -0.5]))

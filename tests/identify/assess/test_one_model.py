@@ -16,8 +16,8 @@ from jaxmb.identify.assess.one_model import (
     one_model_remarks,
     relative_columns,
 )
-from jaxmb.identify.fit.loop import final_state
-from tests.identify.test_several_tests import frf, loads, shapes, study_of
+from jaxmb.identify.fit.problem import final_state
+from tests.identify.arm import BRIEF, finding_at, frf, loads, shapes, study_of
 
 POSTURES = (-0.9, -0.3, 0.5, 1.1)
 U = np.log([5e4, 9e3, 25.0, 4.0])
@@ -156,7 +156,7 @@ def differing(change, seed=0):
 
 
 def test_the_parameter_that_differs_is_named(tmp_path):
-    result = identify(study_of(tmp_path, *differing(0.1), rounds=3, least_rounds=1, agreement=1))
+    result = identify(study_of(tmp_path, *differing(0.1), **BRIEF))
     told = result.metrics["one_model"]
     assert not told["does"]
     assert told["residual_over_noise"] > 2.0
@@ -170,8 +170,7 @@ def test_the_parameter_that_differs_is_named(tmp_path):
 
 def told_of(study):
     """`metrics.one_model` about the true mean parameters, where a fit would end but for the noise."""
-    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(U)))
-    return one_model_metrics(study, U, residual, jacobian, weights)
+    return one_model_metrics(finding_at(study, U))
 
 
 def test_a_small_difference_is_measured_to_first_order(tmp_path):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.frf_misfit import misfit_remarks
-from jaxmb.identify.experiments.motion import scene
+from jaxmb.identify.experiments.frf_misfit import frf_misfit
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 
@@ -21,23 +20,33 @@ FREE = {
 }
 
 
-def study(tmp_path, how, noise="estimate", **keys):
-    """Study of FRFs with 3 % of noise, which `how` makes something else of."""
+def study(folder, **keys):
+    """Study of FRFs with 3 % of noise."""
     simulate = {"lines": {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}, "noise_log_std": 0.03}
-    test = {"kind": "frf", "name": "a", "posture": POSTURE, "noise_log_std": noise, "simulate": simulate} | keys
+    test = {"kind": "frf", "name": "a", "posture": POSTURE, "noise_log_std": "estimate", "simulate": simulate} | keys
     settings = {"machine": "manipulator-3r", "test": [test], "free": FREE, "rounds": 2, "least_rounds": 1}
-    made = make_study(StudyFile.model_validate(settings), "s", tmp_path)
+    return make_study(StudyFile.model_validate(settings), "s", folder)
+
+
+def changed(made, how):
+    """The study with `how` something else made of what was measured."""
     [seen] = made.tests
     seen = eqx.tree_at(lambda t: t.measured, seen, jnp.asarray(how(np.array(seen.measured))))
-    return dataclasses.replace(made, problem=dataclasses.replace(made.problem, tests=(seen,)))
+    return made.with_problem(dataclasses.replace(made.problem, tests=(seen,)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("misfit"))
 
 
 def at_truth(made, undamped=False):
     """What is said of the true parameters, which fit the FRFs as they were before they were changed."""
     [test] = made.tests
-    seen = scene(test, made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
-    error = np.log(np.asarray(test.measured) / np.asarray(test.predict(seen)))
-    return misfit_remarks(made, [seen], {"a": float(np.sqrt(np.mean(np.abs(error) ** 2)))}, undamped)
+    view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
+    predicted = np.asarray(test.predict(view))
+    error = np.log(np.asarray(test.measured) / predicted)
+    return frf_misfit(test, predicted, float(np.sqrt(np.mean(np.abs(error) ** 2))), undamped)
 
 
 def output_turned(h):
@@ -68,30 +77,35 @@ ORDER = "check posture, unit, frame, sign and order of points"
         (lambda h: -h, ORDER),
     ],
 )
-def test_what_it_may_be(tmp_path, how, told):
-    [remark] = at_truth(study(tmp_path, how))
+def test_what_it_may_be(made, how, told):
+    [remark] = at_truth(changed(made, how))
     assert remark.startswith("test 'a': the fit is off by ")
     assert re.search(told, remark)
 
 
-def test_a_fit_that_follows_is_not_remarked(tmp_path):
-    assert at_truth(study(tmp_path, lambda h: h)) == []
+def test_a_fit_that_follows_is_not_remarked(made):
+    assert at_truth(made) == []
     # With half of the size as noise, log H errs by that: more than the limit, and as stated.
     rng = np.random.default_rng(0)
-    noisy = study(tmp_path, lambda h: h * np.exp(0.5 * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))), 0.5)
-    assert at_truth(noisy) == []
+    noisy = changed(made, lambda h: h * np.exp(0.5 * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))))
+    assert len(at_truth(noisy)) == 1
+    [test] = noisy.tests
+    stated = dataclasses.replace(
+        test, noise_std=jnp.full(test.measured.shape, 0.5), nominal_std=jnp.asarray(0.5), noise_is_known=True
+    )
+    assert at_truth(noisy.with_problem(dataclasses.replace(noisy.problem, tests=(stated,)))) == []
 
 
 def test_the_other_sign_of_time_where_no_force_acts_at_a_sensor(tmp_path):
     """There is no driving point whose power tells: the fitted signs of real and imaginary part do."""
-    cross = {"outputs": [["tool", "z"]], "inputs": [["tool", "x"]]}
-    [remark] = at_truth(study(tmp_path, np.conj, **cross))
+    cross = study(tmp_path, outputs=[["tool", "z"]], inputs=[["tool", "x"]])
+    [remark] = at_truth(changed(cross, np.conj))
     assert "exp(-j omega t)" in remark
-    assert at_truth(study(tmp_path, lambda h: h, **cross), undamped=True) == []
+    assert at_truth(cross, undamped=True) == []
 
 
-def test_a_fit_to_the_wrong_unit_says_so(tmp_path):
+def test_a_fit_to_the_wrong_unit_says_so(made):
     """The fit converges, for all noise is what it leaves, but the user is told."""
-    result = jaxmb.identify(study(tmp_path, lambda h: 9.80665 * h))
+    result = jaxmb.identify(changed(made, lambda h: 9.80665 * h))
     assert result.remarks[0].endswith("throughout: is it the unit?")
     assert sum(result.seconds[part] for part in ("compile", "search", "refine")) <= result.seconds["total"]

@@ -70,10 +70,10 @@ def test_gradient_tolerance():
 def test_estimated_start_has_the_first_measured_frequency():
     """Stiffnesses that nobody gave are scaled until the first natural frequency is that of the first peak."""
     estimated = study(start="estimate")
-    model = estimated.free.apply(estimated.model, estimated.initial)
+    model = estimated.free.apply(estimated.model, estimated.start.values)
     first = jaxmb.undamped_modes(jaxmb.linearize(model, estimated.tests[0].q)).frequency_hz[0]
     # The first peak lies at the mode of 10.18 Hz, to the step of the lines.
     assert first == pytest.approx(10.18, abs=0.2)
-    assert set(estimated.initial_source) == {"estimated"}
+    assert not estimated.start.given.any()
     fits = {start: run_fit(study(start=start), 0).initial_u for start in ("estimate", "random")}
     assert np.abs(fits["estimate"] - fits["random"]).max() > 0.1

@@ -1,13 +1,19 @@
 """What residuals tell of the noise, on noise that is known."""
 
-from types import SimpleNamespace
-
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.fit.noise import lines_as_one, noise_factor
+from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.fit.noise import noise_factor, widening
 
 LINES = 400
+POINTS = tuple(("tool", axis) for axis in "xyz")
+TEST = FrfTest(
+    name="a", q=jnp.zeros(1), outputs=POINTS, inputs=POINTS, derivatives=2, at="posture", phase="safe",
+    omega=jnp.arange(LINES) + 1.0, measured=jnp.zeros((LINES, 3, 3), complex), weight=jnp.ones((LINES, 3, 3)),
+    noise_std=jnp.ones((LINES, 3, 3)), nominal_std=jnp.ones(()), decay=jnp.zeros(()),
+)  # fmt: skip
 
 
 def residuals(rho, weight, seed):
@@ -27,8 +33,7 @@ def test_the_autocorrelation_is_found(rho):
     """An AR(1) process has the integrated autocorrelation (1 + rho) / (1 - rho)."""
     weight = np.where(np.arange(LINES) % 7 == 0, 80.0, 0.5)
     weight[100:110] = 0.0
-    test = SimpleNamespace(measured=np.zeros((LINES, 3, 3)))
-    found = [lines_as_one(test, *residuals(rho, weight, seed)) for seed in range(5)]
+    found = [TEST.correlated_rows(*residuals(rho, weight, seed)) for seed in range(5)]
     # 18 series of 400 lines: the sum of estimated correlations scatters by some percent of its length
     assert np.mean(found) == pytest.approx((1.0 + rho) / (1.0 - rho), rel=0.15)
 
@@ -41,5 +46,4 @@ def test_the_size_is_found():
 
 
 def test_residuals_of_nothing():
-    test = SimpleNamespace(measured=np.zeros((LINES, 3, 3)))
-    assert lines_as_one(test, np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
+    assert TEST.correlated_rows(np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
@@ -143,7 +144,7 @@ def study(tmp_path):
 def test_all_lines_count_alike_where_nothing_is_said(measured, study):
     made = study(measured)
     np.testing.assert_array_equal(made.tests[0].weight, np.ones(measured.shape))
-    assert made.masked == ()
+    assert data_remarks(made) == []
 
 
 def test_zero_and_missing_lines_are_left_out_and_reported(measured, study):
@@ -156,7 +157,7 @@ def test_zero_and_missing_lines_are_left_out_and_reported(measured, study):
     expected[3] = expected[5:7, 1, 2] = expected[9, 0, 0] = 0.0
     np.testing.assert_array_equal(made.tests[0].weight, expected)
     assert np.isfinite(made.tests[0].measured).all()
-    assert made.masked == ("test 'one': all FRFs: 1 to 3 of 150 lines not usable; zero or not finite, and left out",)
+    assert data_remarks(made) == ["test 'one': all FRFs: 1 to 3 of 150 lines not usable; zero or not finite, and left out"]
     residual = np.asarray(made.problem.residual(made.free.lower))
     assert np.isfinite(residual).all()
 
@@ -169,7 +170,7 @@ def test_cross_terms_that_symmetry_makes_zero_are_no_error(measured, study):
     for o, i in ((0, 1), (1, 0), (1, 2)):
         assert not np.asarray(made.tests[0].weight[:, o, i]).any()
     assert np.asarray(made.tests[0].weight[:, 2, 1]).all()
-    [told] = made.masked
+    [told] = data_remarks(made)
     assert "tool y from tool x, tool z; tool x from tool y (3 FRFs): no usable line" in told
 
 
@@ -222,10 +223,10 @@ def test_what_has_no_line_is_said_in_one_sentence(measured, study):
     """A plane arm: nothing across its plane; and one response alone."""
     h = measured.copy()
     h[:, 2, :2] = h[:, :2, 2] = 0.0
-    [told] = study(h).masked
+    [told] = data_remarks(study(h))
     assert told.startswith("test 'one': tool z with tool x, tool y (4 FRFs): no usable line; zero")
     h = measured.copy()
     h[:, 2, 0] = 0.0
     h[:2, 0] = np.nan
-    [told] = study(h).masked
+    [told] = data_remarks(study(h))
     assert "tool z from tool x (1 FRF): no usable line; tool x from tool x, tool y, tool z (3 FRFs): 2 of 150" in told

@@ -10,41 +10,18 @@ import pytest
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws.law_choice import law_metrics
 from jaxmb.identify.assess.laws.law_problem import covariates, law_problem, model_with_laws, terms_of, values_with_laws
-from jaxmb.identify.assess.laws.law_terms import Term, covariate
-from jaxmb.identify.experiments.motion import scene
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.law_terms import Term, covariate
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import posture
-from tests.identify.test_several_tests import FREE, MACHINE, frf, loads, shapes, study_of
-
-POSTURES = (-1.2, -0.7, -0.2, 0.4, 0.9, 1.3)
-AMPLITUDES = (10.0, 40.0, 20.0, 10.0, 40.0, 20.0)
-LAWS = {"parameters": ["stiffness.*", "damping.*"], "by": ["b", "amplitude"]}
-BRIEF = {"rounds": 3, "least_rounds": 1, "agreement": 1}
-
-
-def true_factor(law, b, amplitude):
-    if law == "b":
-        return np.exp(0.3 * np.sin(b))
-    return (amplitude / 20.0) ** -0.1 if law == "amplitude" else 1.0
-
-
-def laboratory(law):
-    """FRFs at postures and amplitudes, stiffness.b by a law."""
-    tests = []
-    for k, (b, amplitude) in enumerate(zip(POSTURES, AMPLITUDES, strict=True)):
-        test = frf(b=b, noise=0.01, seed=k, amplitude=amplitude)
-        lines = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.5}
-        true = {"stiffness.b": 9e3 * true_factor(law, b, amplitude)}
-        test["simulate"] = test["simulate"] | {"parameters": true, "lines": lines}
-        tests.append(test)
-    return tests
-
+from tests.identify.arm import (
+    BRIEF, FREE, LAWS, MACHINE, finding_at, frf, laboratory, loads, shapes, study_of, true_factor,
+)  # fmt: skip
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
@@ -70,7 +47,7 @@ def test_each_test_sees_its_own_values(tmp_path, at):
     for k, test in enumerate(study.tests):
         change = {t.parameter: np.exp(x * t.at(covariates(study, t)[k])) for t, x in zip(terms, c, strict=True)}
         values = np.exp(u) * [change.get(name, 1.0) for name in study.free.names]
-        alone = np.asarray(test.residual(scene(test, study.free.apply(study.model, jnp.asarray(values)))))
+        alone = np.asarray(test.residual(test.view(study.free.apply(study.model, jnp.asarray(values)))))
         # sums of a few dozen products in another order
         np.testing.assert_allclose(residual[first : first + test.rows], keep[k] * alone, rtol=1e-7, atol=1e-7)
         first += test.rows
@@ -135,7 +112,7 @@ def test_damping_from_modes_follows_the_amplitude(tmp_path):
         tests.append(test)
     laws = {"parameters": ["stiffness.*", "damping.*"], "by": ["amplitude"], "most": 1}
     start = np.log([5e4, 9e3, 25.0, 5.0])
-    told = law_metrics(study_of(tmp_path, *tests, laws=laws), start)["laws"]
+    told = law_metrics(finding_at(study_of(tmp_path, *tests, laws=laws), start))["laws"]
     assert [(line["parameter"], line["term"]) for line in told["chosen"]] == [("damping.b", "ln amplitude")]
     assert abs(told["chosen"][0]["coefficient"] - 0.5) < 4.0 * told["chosen"][0]["std"]
 
@@ -185,5 +162,5 @@ def test_what_cannot_be_is_said(tmp_path):
     free = FREE | {"mass.fore": {"lower": 1.0, "upper": 20.0}}
     with pytest.raises(InputError, match="by 'load': none of the parameters is of a joint"):
         study_of(tmp_path, *three, free=free, laws={"parameters": ["mass.fore"], "by": ["load"]})
-    with pytest.raises(NotImplementedError, match="laws cannot be found together with deflection tests"):
+    with pytest.raises(NotImplementedError, match="laws cannot be found together with test 4, which was made at several postures"):
         study_of(tmp_path, *three, loads(), laws=LAWS)

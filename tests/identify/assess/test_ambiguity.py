@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,11 +9,10 @@ import jaxmb
 from jaxmb.identify.assess.ambiguity import ambiguity
 from jaxmb.identify.assess.modal_agreement import ModalAgreement
 from jaxmb.identify.assess.mode_shares import mode_shares
-from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.experiments.motion import scene
-from jaxmb.identify.fit.loop import final_state, run_fit
+from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.format.study_format import StudyFile
+from tests.identify.arm import finding_at
 
 CROSS_SLIDE = """
 name = "cross-slide"
@@ -71,48 +69,53 @@ def test_what_the_modes_content_decides_is_known(tmp_path):
 @pytest.fixture(scope="module")
 def fitted():
     study = jaxmb.load_study("validation-3r")
-    fit = run_fit(study, 0)
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(fit.best_u)))
-    variances = row_variances(study, residual, row_weights)
-    return study, fit, residual, variances, knowledge(jacobian, variances)
+    fit = run_fit(study.problem, study.settings, study.start, 0)
+    finding = finding_at(study, fit.best_u)
+    return finding, fit, row_variances(study.problem, finding.residual, finding.row_weights)
+
+
+def with_agreements(finding, *agreements):
+    """The finding with other modes beside the measured ones than it has."""
+    copy = dataclasses.replace(finding)
+    vars(copy)["agreements"] = agreements
+    return copy
 
 
 @pytest.mark.parametrize("distance", [0.5, 10.0])
 def test_ends_beside_the_best_change_nothing(fitted, distance):
     """Half a standard deviation away is within the interval, ten are told apart by the noise."""
-    study, fit, residual, variances, known = fitted
+    finding, fit, variances = fitted
+    known = finding.known
     ends = [np.concatenate([[1.0], fit.best_u + distance * known.std * sign]) for sign in np.eye(known.std.size)]
-    same, remarks = ambiguity(study, dataclasses.replace(fit, ends=ends), known, residual, variances, [None])
-    np.testing.assert_array_equal(same.std, known.std)
-    assert same.verdict == known.verdict
+    same, remarks = ambiguity(finding, dataclasses.replace(fit, ends=ends), variances)
+    np.testing.assert_array_equal(same.known.std, known.std)
+    assert same.known.verdict == known.verdict
     assert remarks == []
 
 
 def test_shares_of_a_mode(fitted):
     """All stiffnesses together hold the whole strain energy, all dampings all that is dissipated."""
-    study, fit, *_ = fitted
-    test = study.tests[0]
-    shares = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share[1]
+    finding, *_ = fitted
+    study, (view,) = finding.study, finding.views
+    shares = mode_shares(study.model, study.free, study.tests[0], finding.values).share[1]
     # Light damping (2 %) changes |lambda| by its square; the step of 1e-4 errs by as much
     assert shares[:3].sum() == pytest.approx(1.0, abs=1e-3)
     assert shares[3:].sum() == pytest.approx(1.0, abs=1e-3)
-    seen = scene(test, study.free.apply(study.model, jnp.asarray(study.free.values(fit.best_u))))
-    shape = np.asarray(jaxmb.modes(seen.tangent).shape)[:, 1]
-    energy = np.asarray(seen.stiffness) * np.abs(shape) ** 2
+    shape = np.asarray(jaxmb.modes(view.tangent).shape)[:, 1]
+    energy = np.asarray(view.stiffness) * np.abs(shape) ** 2
     np.testing.assert_allclose(shares[:3], energy / energy.sum(), atol=1e-2)
 
 
 def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitted):
-    study, fit, residual, variances, known = fitted
-    test = study.tests[0]
-    seen = scene(test, study.free.apply(study.model, jnp.asarray(study.free.values(fit.best_u))))
-    found = jaxmb.modes(seen.tangent)
+    finding, fit, variances = fitted
+    study, (view,) = finding.study, finding.views
+    found = jaxmb.modes(view.tangent)
     agreement = ModalAgreement(found, found, np.eye(3), (0, 1, None), (2,))
-    doubted, remarks = ambiguity(study, fit, known, residual, variances, [agreement])
-    share = mode_shares(study.model, study.free, test, study.free.values(fit.best_u)).share[2]
+    doubted, remarks = ambiguity(with_agreements(finding, agreement), fit, variances)
+    share = mode_shares(study.model, study.free, study.tests[0], finding.values).share[2]
     expected = ["weak" if s >= 0.5 else "yes" for s in share]
     assert "weak" in expected[:3]
-    assert list(doubted.verdict) == expected
+    assert list(doubted.known.verdict) == expected
     assert [r.split(" is ")[0] for r in remarks] == [
         n for n, s in zip(study.free.names, share, strict=True) if s >= 0.5
     ]

@@ -128,7 +128,7 @@ def test_symmetrized_responses_are_symmetric(tmp_path):
 def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):
     turned = exact().frf * np.array([1.0, -1.0, 1.0])[:, None]
     for keep in ("mean", "upper"):
-        told = study(tmp_path, dataclasses.replace(exact(), frf=turned), symmetrize=keep).masked[-1]
+        told = data_remarks(study(tmp_path, dataclasses.replace(exact(), frf=turned), symmetrize=keep))[-1]
         assert told.startswith(
             "test 'set': tool x / tool y (1.00), tool y / tool z (1.00): opposite to what was measured"
         )
@@ -137,7 +137,7 @@ def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=turned.shape) + 1j * rng.normal(size=turned.shape)
     for h in (exact().frf, noise):
-        assert study(tmp_path, dataclasses.replace(exact(), frf=h), symmetrize="mean").masked == ()
+        assert data_remarks(study(tmp_path, dataclasses.replace(exact(), frf=h), symmetrize="mean")) == []
 
 
 def test_units_are_converted_and_have_to_be_known(tmp_path):
@@ -160,7 +160,7 @@ def test_a_unit_that_the_file_states_is_not_overruled(tmp_path):
     np.testing.assert_allclose(same.tests[0].measured, 9.80665 * whole.frf, rtol=1e-12)
     # an NPZ file in SI may just not have said so
     told = study(tmp_path, whole, unit="g/N")
-    assert any("is taken to be in g/N as the study says, not in m/s^2/N" in note for note in told.masked)
+    assert any("is taken to be in g/N as the study says, not in m/s^2/N" in note for note in data_remarks(told))
     with pytest.raises(jaxmb.InputError, match=r"unit is 'g/N', but .* states m/s\^2/N"):
         study(tmp_path, dataclasses.replace(whole, outputs=AT_1, inputs=AT_1), name="set.uff", unit="g/N")
 
@@ -249,7 +249,7 @@ def test_hits_on_a_linear_machine_give_its_parameters_back(tmp_path):
 
 def test_hits_that_miss_make_cross_responses_unsymmetric(tmp_path):
     straight, askew = (
-        from_hits(tmp_path, **hits(tilt_deg=t, offset_m=o)).measured[0].fitted for t, o in ((0.0, 0.0), (3.0, 0.02))
+        from_hits(tmp_path, **hits(tilt_deg=t, offset_m=o)).fitted[0].source.fitted for t, o in ((0.0, 0.0), (3.0, 0.02))
     )
 
     def unsymmetry(s):

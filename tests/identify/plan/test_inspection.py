@@ -98,9 +98,7 @@ def test_measured_data_do_not_matter():
 
 def test_initial_values_where_the_truth_is_not_known(tmp_path):
     truth = made(frf_test(), machine="manipulator-3r", free={"stiffness.*": {"lower": 2e5, "upper": 2e7}})
-    data = truth.measured[0]
-    assert data is not None
-    jaxmb.write_frf(tmp_path / "frf.npz", data.fitted)
+    jaxmb.write_frf(tmp_path / "frf.npz", truth.fitted[0].source.fitted)
     free = {"stiffness.*": {"lower": 2e5, "upper": 2e7, "initial": 1e6}}
     test = {"kind": "frf", "file": "frf.npz", "posture": PUBLISHED}
     file = StudyFile.model_validate({"machine": "manipulator-3r", "test": [test], "free": free})

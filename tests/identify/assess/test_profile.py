@@ -1,5 +1,7 @@
 """Profiles of the cost against SciPy, against the parabola that the standard deviation stands for, and at bounds."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import scipy.optimize
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.profile import RISE, cost_profile, cost_profiles, with_profiles
-from tests.identify.test_several_tests import FREE, frf, loads, study_of
+from tests.identify.arm import FREE, frf, loads, study_of
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +52,19 @@ def test_an_interval_ends_where_the_cost_rises(noisy):
     np.testing.assert_allclose(rise, RISE, rtol=0.02)  # between points the rise is taken as linear here
 
 
+def test_an_ambiguous_parameter_has_the_profile_of_its_cost(noisy):
+    """The rise of a profile is that of the cost, also where other fits as good have widened the deviation."""
+    plain = cost_profile(noisy, "stiffness.b", points=5)
+    wide = {name: p._replace(std_log=3.0) for name, p in noisy.parameters.items()}
+    doubted = cost_profile(dataclasses.replace(noisy, parameters=wide), "stiffness.b", points=41)
+    at = np.interp(np.log(plain.values[1]), np.log(doubted.values), np.sqrt(np.maximum(doubted.rise, 0.0)))
+    assert doubted.values[0] < plain.values[0]
+    assert at**2 == pytest.approx(plain.rise[1], rel=0.3, abs=1.0)  # the points are wide apart there
+
+
 def test_a_side_without_rise_is_open(tmp_path):
-    """Deflections tell nothing of damping: the cost is flat, and neither side has an end."""
-    free = {"stiffness.*": FREE["stiffness.*"], "damping.a": FREE["damping.*"]}
-    modes = {
-        "kind": "modes", "frequency_hz": [4.0], "damping_percent": [5.0], "frequency_std_hz": 1.0,
-        "damping_std_percent": 50.0,
-    }  # fmt: skip
-    result = identify(study_of(tmp_path, loads(), modes, free=free))
+    """FRFs with noise of five hundred times their size tell nothing: the cost is flat, and neither side has an end."""
+    result = identify(study_of(tmp_path, frf(noise_log_std=500.0)))
     (found,) = cost_profiles(result, ["damping.a"], points=9)
     assert found.interval == (None, None)
     told = with_profiles(result, ["damping.a"], points=5).as_json()["metrics"]["profiles"]["damping.a"]

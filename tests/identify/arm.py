@@ -1,0 +1,96 @@
+"""A plane arm of two hinges, and studies of it with tests of every kind, for the tests of several rooms."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
+
+MACHINE = Machine.model_validate({
+    "name": "arm",
+    "body": [
+        {"name": "upper", "joint": [{"name": "a", "axis": [0.0, 1.0, 0.0], "stiffness": 5e4, "damping": 25.0}],
+         "mass": 20.0, "center_of_mass": [0.4, 0.05, 0.1], "inertia_products": {"xx": 0.4, "yy": 1.6, "zz": 1.5}},
+        {"name": "fore", "parent": "upper", "origin": {"xyz": [0.8, 0.0, 0.1]},
+         "joint": [{"name": "b", "axis": [0.0, 1.0, 0.0], "stiffness": 9e3, "damping": 4.0}],
+         "mass": 8.0, "center_of_mass": [0.3, 0.1, 0.0], "inertia_products": {"xx": 0.05, "yy": 0.3, "zz": 0.3}},
+    ],
+    "frame": [{"name": "tool", "body": "fore", "origin": {"xyz": [0.7, 0.1, 0.05]}},
+              {"name": "elbow", "body": "fore"}],
+})  # fmt: skip
+TRUTH = {"stiffness.a": 5e4, "stiffness.b": 9e3, "damping.a": 25.0, "damping.b": 4.0}
+FREE = {"stiffness.*": {"lower": 1e3, "upper": 1e6}, "damping.*": {"lower": 0.1, "upper": 1e3}}
+OUTPUTS = [["tool", "x"], ["tool", "z"], ["elbow", "x"], ["elbow", "z"]]
+BRIEF = {"rounds": 3, "least_rounds": 1, "agreement": 1}
+"""Settings of a fit that stops at the first minimum that the noise explains."""
+
+
+def frf(b=0.5, noise=0.0, seed=0, **changes):
+    """FRFs of the tool at a posture."""
+    lines = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.25}
+    simulate = {"lines": lines, "noise_log_std": noise, "noise_seed": seed}
+    points = [["tool", "x"], ["tool", "z"]]
+    return {"kind": "frf", "posture": {"a": 0.2, "b": b}, "simulate": simulate, "outputs": points} | changes
+
+
+def shapes(b=0.5, noise=False, **changes):
+    """Both modes with their shapes at a posture."""
+    return {
+        "kind": "modes", "posture": {"a": 0.2, "b": b}, "simulate": {"below_hz": 100.0, "noise": noise},
+        "outputs": OUTPUTS, "frequency_std_hz": 0.02, "damping_std_percent": 0.05, "shape_std": 0.02,
+    } | changes  # fmt: skip
+
+
+def loads(noise=0.01, count=6, **changes):
+    """Deflections of the tool under some loads."""
+    how = {
+        "tests": count, "zones": {"all": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}}, "force_n": [20.0, 40.0],
+        "directions": [[0.0, 0.0, -1.0], [1.0, 0.0, 0.0]], "noise_seed": 2,
+    }  # fmt: skip
+    return {"kind": "deflection", "simulate": how, "instruments": {"tracker_mm": noise}} | changes
+
+
+def study_of(folder, *tests, free=FREE, noise_seed=None, machine=MACHINE, **settings):
+    """The study that some tests make."""
+    write_machine(machine, folder / "arm.toml")
+    file = StudyFile.model_validate({"machine": "arm.toml", "test": list(tests), "free": free} | settings)
+    return make_study(file, "arm", folder, noise_seed=noise_seed)
+
+
+def finding_at(study, u):
+    """What a fit that ended at u would have found."""
+    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
+    known = knowledge(jacobian, row_variances(study.problem, residual, weights))
+    values = study.free.values(np.asarray(u))
+    model = study.free.apply(study.model, jnp.asarray(values))
+    return Finding(study, 0, np.asarray(u), values, model, residual, jacobian, weights, known)
+
+
+LAWS = {"parameters": ["stiffness.*", "damping.*"], "by": ["b", "amplitude"]}
+POSTURES = (-1.2, -0.7, -0.2, 0.4, 0.9, 1.3)
+AMPLITUDES = (10.0, 40.0, 20.0, 10.0, 40.0, 20.0)
+
+
+def true_factor(law, b, amplitude):
+    """What a law of b, of the amplitude or of nothing multiplies stiffness.b by."""
+    if law == "b":
+        return np.exp(0.3 * np.sin(b))
+    return (amplitude / 20.0) ** -0.1 if law == "amplitude" else 1.0
+
+
+def laboratory(law):
+    """FRFs at postures and amplitudes, stiffness.b by a law."""
+    tests = []
+    for k, (b, amplitude) in enumerate(zip(POSTURES, AMPLITUDES, strict=True)):
+        test = frf(b=b, noise=0.01, seed=k, amplitude=amplitude)
+        lines = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.5}
+        true = {"stiffness.b": 9e3 * true_factor(law, b, amplitude)}
+        test["simulate"] = test["simulate"] | {"parameters": true, "lines": lines}
+        tests.append(test)
+    return tests

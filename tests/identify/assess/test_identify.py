@@ -1,0 +1,92 @@
+"""Results of studies with tests of several kinds: known truth, bounds, priors, and what is said of values."""
+
+import numpy as np
+import pytest
+
+from jaxmb.identify.assess.identify import identify
+from tests.identify.arm import BRIEF, FREE, TRUTH, frf, loads, shapes, study_of
+
+STIFF = {"stiffness.*": FREE["stiffness.*"]}
+
+
+def test_known_truth_comes_back_from_tests_of_all_kinds(tmp_path):
+    """Noise-free FRFs, modes with shapes and deflections of one machine: to 1e-6, whatever the weights between them."""
+    quiet = loads()
+    del quiet["instruments"]
+    result = identify(study_of(tmp_path, frf(), shapes(b=0.9), quiet, refine={"coarse_lines": 0}))
+    assert result.converged
+    assert result.study.truth["stiffness.a"] == TRUTH["stiffness.a"]
+    for name, true in TRUTH.items():
+        assert result.parameters[name].value == pytest.approx(true, rel=1e-6)
+
+
+def test_what_only_a_bound_holds_back_is_not_known(tmp_path):
+    """The truth lies beyond a bound: the Jacobian there knows the value to 1e-4, and the data that it is another."""
+    free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 4e4}}
+    result = identify(study_of(tmp_path, frf(noise=0.01), free=free, **BRIEF))
+    found = result.parameters["stiffness.a"]
+    assert found.value == pytest.approx(4e4)
+    assert found.identifiable == "no"
+    assert result.as_json()["parameters"]["stiffness.a"]["std"] is None
+    assert any("stiffness.a is held back by its upper bound" in remark for remark in result.remarks)
+    # a truth on the bound itself is a minimum there, and known
+    free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 5e4}}
+    found = identify(study_of(tmp_path, frf(), free=free)).parameters["stiffness.a"]
+    assert found.value == pytest.approx(5e4)
+    assert found.identifiable == "yes"
+
+
+def test_noise_to_be_estimated_counts_as_it_is_found(tmp_path):
+    """FRFs of 30 % noise beside precise deflections: called "estimate", they count as if it had been stated."""
+    noisy = frf(noise=0.3, seed=5)
+    stated, found = (
+        identify(study_of(tmp_path, noisy | {"noise_log_std": noise}, loads(), **BRIEF)) for noise in (0.3, "estimate")
+    )
+    assert found.converged
+    assert found.metrics["noise_log_std"]["test 1"] == pytest.approx(0.3, rel=0.1)  # of 97 lines, twice four FRFs
+    for name, p in stated.parameters.items():
+        # the estimate of the noise is some per cent off, and so is what the FRFs count
+        assert abs(np.log(found.parameters[name].value / p.value)) < 0.2 * p.std_log
+        assert found.parameters[name].std_log == pytest.approx(p.std_log, rel=0.1)
+
+
+def test_deflections_that_nothing_is_known_of_have_no_deviation(tmp_path):
+    """The wrist's stiffness is not in a load at the elbow: a check at the tool cannot be predicted."""
+    fit = loads(noise=0.001) | {"frame": "elbow"}
+    check = loads(noise=0.001, role="check", name="check")
+    result = identify(study_of(tmp_path, fit, check, free=STIFF, prior={"*": 1e6}))
+    rows = result.metrics["deflections"]
+    assert all(np.isfinite(row["predicted_std_mm"]).all() for row in rows if row["role"] == "fit")
+    linear = identify(study_of(tmp_path, fit, check, free=STIFF))
+    rows = linear.metrics["deflections"]
+    assert all(np.isfinite(row["predicted_std_mm"]).all() for row in rows if row["role"] == "fit")
+    assert not np.isfinite([row["predicted_std_mm"][0] for row in rows if row["role"] == "check"]).any()
+
+
+def test_intervals_of_what_cannot_be_negative_end_at_zero(tmp_path):
+    """Stiffnesses that deflections hardly tell, on a linear scale: value minus 1.96 standard deviations is below 0."""
+    rough = loads() | {"std_mm": 20.0, "std_deg": 20.0}
+    del rough["instruments"]
+    free = {name: bounds | {"scale": "linear"} for name, bounds in STIFF.items()}
+    result = identify(study_of(tmp_path, rough, free=free))
+    for name, told in result.as_json()["parameters"].items():
+        p = result.parameters[name]
+        assert p.value == pytest.approx(TRUTH[name])
+        assert p.value - 1.96 * p.std < 0.0
+        assert told["interval_95"] == [0.0, pytest.approx(p.value + 1.96 * p.std)]
+
+
+def test_a_prior_for_what_the_data_cannot_fix_alone(tmp_path):
+    """Deflections tell nothing of damping: its prior stays, and the stiffnesses are what they are without any."""
+    free = STIFF | {"damping.a": FREE["damping.*"] | {"initial": 20.0}}
+    without = identify(study_of(tmp_path, loads(), free=STIFF))
+    result = identify(study_of(tmp_path, loads(), free=free, prior={"damping.a": 0.3}))
+    assert result.metrics["prior_log_std"] == {"damping.a": 0.3}
+    damping = result.parameters["damping.a"]
+    assert damping.value == pytest.approx(20.0, rel=1e-9)
+    assert damping.std_log == pytest.approx(0.3, rel=1e-9)
+    assert damping.identifiable == "no"
+    for name in ("stiffness.a", "stiffness.b"):
+        assert result.parameters[name].std_log == pytest.approx(without.parameters[name].std_log, rel=1e-3)
+        assert result.parameters[name].identifiable == "yes"
+    assert "left to the prior: damping.a" in result.remarks

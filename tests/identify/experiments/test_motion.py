@@ -1,0 +1,78 @@
+"""What tests at one posture see of a machine: at the posture and where it sags to, and the short way to it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from tests.identify.crane import crane_study, frf_test, pendulum_study
+from tests.identify.derivatives import assert_jacobian, jacobian_of, residual_of
+
+
+@pytest.fixture(scope="module")
+def crane(tmp_path_factory):
+    """All families of parameters free."""
+    return crane_study(tmp_path_factory.mktemp("crane"), [frf_test()])
+
+
+@pytest.fixture(scope="module")
+def sagging(tmp_path_factory):
+    """The pendulum linearized where it sags to, by about a third of a degree."""
+    return pendulum_study(tmp_path_factory.mktemp("sag"), linearize_at="equilibrium")
+
+
+def test_jacobian_at_the_equilibrium(sagging):
+    assert sagging.problem.views == (None,)
+    assert_jacobian(sagging.problem, np.log([5e4, 10.0, 10.0]) * [1.0, 0.0, 0.0] + [0.02, 0.05, 0.13], step=1e-5, reverse=False)
+
+
+def test_equilibrium_is_not_the_posture(sagging):
+    """The sag under gravity moves the tangent, so that the two settings cannot be confused."""
+    test = sagging.tests[0]
+    soft = set_parameters(sagging.model, {"stiffness.r": 1e3})
+    at_rest, sagged = (dataclasses.replace(test, at=at).view(soft).tangent for at in ("posture", "equilibrium"))
+    # m g c is about 80 Nm against 1000 Nm/rad: gravity's own stiffness turns with it.
+    assert abs(float(at_rest.stiffness[0, 0] - sagged.stiffness[0, 0])) > 1.0
+
+
+def test_the_affine_view_is_the_view(crane):
+    """What is precomputed as an affine function of the values against the view of the changed model."""
+    (affine,) = crane.problem.views
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        low, high = np.array(crane.free.lower_value), np.array(crane.free.upper_value)
+        values = jnp.asarray(low + random.uniform(size=low.size) * (high - low))
+        direct = crane.tests[0].view(crane.free.apply(crane.model, values))
+        short = affine(values)
+        for name in ("mass", "damping", "stiffness"):
+            a, b = (np.asarray(getattr(s.tangent, name)) for s in (short, direct))
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max(), err_msg=name)
+        np.testing.assert_allclose(short.stiffness, direct.stiffness, rtol=1e-12)
+        np.testing.assert_array_equal(short.output_rows, direct.output_rows)
+
+
+def test_residual_of_the_affine_view(tmp_path):
+    """With and without what is precomputed: the same residuals and the same Jacobian."""
+    problem = pendulum_study(tmp_path).problem
+    direct = dataclasses.replace(problem, views=(None,))
+    u = jnp.asarray([np.log(3e4), 0.1, 0.1])
+    ours, theirs = (np.asarray(residual_of(p, u)) for p in (problem, direct))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
+    ours, theirs = (np.asarray(jacobian_of(p, u)) for p in (problem, direct))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11 * np.abs(theirs).max())
+
+
+def test_numpy_in_numpy_out(crane):
+    """Outside of compiled programs an affine view is plain NumPy: same numbers, no program for each."""
+    (affine,) = crane.problem.views
+    values = np.asarray(crane.start.values)
+    plain, traced = affine(values), affine(jnp.asarray(values))
+    for leaf in (*jax.tree.leaves(plain.tangent), plain.stiffness):
+        assert type(leaf) is np.ndarray
+    for leaf in (*jax.tree.leaves(traced.tangent), traced.stiffness):
+        assert isinstance(leaf, jax.Array)
+    for ours, theirs in zip(jax.tree.leaves(plain), jax.tree.leaves(traced), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(np.asarray(theirs)).max())

@@ -1,0 +1,188 @@
+"""The problem of a study: its cost against plain NumPy, its derivatives against differences, and tests of all kinds in
+one against each alone."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb.identify.fit.problem import alike, final_state
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.study import load_study
+from jaxmb.mechanics.tangent import linearize
+from jaxmb.response.frf import response_rows
+from tests.identify.arm import TRUTH, frf, loads, shapes, study_of
+from tests.identify.crane import MODES, crane_study, frf_test
+from tests.identify.derivatives import assert_jacobian, residual_of
+
+
+@pytest.fixture(scope="module")
+def crane(tmp_path_factory):
+    """All families of parameters free, peaks weighted up, noise in the data."""
+    weights = {"peaks": 20, "elsewhere": 0.5}
+    return crane_study(tmp_path_factory.mktemp("crane"), [frf_test(noise=0.02, weights=weights)])
+
+
+def truth_u(study):
+    return np.asarray(study.free.encode(np.array([study.truth[n] for n in study.free.names])))
+
+
+def near_truth(study, size=0.05, seed=0):
+    random = np.random.default_rng(seed)
+    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
+    return np.clip(truth_u(study) + size * random.uniform(-1, 1, size=study.free.size), lower, upper)
+
+
+def plain_cost(study, u, phase="safe"):
+    """Equation 22 line by line: sum W |log Hs - log H|^2."""
+    total = 0.0
+    model = set_parameters(study.model, study.free.named(study.free.values(u)))
+    for test in study.tests:
+        tangent = linearize(model, test.q)
+        M, C, K = (np.asarray(x) for x in (tangent.mass, tangent.damping, tangent.stiffness))
+        rows = np.asarray(response_rows(model, test.q, test.outputs))
+        for k, w in enumerate(np.asarray(test.omega)):
+            H = (1j * w) ** test.derivatives * rows @ np.linalg.inv(K + 1j * w * C - w**2 * M) @ rows.T
+            Hs = np.asarray(test.measured[k])
+            W = np.asarray(test.weight[k])
+            error = np.log(Hs / H) if phase == "safe" else np.log(Hs) - np.log(H)
+            total += float(np.sum(W * np.abs(error) ** 2))
+    return total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cost_is_equation_22(crane, seed):
+    u = near_truth(crane, 0.3, seed)
+    assert float(crane.problem.cost(jnp.asarray(u))) == pytest.approx(plain_cost(crane, u), rel=1e-9)
+    # Without a prior the objective is the cost, whatever the noise level.
+    assert float(crane.problem.objective(jnp.asarray(u))) == pytest.approx(plain_cost(crane, u), rel=1e-9)
+
+
+def test_expected_cost_at_the_truth(crane):
+    """Each residual of a weight W has the variance W sigma^2: the cost's mean is 2 sigma^2 sum W."""
+    expected = 2 * 0.02**2 * float(np.sum(crane.tests[0].weight))
+    # Some hundred draws with few heavy weights among them.
+    assert float(crane.problem.cost(jnp.asarray(truth_u(crane)))) == pytest.approx(expected, rel=0.5)
+
+
+@pytest.fixture(scope="module")
+def noisy_validation():
+    """The shipped validation study with 1 % of noise, both ways of taking the phase."""
+    study = load_study("validation-3r")
+    test = study.tests[0]
+    real, imaginary = np.random.default_rng(0).normal(scale=0.01, size=(2, *test.measured.shape))
+    test = dataclasses.replace(test, measured=test.measured * jnp.asarray(np.exp(real + 1j * imaginary)))
+
+    def with_phase(phase):
+        tests = (dataclasses.replace(test, phase=phase),)
+        return dataclasses.replace(study, problem=dataclasses.replace(study.problem, tests=tests))
+
+    return with_phase("safe"), with_phase("principal")
+
+
+def test_phase_on_the_principal_branch_wraps(noisy_validation):
+    """A phase at half a turn wraps by 2 pi under the smallest noise: what eq. 22 costs then as printed."""
+    safe, principal = noisy_validation
+    u = truth_u(safe)
+    good, wrapped = (float(s.problem.cost(jnp.asarray(u))) for s in (safe, principal))
+    # Most of it comes from few lines, so the factor follows their weights; what it is exactly is compared below.
+    assert wrapped > 100.0 * good
+    assert good == pytest.approx(plain_cost(safe, u, "safe"), rel=1e-9)
+    assert wrapped == pytest.approx(plain_cost(safe, u, "principal"), rel=1e-9)
+    # Each wrap adds at least W (2 pi - 6 sigma)^2, W at least 0.5: the excess is that of whole turns.
+    assert wrapped - good > 0.5 * 6.2**2
+
+
+def test_phases_agree_where_nothing_wraps(noisy_validation):
+    """Lines whose phases stay away from the cut cost the same either way."""
+    safe, principal = noisy_validation
+    test = safe.tests[0]
+    away = np.abs(np.abs(np.angle(test.measured)) - np.pi) > 0.5
+    weight = jnp.asarray(np.where(away, test.weight, 0.0))
+    costs = []
+    for study in (safe, principal):
+        tests = (dataclasses.replace(study.tests[0], weight=weight),)
+        costs.append(float(dataclasses.replace(study.problem, tests=tests).cost(jnp.asarray(truth_u(safe)))))
+    assert weight.any()
+    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
+
+
+def test_jacobian_of_every_family(crane):
+    families = {name.split(".")[0] for name in crane.free.names}
+    assert families == {"stiffness", "damping", "mass", "first_moment", "inertia", "rotor_inertia"}
+    assert "stiffness.stay" in crane.free.names
+    # Only the wrist's zz moment and its centre in its own plane act about its one axis; what lies across acts too, as
+    # the wrist is carried around by the lever.
+    assert_jacobian(crane.problem, near_truth(crane))
+
+
+def test_tests_count_by_their_noise(tmp_path):
+    """FRFs of twice the noise count a quarter; modes by their variance, in units of the first noise."""
+    free = {"stiffness.r": {"lower": 1e3, "upper": 1e6}}
+    first = frf_test(noise=0.02)
+    second = frf_test(noise=0.02) | {"noise_log_std": 0.04}
+    study = crane_study(tmp_path, [first, second, MODES], free)
+    problem = study.problem
+    assert float(problem.noise_unit) == 0.02
+    u = jnp.asarray(np.log([4e4]))
+    model = problem.free.apply(problem.model, problem.free.values(u))
+    a, b, c = (np.asarray(t.residual(t.view(model))) for t in problem.tests)
+    np.testing.assert_allclose(b, a / 2.0, rtol=1e-12)
+    expected = 0.02**2 * (a @ a + b @ b + c @ c)
+    assert float(problem.cost(u)) == pytest.approx(expected, rel=1e-12)
+    rows = np.asarray(problem.row_weights())
+    assert rows.size == a.size + b.size + c.size == residual_of(problem, u).size
+
+
+KINDS = (frf(), shapes(b=0.9), loads())
+
+
+def test_tests_together_are_tests_one_by_one(tmp_path):
+    """Tests of one form run as one program; the residuals are those of each alone, in the order of the study."""
+    study = study_of(tmp_path, frf(), shapes(), frf(b=0.9), loads(), frf(b=-0.4, noise_log_std=0.03), shapes(b=1.1))
+    problem = study.problem
+    assert alike(problem.tests, problem.views) == [[0, 2, 4], [1, 5], [3]]
+    u = jnp.log(jnp.array([4e4, 1e4, 30.0, 3.0]))
+    model = problem.free.apply(problem.model, problem.free.values(u))
+    alone = [np.asarray(test.residual(test.view(model))) for test in problem.tests]
+    together = np.asarray(residual_of(problem, u)) / float(problem.noise_unit)
+    # sums of a few dozen products in another order
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-9, atol=1e-9)
+    assert [rows.stop - rows.start for rows in problem.rows] == [r.size for r in alone]
+    for rows, r in zip(problem.rows, alone, strict=True):
+        np.testing.assert_allclose(together[rows], r, rtol=1e-9, atol=1e-9)
+    assert problem.data_rows == problem.row_weights().size == together.size
+
+
+def test_rows_of_a_prior_are_the_last(tmp_path):
+    """A row for each parameter, of which those that the prior says nothing of count for nothing."""
+    study = study_of(tmp_path, *KINDS, prior={"damping.*": 0.5})
+    problem, u = study.problem, np.log(list(TRUTH.values()))
+    residual = np.asarray(residual_of(problem, jnp.asarray(u))) / float(problem.noise_unit)
+    assert problem.rows[-1].stop == problem.data_rows == residual.size - 4
+    away = (u - study.free.encode(study.start.values)) / [np.inf, np.inf, 0.5, 0.5]
+    np.testing.assert_allclose(residual[problem.data_rows :], away, rtol=1e-12)
+    np.testing.assert_array_equal(problem.row_weights()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
+
+
+def test_each_kind_adds_what_it_knows(tmp_path):
+    """Information adds up: the inverse covariance of all tests is the sum of those of each alone."""
+    u = jnp.log(jnp.array(list(TRUTH.values())))
+
+    def information(*tests):
+        problem = study_of(tmp_path, *tests).problem
+        _, jacobian, _ = final_state(problem, u)
+        return np.asarray(jacobian).T @ np.asarray(jacobian)
+
+    alone = sum(information(test) for test in KINDS)
+    np.testing.assert_allclose(information(*KINDS), alone, rtol=1e-8, atol=1e-6 * np.abs(alone).max())
+
+
+def test_laws_take_other_values_in_each_test(tmp_path):
+    """Residuals at the values of each test are those of each test at its own values."""
+    problem = study_of(tmp_path, frf(), shapes(), frf(b=0.9), loads()).problem
+    values = np.array([4e4, 1e4, 30.0, 3.0]) * np.array([1.0, 1.1, 1.3, 1.7])[:, None]
+    for part, test, own in zip(problem.measured(jnp.asarray(values)), problem.tests, values, strict=True):
+        view = test.view(problem.free.apply(problem.model, jnp.asarray(own)))
+        np.testing.assert_allclose(part, test.residual(view), rtol=1e-9, atol=1e-9)
