@@ -1,0 +1,57 @@
+"""Deflection tests of a machine whose compliance depends on the posture, against the closed form."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.experiments.deflection_test import deflection_test
+from jaxmb.identify.experiments.load_cases import LoadCase
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness
+
+JOINT, REACH = 6.6e6, 1.5
+SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.0)
+ANGLES = np.array([-0.7, 0.2, 1.5])
+FORCE = 1000.0
+
+
+@pytest.fixture(scope="module")
+def model():
+    """An arm with a gravity compensator."""
+    frames = [{"name": "cylinder", "body": "ground", "origin": {"xyz": [0.5, 0.0, 0.0]}},
+              {"name": "piston", "body": "arm", "origin": {"xyz": [-0.2, 0.0, 0.0]}},
+              {"name": "tip", "body": "arm", "origin": {"xyz": [0.0, REACH, 0.0]}}]  # fmt: skip
+    spring = {"name": "c", "frame_a": "cylinder", "frame_b": "piston", "type": "length", "stiffness": 4.0e5,
+              "free_length": 0.45}  # fmt: skip
+    joint = {"name": "q", "stiffness": JOINT}
+    machine = {"name": "m", "body": [{"name": "arm", "joint": [joint]}], "frame": frames, "spring": [spring]}
+    return jaxmb.build_model(jaxmb.Machine.model_validate(machine))
+
+
+@pytest.fixture(scope="module")
+def test(model):
+    """Forces across the arm, whose tip moves along them by the machine's own compliance."""
+    moved = FORCE * REACH**2 / (JOINT + np.asarray(added_stiffness(SPRING, ANGLES)))
+    cases = []
+    for angle, distance in zip(ANGLES, moved, strict=True):
+        across = np.array([-np.cos(angle), -np.sin(angle), 0.0])
+        wrench, seen = np.r_[FORCE * across, np.zeros(3)], np.r_[distance * across, np.full(3, np.nan)]
+        cases.append(
+            LoadCase(f"{angle:g}", np.array([angle]), "tip", wrench, ("tip",), seen[None], np.full((1, 6), 1e-5))
+        )
+    return deflection_test("set", model, cases)
+
+
+def test_the_compensator_s_closed_form_is_predicted(model, test):
+    np.testing.assert_allclose(np.asarray(test.predict(test.view(model))), np.asarray(test.displacement), rtol=1e-9,
+                               atol=1e-18)  # fmt: skip
+    softer = jaxmb.set_parameters(model, {"stiffness.q": 0.5 * JOINT})
+    assert np.abs(np.asarray(test.residual(test.view(softer)))).max() > 1.0
+
+
+def test_it_is_not_linear_with_springs_between_frames(model, test):
+    free = free_parameters(model, [Bound(("stiffness.q",), 1e5, 1e9)])
+    assert test.reciprocal(model, free) is None
+    without = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+    joints = free_parameters(without, [Bound(("stiffness.q1",), 1e5, 1e9), Bound(("damping.q1",), 1.0, 2.0)])
+    assert test.reciprocal(without, joints).tolist() == [True, False]
