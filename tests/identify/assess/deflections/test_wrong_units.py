@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from jaxmb.identify.assess.deflections.solve import unknowns
 
 import jaxmb
 from jaxmb.identify.assess.deflections.wrong_units import (

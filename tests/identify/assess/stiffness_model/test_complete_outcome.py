@@ -53,7 +53,7 @@ def test_many_such_tests_are_counted(fit_cases, models):
     variants = {name: fitted_variant(models[name], MODEL, fit_cases) for name in ("J1", "J2")}
     (told,) = angle_remarks(MODEL, entries, variants)
     assert told.endswith("'c9' at 39 deg and 2 more")
-    assert compensation_metrics(MODEL, entries, variants)["compensated_percent"]["J2"] is None
+    assert compensation_metrics(MODEL, entries, variants).compensated_percent["J2"] is None
     assert judged_cases(entries) == check
     assert judged_cases(entries[:1]) == list(fit_cases)
     assert angle_remarks(MODEL, entries[:1], variants) == []
@@ -89,11 +89,11 @@ def test_scatter_of_the_tracker_is_that_of_the_covariance(fit_cases, models):
         rows = variant.model.observation(MODEL, cases)
         variance = np.einsum("mi,ij,mj->m", rows, variant.fit.covariance, rows)
         # 300 draws tell a deviation to 4.1 %, the mean of many better; four times that.
-        assert told["predicted_std_mm"][name] == pytest.approx(1e3 * np.sqrt(3.0 * variance.mean()), rel=0.165)
-    assert told["compensated_percent_std"]["C1"] < 1.0
+        assert told.predicted_std_mm[name] == pytest.approx(1e3 * np.sqrt(3.0 * variance.mean()), rel=0.165)
+    assert told.compensated_percent_std["C1"] < 1.0
     heavy = scatter(100, balance_kg=5.0)
     # 5 kg of 255 kg change all displacements of a test alike, by 2 % of 5 mm.
-    assert all(heavy["predicted_std_mm"][name] > 2.0 * told["predicted_std_mm"][name] for name in variants)
+    assert all(heavy.predicted_std_mm[name] > 2.0 * told.predicted_std_mm[name] for name in variants)
 
 
 def test_a_joint_that_parallel_loads_do_not_show_is_named(result):
