@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# The matrices are small: with more threads BLAS's workers wait for each other, for several times the processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # In a folder of the tests' own, also of the processes that they start; JAX reads it when it is imported.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

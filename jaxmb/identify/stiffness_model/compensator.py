@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -183,7 +184,7 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
     spring is attached.
     """
     index = model.coordinates.index(joint)
-    slope = np.asarray(jax.jacfwd(lambda q: spring_stretch(model, q, q))(model.reference + 0.1))
+    slope = np.asarray(_stretch_slope(model, model.reference + 0.1))
     for s, kind in enumerate(model.spring_type):
         others = np.delete(np.abs(slope[s]), index)
         if kind != "length" or np.abs(slope[s, index]) < SAME or others.max(initial=0.0) > SAME:
@@ -191,7 +192,7 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
         turns = 2.0 * np.pi / 3.0 * np.arange(3)
         q = np.tile(np.asarray(model.reference), (3, 1))
         q[:, index] = turns
-        square = np.array([float(spring_stretch(model, at, at)[s] + model.spring_free_length[s]) ** 2 for at in q])
+        square = (np.asarray(_stretches(model, jnp.asarray(q)))[:, s] + float(model.spring_free_length[s])) ** 2
         cosine, sine = 2.0 / 3.0 * square @ np.cos(turns), 2.0 / 3.0 * square @ np.sin(turns)
         a_square, b_double = float(np.mean(square)), float(np.hypot(cosine, sine))
         large, small = np.sqrt(a_square + b_double), np.sqrt(max(a_square - b_double, 0.0))
@@ -200,3 +201,15 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
             0.5 * (large - small), float(np.arctan2(-sine, cosine)),
         )  # fmt: skip
     return None
+
+
+@eqx.filter_jit
+def _stretches(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t s"]:
+    """Stretch of every spring between frames from its free length, at some postures."""
+    return jax.vmap(lambda at: spring_stretch(model, at, at))(q)
+
+
+@eqx.filter_jit
+def _stretch_slope(model: Model, q: Float[Array, "n"]) -> Float[Array, "s n"]:
+    """Derivative of the stretches by the coordinates."""
+    return jax.jacfwd(lambda at: spring_stretch(model, at, at))(q)

@@ -11,6 +11,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.special import gammaincinv
+from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.reduction import Reduction
 from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
@@ -89,11 +91,9 @@ def completion(
     exact = np.where(problem.noise, 0.0, w)
     if np.linalg.eigvalsh(problem.cone.matrices(exact)).min() > 0.0:
         found, chi_square = problem.compliances(exact), 0.0
-    from scipy.stats import chi2
-
     joints, links = joints_and_links(problem.names, found)
     by_name = dict(zip(problem.names, found.tolist(), strict=True))
-    limit = float(chi2.ppf(DOUBT, len(values)))
+    limit = chi_square_quantile(DOUBT, len(values))
     return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit)
 
 
@@ -124,13 +124,11 @@ def compliance_intervals(
     Raises:
         ValueError: see `completion`; or no possible machine agrees with the values.
     """
-    from scipy.stats import chi2
-
     problem = _problem(complete, reduced, values, covariance, {})
     for name in names or ():
         if name not in problem.names:
             raise ValueError(known_name("compliance", name, problem.names))
-    square = float(chi2.ppf(probability, len(values)))
+    square = chi_square_quantile(probability, len(values))
     start = _nearest(problem, 1e-3 * square)
     least = float(np.sum(start[problem.noise] ** 2))
     if least >= square:
@@ -139,19 +137,31 @@ def compliance_intervals(
             f" {square:.3g} for a probability of {probability:g}"
         )
     cone = dataclasses.replace(problem.cone, ball=problem.noise.astype(float), radius=float(np.sqrt(square)))
+    # The matrices are small: with more threads LAPACK's workers wait for each other, five times as long.
+    with threadpool_limits(1, user_api="blas"):
+        return {name: _interval(problem, cone, start, name) for name in names or problem.names}
+
+
+def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> tuple[float, float]:
+    """Smallest and largest value of one compliance inside a cone."""
+    i = problem.names.index(name)
     flat = np.zeros((start.size, start.size))
-    found = {}
-    for name in names or problem.names:
-        i = problem.names.index(name)
-        ends = [
-            float(problem.base[i] + problem.slope[i] @ minimise_over(cone, flat, sign * problem.slope[i], start, 1e-6))
-            for sign in (1.0, -1.0)
-        ]
-        # A diagonal can grow to the largest sum, what couples two of them to its root.
-        far = 1e-2 * (LARGEST if is_diagonal(name) else np.sqrt(LARGEST))
-        low, high = (end * problem.size[i] if abs(end) < far else np.copysign(np.inf, end) for end in ends)
-        found[name] = (float(low), float(high))
-    return found
+    ends = [
+        float(problem.base[i] + problem.slope[i] @ minimise_over(cone, flat, sign * problem.slope[i], start, 1e-6))
+        for sign in (1.0, -1.0)
+    ]
+    # A diagonal can grow to the largest sum, what couples two of them to its root.
+    far = 1e-2 * (LARGEST if is_diagonal(name) else np.sqrt(LARGEST))
+    low, high = (end * problem.size[i] if abs(end) < far else np.copysign(np.inf, end) for end in ends)
+    return float(low), float(high)
+
+
+def chi_square_quantile(probability: float, freedom: int) -> float:
+    """What a chi-square of so many degrees of freedom stays below with a probability.
+
+    Not by scipy.stats, whose import takes longer than all else here.
+    """
+    return float(2.0 * gammaincinv(0.5 * freedom, probability))
 
 
 def completed_model(model: Model, found: Completion) -> Model:

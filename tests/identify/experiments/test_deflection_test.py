@@ -1,64 +1,57 @@
-"""Residuals and scores of deflection tests against displacements by the machine's own compliance."""
-
-import dataclasses
+"""Deflection tests of a machine whose compliance depends on the posture, against the closed form."""
 
 import numpy as np
 import pytest
 
+import jaxmb
 from jaxmb.identify.experiments.deflection_test import deflection_test
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
-from jaxmb.identify.parameters.model_parameters import set_parameters
-from jaxmb.machine.schema import Machine
-from tests.identify.arm import FREE, MACHINE, loads, study_of
+from jaxmb.identify.experiments.load_cases import LoadCase
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness
+
+JOINT, REACH = 6.6e6, 1.5
+SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.0)
+ANGLES = np.array([-0.7, 0.2, 1.5])
+FORCE = 1000.0
 
 
-def test_residuals_are_those_of_all_load_cases(tmp_path):
-    (entry,) = study_of(tmp_path, loads(rotation_weight=4.0)).entries
-    model = set_parameters(study_of(tmp_path, loads()).model, {"stiffness.a": 4e4, "stiffness.b": 1e4})
-    cases = entry.source.cases
-    moved = np.concatenate([x.ravel() for x in predicted(model, cases)])
-    displacement = np.concatenate([case.displacement.ravel() for case in cases])
-    std = np.concatenate([case.std.ravel() for case in cases])
-    weight = np.tile(np.repeat([1.0, 4.0], 3), 6)
-    found = np.asarray(entry.test.residual(entry.test.view(model)))
-    np.testing.assert_allclose(found, np.sqrt(weight) * (moved - displacement) / std, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(entry.test.row_weights(), weight)
-    assert entry.test.rows == found.size
+@pytest.fixture(scope="module")
+def model():
+    """An arm with a gravity compensator."""
+    frames = [{"name": "cylinder", "body": "ground", "origin": {"xyz": [0.5, 0.0, 0.0]}},
+              {"name": "piston", "body": "arm", "origin": {"xyz": [-0.2, 0.0, 0.0]}},
+              {"name": "tip", "body": "arm", "origin": {"xyz": [0.0, REACH, 0.0]}}]  # fmt: skip
+    spring = {"name": "c", "frame_a": "cylinder", "frame_b": "piston", "type": "length", "stiffness": 4.0e5,
+              "free_length": 0.45}  # fmt: skip
+    joint = {"name": "q", "stiffness": JOINT}
+    machine = {"name": "m", "body": [{"name": "arm", "joint": [joint]}], "frame": frames, "spring": [spring]}
+    return jaxmb.build_model(jaxmb.Machine.model_validate(machine))
 
 
-def test_springs_between_frames(tmp_path):
-    """Their stiffness depends on the posture, and so does the compliance."""
-    stay = {"name": "stay", "frame_a": "ground", "frame_b": "elbow", "direction": [1.0, 0.0, 0.0],
-            "type": "translation", "stiffness": 2e4}  # fmt: skip
-    machine = Machine.model_validate(MACHINE.model_dump() | {"spring": [stay]})
-    study = study_of(tmp_path, loads(), free={"stiffness.*": FREE["stiffness.*"]}, machine=machine)
-    assert not study.is_linear
-    (entry,) = study.entries
-    moved = np.concatenate([x.ravel() for x in predicted(study.model, entry.source.cases)])
-    np.testing.assert_allclose(entry.test.predict(entry.test.view(study.model)), moved, rtol=1e-9, atol=1e-15)
+@pytest.fixture(scope="module")
+def test(model):
+    """Forces across the arm, whose tip moves along them by the machine's own compliance."""
+    moved = FORCE * REACH**2 / (JOINT + np.asarray(added_stiffness(SPRING, ANGLES)))
+    cases = []
+    for angle, distance in zip(ANGLES, moved, strict=True):
+        across = np.array([-np.cos(angle), -np.sin(angle), 0.0])
+        wrench, seen = np.r_[FORCE * across, np.zeros(3)], np.r_[distance * across, np.full(3, np.nan)]
+        cases.append(
+            LoadCase(f"{angle:g}", np.array([angle]), "tip", wrench, ("tip",), seen[None], np.full((1, 6), 1e-5))
+        )
+    return deflection_test("set", model, cases)
 
 
-def case(name, q, force, measured):
-    displacement = np.where(measured, 0.0, np.nan)[None]
-    return LoadCase(name, np.array(q), "tool", np.array(force + [0.0] * 3), ("tool",), displacement, np.ones((1, 6)))
+def test_the_compensator_s_closed_form_is_predicted(model, test):
+    np.testing.assert_allclose(np.asarray(test.predict(test.view(model))), np.asarray(test.displacement), rtol=1e-9,
+                               atol=1e-18)  # fmt: skip
+    softer = jaxmb.set_parameters(model, {"stiffness.q": 0.5 * JOINT})
+    assert np.abs(np.asarray(test.residual(test.view(softer)))).max() > 1.0
 
 
-@pytest.mark.parametrize("turns", [False, True])
-def test_score_is_the_share_that_is_explained(tmp_path, turns):
-    """100 (1 - RMS of what is left / RMS of what was measured) of translations; of rotations where there are no others.
-
-    Displacements of a machine that is softer by a tenth in all joints are 1.1 times as large: 1 / 11 is left.
-    """
-    model = study_of(tmp_path, loads()).model
-    rotation = np.arange(6) >= 3
-    seen = rotation if turns else np.ones(6, bool)
-    cases = [case("a", [0.3, 0.5], [0.0, 0.0, -30.0], seen), case("b", [-0.4, 1.0], [25.0, 0.0, 0.0], seen)]
-    soft = set_parameters(model, {"stiffness.a": 5e4 / 1.1, "stiffness.b": 9e3 / 1.1})
-    # What rotations miss does not show beside translations.
-    factor = np.where(seen, np.where(rotation & (not turns), 5.0, 1.0), np.nan)
-    moved = [dataclasses.replace(c, displacement=x * factor) for c, x in zip(cases, predicted(soft, cases), strict=True)]
-    test = deflection_test("bench", model, moved)
-    found = test.score(test.view(model), None)
-    assert found.explained_percent == pytest.approx(100.0 / 1.1)
-    assert test.score(test.view(soft), None).explained_percent == pytest.approx(100.0)
-    assert (found.frac, found.log_error, found.frequency_errors_hz) == ((), None, ())
+def test_it_is_not_linear_with_springs_between_frames(model, test):
+    free = free_parameters(model, [Bound(("stiffness.q",), 1e5, 1e9)])
+    assert test.reciprocal(model, free) is None
+    without = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+    joints = free_parameters(without, [Bound(("stiffness.q1",), 1e5, 1e9), Bound(("damping.q1",), 1.0, 2.0)])
+    assert test.reciprocal(without, joints).tolist() == [True, False]

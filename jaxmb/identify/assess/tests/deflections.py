@@ -123,7 +123,7 @@ def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: Defl
     told += size_remarks(fitted)
     if linear.step.excess**2 > PLAUSIBLE:
         told.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
-    told += _spring_remarks(finding.study.machine_with(finding.model))
+    told += spring_remarks(finding.study.machine_with(finding.model))
     return told + _clipped_remarks(metrics.table2 or ())
 
 
@@ -142,7 +142,7 @@ def size_remarks(entries: Sequence[Entry]) -> list[str]:
     return told
 
 
-def _spring_remarks(machine: Machine) -> list[str]:
+def spring_remarks(machine: Machine) -> list[str]:
     """A sentence on each virtual spring whose fitted compliance is not positive semi-definite.
 
     A linear fit keeps diagonals from being negative, and no more.

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from jaxmb.identify.experiments.deflection_source import Instruments
 from jaxmb.identify.experiments.load_cases import predicted
-from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments
+from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine

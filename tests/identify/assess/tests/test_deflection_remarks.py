@@ -4,21 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tomli_w
-from jaxmb.identify.assess.deflections.remarks import spring_remarks
 
 import jaxmb
-from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.assess.tests.deflections import spring_remarks
+from tests.identify.kr240 import ARM, JOINTS, TRUTH, displaced, loaded, measured_by, study_of, with_arm
 
-KR240 = jaxmb.load_machine("kuka-kr240")
-KR240_STIFFNESS = (3.8e6, 6.6e6, 3.9e6, 5.6e5, 6.6e5, 4.7e5)
-ARM = {"name": "arm", "body": "q3", "diagonal": [1e-9, 2e-9, 3e-9, 4e-8, 5e-8, 6e-8]}
 FREE = {f"compliance.arm.{entry}": {"lower": -1e-7, "upper": 1e-6} for entry in ("y.y", "rz.rz", "y.rz")}
-
-
-def with_arm(**arm):
-    return jaxmb.Machine.model_validate(KR240.model_dump() | {"virtual_spring": [ARM | arm]})
 
 
 def compliance(coupling):
@@ -29,34 +20,23 @@ def compliance(coupling):
 
 @pytest.fixture
 def identified(tmp_path):
-    """Result of a study of tests of the KR240 with an elastic arm."""
+    """Result of a study of load cases on the KR240 with an elastic arm."""
 
-    def of(change=lambda tests: tests, free=FREE, **part):
+    def of(change=lambda cases: cases, free=FREE, **part):
         machine = with_arm()
         model = jaxmb.build_model(machine)
-        draw = np.random.default_rng(0)
-        std = np.repeat([3e-5, 6e-5], 3)[None]
-        tests = [
-            LoadCase(f"t{i}", np.asarray(model.reference) + draw.uniform(-0.3, 0.3, 6), "tool",
-                           draw.uniform(-1.0, 1.0, 6) * np.repeat([2000.0, 500.0], 3), ("tool",), np.zeros((1, 6)), std)
-            for i in range(12)
-        ]  # fmt: skip
-        moved = zip(tests, predicted(model, tests), strict=True)
-        tests = change([dataclasses.replace(t, displacement=d) for t, d in moved])
         jaxmb.write_machine(machine, tmp_path / "machine.toml")
-        (tmp_path / "tests.csv").write_text(deflections_csv(model, tests))
-        test = {"kind": "deflection", "file": "tests.csv"} | part
-        path = tmp_path / "study.toml"
-        path.write_text(tomli_w.dumps({"machine": "machine.toml", "test": [test], "free": free}))
-        return jaxmb.identify(jaxmb.load_study(path))
+        cases = change(loaded(model=model, seed=0))
+        study = study_of(tmp_path, cases, parts=(part,), free=free, machine="machine.toml", model=model)
+        return jaxmb.identify(study)
 
     return of
 
 
-def coupled(tests):
-    """The tests with the displacements of an arm whose coupling no matrix with its diagonal can have."""
+def coupled(cases):
+    """The load cases with the displacements of an arm whose coupling no matrix with its diagonal can have."""
     wrong = jaxmb.set_parameters(jaxmb.build_model(with_arm()), {"compliance.arm.y.rz": 2e-8})
-    return [dataclasses.replace(t, displacement=d) for t, d in zip(tests, predicted(wrong, tests), strict=True)]
+    return measured_by(wrong, cases)
 
 
 def test_a_compliance_that_cannot_be_is_named_with_its_eigenvalue(identified):
@@ -73,7 +53,7 @@ def test_a_compliance_that_can_be_is_not(identified):
 
 
 @pytest.mark.parametrize("coupling", [0.0, 1e-8])
-def test_spring_remarks_of_possible_machines(coupling):
+def testspring_remarks_of_possible_machines(coupling):
     whole = compliance(coupling).tolist()
     assert spring_remarks(with_arm(diagonal=None, compliance=whole)) == []
 
@@ -102,18 +82,14 @@ def test_draws_on_a_bound_are_counted_in_the_result(identified):
 
 def test_a_reversed_wrench_is_told_in_the_result(identified):
     free = {"stiffness.*": {"lower": 1e4, "upper": 1e9}}
-    reverse = identified(lambda tests: [dataclasses.replace(t, wrench=-t.wrench) for t in tests], free)
+    reverse = identified(lambda cases: [dataclasses.replace(c, wrench=-c.wrench) for c in cases], free)
     assert any("all displacements times -1" in r for r in reverse.remarks)
 
 
 def test_values_that_are_all_too_small_are_told_in_the_result(identified):
-    stiffness = dict(zip((f"stiffness.q{i}" for i in range(1, 7)), KR240_STIFFNESS, strict=True))
-    free = {name: {"lower": k / 3.0, "upper": 10.0 * k} for name, k in stiffness.items()}
-
-    def larger(tests):
-        return [dataclasses.replace(t, displacement=50.0 * t.displacement) for t in tests]
-
-    told = [r for r in identified(larger, free).remarks if r.startswith("all values are outside of their bounds")]
+    free = {name: {"lower": k / 3.0, "upper": 10.0 * k} for name, k in zip(JOINTS, TRUTH.tolist(), strict=True)}
+    larger = identified(lambda cases: displaced(cases, lambda d: 50.0 * d), free)
+    told = [r for r in larger.remarks if r.startswith("all values are outside of their bounds")]
     assert len(told) == 1
     assert "inside with all displacements times 1/57.3:" in told[0]
     assert not any(r.startswith("all values are outside") for r in identified(free=free).remarks)

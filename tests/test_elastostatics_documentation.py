@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[3] / "docs" / "elastostatics.md").read_text()
+TEXT = (Path(__file__).parents[1] / "docs" / "elastostatics.md").read_text()
 
 
 def test_the_blocks_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

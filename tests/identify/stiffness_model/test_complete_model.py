@@ -1,6 +1,5 @@
 """The complete model of serial machines with elastic links, and its reduction to what the tests tell apart."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,42 +7,26 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.load_cases import LoadCase, observation_matrix, predicted
+from jaxmb.identify.experiments.load_cases import LoadCase, observation_matrix
 from jaxmb.identify.stiffness_model.complete_model import complete_model, complete_reduction, original_values
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
+from tests.identify.kr240 import measured_by
+from tests.identify.kr270 import RIGID, vertical
 
 RANGES = ((-1.5, 1.5), (0.5, 2.2), (-3.6, -1.8), (-3.0, 3.0), (-1.8, 1.8), (-3.0, 3.0))
 """Coordinates of the KR 270, rad."""
 
 
-def documented_tests(model: Model, count: int, seed: int = 0) -> list[LoadCase]:
+def documented_tests(count: int, seed: int = 0) -> list[LoadCase]:
     """The measurement that `kuka-kr270` is made for: a vertical force of 2.5 kN at its load frame, positions of three
     points, displaced by the machine's own compliances."""
     rng = np.random.default_rng(seed)
-    blank = np.where([True] * 3 + [False] * 3, 0.0, np.nan) * np.ones((3, 1))
-    wrench = np.array([0.0, 0.0, -2500.0, 0.0, 0.0, 0.0])
-    tests = [
-        LoadCase(f"t{i}", np.array([rng.uniform(*r) for r in RANGES]), "load", wrench, ("p1", "p2", "p3"), blank,
-                       np.full((3, 6), 3e-5))
-        for i in range(count)
-    ]  # fmt: skip
-    return measured_by(model, tests)
-
-
-def measured_by(model: Model, tests: list[LoadCase]) -> list[LoadCase]:
-    moved = zip(tests, predicted(model, tests), strict=True)
-    return [dataclasses.replace(t, displacement=np.where(t.measured, p, np.nan)) for t, p in moved]
+    return measured_by(RIGID, vertical([[rng.uniform(*r) for r in RANGES] for _ in range(count)]))
 
 
 def displacements(tests: list[LoadCase]) -> np.ndarray:
     return np.concatenate([t.displacement[t.measured] for t in tests])
-
-
-@pytest.fixture(scope="module")
-def kr270() -> Model:
-    """Without its gravity compensator, which makes the compliance of joint 2 depend on the posture."""
-    return jaxmb.build_model(jaxmb.load_machine("kuka-kr270").model_copy(update={"spring": ()}))
 
 
 def chain(seed: int, joints: int, **changes: Any) -> Model:
@@ -77,16 +60,16 @@ def pose_tests(model: Model, count: int, points: tuple[str, ...] = ("tip",)) -> 
     return measured_by(model, tests)
 
 
-def test_counts_of_the_published_robot(kr270: Model) -> None:
+def test_counts_of_the_published_robot() -> None:
     # Klimchik et al. 2014, Table 1: they depend on the numbers of joints and links alone.
-    assert complete_reduction(kr270, documented_tests(kr270, 30))[1].counts | {"M4": 0, "M5": 0} == {
+    assert complete_reduction(RIGID, documented_tests(20))[1].counts | {"M4": 0, "M5": 0} == {
         "original": 258, "M1": 153, "M2": 62, "M3": 56, "M4": 0, "M5": 0,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "seed"), [(15, 0), (60, 1)])
-def test_documented_measurement_has_the_published_rank(kr270: Model, count: int, seed: int) -> None:
-    _, reduced = complete_reduction(kr270, documented_tests(kr270, count, seed))
+@pytest.mark.parametrize(("count", "seed"), [(20, 0), (60, 1)])
+def test_documented_measurement_has_the_published_rank(count: int, seed: int) -> None:
+    _, reduced = complete_reduction(RIGID, documented_tests(count, seed))
     assert reduced.partition.rank == len(reduced.names) == 26
     groups = (reduced.partition.identifiable, reduced.partition.nonidentifiable, reduced.partition.semi_identifiable)
     # Printed: 1, 10, 45 and 46 after elimination; for frames and points that are not printed.
@@ -99,30 +82,30 @@ def test_documented_measurement_has_the_published_rank(kr270: Model, count: int,
     assert reduced.follow("q2") == {"link1 ry,ry": 1.0}
 
 
-def test_predictions_are_kept_through_every_step(kr270: Model) -> None:
-    tests = documented_tests(kr270, 20)
-    complete, reduced = complete_reduction(kr270, tests)
-    x, at = original_values(kr270, complete), observation_matrix(kr270, tests, complete.original_terms)
+def test_predictions_are_kept_through_every_step() -> None:
+    tests = documented_tests(20)
+    complete, reduced = complete_reduction(RIGID, tests)
+    x, at = original_values(RIGID, complete), observation_matrix(RIGID, tests, complete.original_terms)
     expected = displacements(tests)
     for step in reduced.steps:
         x, at = step.reduce @ x, at @ step.expand
         np.testing.assert_allclose(at @ x, expected, atol=1e-9 * np.abs(expected).max())
     # The physical steps in one are the terms of the model that is left.
-    direct = observation_matrix(kr270, tests, complete.terms)
+    direct = observation_matrix(RIGID, tests, complete.terms)
     physical = np.linalg.multi_dot([step.expand for step in reduced.steps[:3]])
-    whole = observation_matrix(kr270, tests, complete.original_terms)
+    whole = observation_matrix(RIGID, tests, complete.original_terms)
     np.testing.assert_allclose(direct, whole @ physical, atol=1e-12 * np.abs(whole).max())
 
 
-def test_identified_on_some_postures_predicts_others(kr270: Model) -> None:
-    tests, others = documented_tests(kr270, 20), documented_tests(kr270, 20, seed=5)
-    complete, reduced = complete_reduction(kr270, tests)
+def test_identified_on_some_postures_predicts_others() -> None:
+    tests, others = documented_tests(20), documented_tests(20, seed=5)
+    complete, reduced = complete_reduction(RIGID, tests)
     columns = [complete.names.index(name) for name in reduced.names]
-    fit = linear_fit(observation_matrix(kr270, tests, complete.terms)[:, columns], displacements(tests), np.ones(180))
+    fit = linear_fit(observation_matrix(RIGID, tests, complete.terms)[:, columns], displacements(tests), np.ones(180))
     expected = displacements(others)
-    found = observation_matrix(kr270, others, complete.terms)[:, columns] @ fit.values
+    found = observation_matrix(RIGID, others, complete.terms)[:, columns] @ fit.values
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
-    np.testing.assert_allclose(fit.values, reduced.reduce @ original_values(kr270, complete), rtol=1e-9, atol=1e-17)
+    np.testing.assert_allclose(fit.values, reduced.reduce @ original_values(RIGID, complete), rtol=1e-9, atol=1e-17)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -1,0 +1,76 @@
+"""Tables and figures of a complete stiffness model: what is not judged has dashes, all models have one scale."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from jaxmb.report.cells import number
+from jaxmb.report.complete_plots import complete_figures
+from jaxmb.report.style import drawing
+from jaxmb.report.tables import result_tables
+from tests.identify.kr270 import judged
+
+
+@pytest.fixture(scope="module")
+def result():
+    return judged()
+
+
+def text_of(result):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(result_tables(result, 200))
+    return " ".join(console.export_text().split())
+
+
+@pytest.fixture(scope="module")
+def text(result):
+    return text_of(result)
+
+
+def test_remarks_are_shown(result, text):
+    starts = ("J2 and C2 are not judged on the check tests", "machine.toml has no spring 'compensator'",
+              "in 5 draws of the instruments' errors")  # fmt: skip
+    for start in starts:
+        (told,) = [r for r in result.remarks if r.startswith(start)]
+        assert told in text
+
+
+def test_published_numbers_are_shown_where_there_are_some(result, text):
+    assert "parameters published" in text
+    own = dataclasses.replace(result.metrics.stiffness_model, published_reduction=None)
+    other = dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, stiffness_model=own))
+    assert "published" not in text_of(other)
+
+
+def test_models_that_are_not_judged_have_dashes_and_draws_a_scatter(result, text):
+    check, fit = text.split("tests used in the fit")
+    metrics = result.as_json()["metrics"]
+    assert f"J2: joints and compensator {metrics['parameters']['J2']} - - - - - - -" in check
+    assert "scatter % scatter mm" in check
+    assert "scatter" not in fit.split("remark")[0]
+    assert number(metrics["monte_carlo"]["predicted_std_mm"]["C1"], 2) in check
+
+
+def test_histograms_of_all_models_have_one_scale(result):
+    with drawing():
+        figures = dict(complete_figures(result))
+    limits = {axes.get_xlim() for name in ("errors-check", "errors-fit") for axes in figures[name].axes}
+    assert len(limits) == 1
+    for name in ("errors-check", "errors-fit"):
+        titles = [axes.get_title(loc="left") for axes in figures[name].axes]
+        assert [t[:2] for t in titles if t] == ["J1", "J2", "C1", "C2"]
+        for axes in figures[name].axes:
+            bars = [patch.get_window_extent() for patch in axes.patches]
+            # the middle bin is about 0
+            assert len(bars) in (0, 31)
+            if bars:
+                middle = axes.transData.transform((0.0, 0.0))[0]
+                assert bars[15].x0 + bars[15].x1 == pytest.approx(2.0 * middle, abs=1e-6)
+    assert [t.get_text() for axes in figures["errors-check"].axes for t in axes.texts] == ["not judged"] * 6
+    for axes in figures["compliances"].axes:
+        below, above = axes.get_ylim()
+        assert above < -0.5
+        assert below > len(axes.get_yticks()) - 0.5
+    assert "95 % intervals" in figures["compliances"].get_suptitle()
