@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.holdout import verdict, verdicts_on_tests
+from jaxmb.identify.assess.holdout import verdict
 from jaxmb.identify.assess.identify import identify
+from jaxmb.io.records import plain
 from jaxmb.io.validation import InputError
 from jaxmb.response.modal import modes
 from tests.identify.arm import BRIEF, frf, loads, shapes, study_of
@@ -70,7 +71,7 @@ def test_deflections_count_by_what_is_explained_of_them(tmp_path):
         del test["instruments"]
     soft["simulate"] = soft["simulate"] | {"parameters": {"stiffness.a": 5e4 / 1.1, "stiffness.b": 9e3 / 1.1}}
     study = study_of(tmp_path, frf(), exact, soft, frf(b=-0.5, role="check", name="other"))
-    told = verdicts_on_tests(study, study.model)
+    told = {"fit": plain(verdict(study.model, study.fitted)), "holdout": plain(verdict(study.model, study.checks))}
     assert told["fit"]["explained_percent"] == pytest.approx(100.0)
     assert told["fit"]["tests"]["exact"] == {
         "frac": None, "log_error": None, "frequency_error_hz": None, "explained_percent": pytest.approx(100.0),

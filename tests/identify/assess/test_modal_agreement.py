@@ -11,7 +11,6 @@ from jaxmb.identify.assess.modal_agreement import (
     agreement_metrics,
     modal_agreement,
     unmatched_metrics,
-    unmatched_remark,
 )
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.measurement.modal.model import ModalModel
@@ -50,11 +49,11 @@ def test_a_fitted_mode_that_was_not_measured_stands_alone():
     agreement = agreement_with(measured(np.asarray(FOUND.eigenvalue)[:2], TRIAXIAL))
     assert agreement.pairs == ((0, 0), (1, 1))
     assert agreement.unmeasured == (2,)
-    assert [line["mac"] for line in agreement_metrics("t", agreement)] == pytest.approx([1.0, 1.0])
+    assert [line.mac for line in agreement_metrics("t", agreement)] == pytest.approx([1.0, 1.0])
     (line,) = unmatched_metrics("t", agreement)
-    assert line["of"] == "fitted"
-    assert line["frequency_hz"] == pytest.approx(float(FOUND.damped_frequency_hz[2]))
-    assert "that was not measured" in unmatched_remark(line)
+    assert line.of == "fitted"
+    assert line.frequency_hz == pytest.approx(float(FOUND.damped_frequency_hz[2]))
+    assert "that was not measured" in line.remark
 
 
 def test_a_measured_mode_far_from_every_fitted_one_stands_alone():
@@ -62,8 +61,8 @@ def test_a_measured_mode_far_from_every_fitted_one_stands_alone():
     agreement = agreement_with(measured(eigenvalue, TRIAXIAL))
     assert agreement.partner == (None, 1, 2)
     lines = unmatched_metrics("t", agreement)
-    assert [line["of"] for line in lines] == ["measured", "fitted"]
-    assert "no mode of the identified machine" in unmatched_remark(lines[0])
+    assert [line.of for line in lines] == ["measured", "fitted"]
+    assert "no mode of the identified machine" in lines[0].remark
 
 
 def test_more_measured_than_the_machine_has():
@@ -81,7 +80,7 @@ def test_one_sensor_pairs_by_frequency():
     """The MAC of one sensor is 1 for any two modes."""
     agreement = agreement_with(measured(np.asarray(FOUND.eigenvalue), TRIAXIAL[:1]))
     assert agreement.partner == (0, 1, 2)
-    assert [line["mac"] for line in agreement_metrics("t", agreement)] == [None] * 3
+    assert [line.mac for line in agreement_metrics("t", agreement)] == [None] * 3
 
 
 def test_without_modal_analysis_or_modes_there_is_nothing_beside():

@@ -12,7 +12,7 @@ from jaxmb.identify.assess.one_model import (
     agreement,
     blocks,
     holm,
-    one_model_metrics,
+    one_model,
     one_model_remarks,
     relative_columns,
 )
@@ -170,24 +170,21 @@ def test_the_parameter_that_differs_is_named(tmp_path):
 
 def told_of(study):
     """`metrics.one_model` about the true mean parameters, where a fit would end but for the noise."""
-    return one_model_metrics(finding_at(study, U))
+    return one_model(finding_at(study, U))
 
 
 def test_a_small_difference_is_measured_to_first_order(tmp_path):
     """A spread of 0.3 %, which a residual of 1.0 times the noise hides, is still seen for this parameter."""
-    first = told_of(study_of(tmp_path, *differing(0.0025)))["one_model"]["parameters"][0]
-    assert first["parameter"] == "stiffness.b"
-    assert first["spread"] == pytest.approx(np.std(0.0025 * np.arange(4), ddof=1), rel=0.15)  # noise of 0.04 % a test
+    first = told_of(study_of(tmp_path, *differing(0.0025))).parameters[0]
+    assert first.parameter == "stiffness.b"
+    assert first.spread == pytest.approx(np.std(0.0025 * np.arange(4), ddof=1), rel=0.15)  # noise of 0.04 % a test
 
 
 def test_where_one_model_does_nothing_is_said(tmp_path):
     """FRFs and deflections of one machine; and a single test cannot disagree with itself."""
     found = told_of(study_of(tmp_path, *differing(0.0), loads()))
-    told = found["one_model"]
-    assert told["does"]
-    assert told["p"] > CHANCE
+    assert found.does
+    assert found.p > CHANCE
     assert one_model_remarks(found) == []
-    assert [line["drop"] for line in told["parameters"]] == sorted(
-        (x["drop"] for x in told["parameters"]), reverse=True
-    )
-    assert told_of(study_of(tmp_path, frf())) == {}
+    assert [line.drop for line in found.parameters] == sorted((x.drop for x in found.parameters), reverse=True)
+    assert told_of(study_of(tmp_path, frf())) is None

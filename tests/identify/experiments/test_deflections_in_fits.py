@@ -56,7 +56,9 @@ def test_score_is_the_share_that_is_explained(tmp_path, turns):
     soft = set_parameters(model, {"stiffness.a": 5e4 / 1.1, "stiffness.b": 9e3 / 1.1})
     # What rotations miss does not show beside translations.
     factor = np.where(seen, np.where(rotation & (not turns), 5.0, 1.0), np.nan)
-    moved = [dataclasses.replace(c, displacement=x * factor) for c, x in zip(cases, predicted(soft, cases), strict=True)]
+    moved = [
+        dataclasses.replace(c, displacement=x * factor) for c, x in zip(cases, predicted(soft, cases), strict=True)
+    ]
     test = deflection_test("bench", model, moved)
     found = test.score(test.view(model), None)
     assert found.explained_percent == pytest.approx(100.0 / 1.1)

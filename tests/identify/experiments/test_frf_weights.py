@@ -157,7 +157,9 @@ def test_zero_and_missing_lines_are_left_out_and_reported(measured, study):
     expected[3] = expected[5:7, 1, 2] = expected[9, 0, 0] = 0.0
     np.testing.assert_array_equal(made.tests[0].weight, expected)
     assert np.isfinite(made.tests[0].measured).all()
-    assert data_remarks(made) == ["test 'one': all FRFs: 1 to 3 of 150 lines not usable; zero or not finite, and left out"]
+    assert data_remarks(made) == [
+        "test 'one': all FRFs: 1 to 3 of 150 lines not usable; zero or not finite, and left out"
+    ]
     residual = np.asarray(made.problem.residual(made.free.lower))
     assert np.isfinite(residual).all()
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmb.identify.assess.ambiguity import not_held_back
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.one_model import one_model_metrics
+from jaxmb.identify.assess.one_model import one_model
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, Score, Test
 from jaxmb.identify.fit.loop import coarsened
@@ -131,7 +131,7 @@ def test_it_counts_beside_others(arm):
     finding = finding_at(study, u)
     assert finding.agreements == (None, None)
     assert not_held_back(finding)[1] == []
-    assert one_model_metrics(finding)["one_model"]["degrees"] == problem.data_rows - 4
+    assert one_model(finding).degrees == problem.data_rows - 4
 
 
 def told(finding, entries):

@@ -26,7 +26,9 @@ def sagging(tmp_path_factory):
 
 def test_jacobian_at_the_equilibrium(sagging):
     assert sagging.problem.views == (None,)
-    assert_jacobian(sagging.problem, np.log([5e4, 10.0, 10.0]) * [1.0, 0.0, 0.0] + [0.02, 0.05, 0.13], step=1e-5, reverse=False)
+    assert_jacobian(
+        sagging.problem, np.log([5e4, 10.0, 10.0]) * [1.0, 0.0, 0.0] + [0.02, 0.05, 0.13], step=1e-5, reverse=False
+    )
 
 
 def test_equilibrium_is_not_the_posture(sagging):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.fit.noise import noise_factor, widening
+from jaxmb.identify.fit.noise import noise_factor
 
 LINES = 400
 POINTS = tuple(("tool", axis) for axis in "xyz")

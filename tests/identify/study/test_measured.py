@@ -249,7 +249,8 @@ def test_hits_on_a_linear_machine_give_its_parameters_back(tmp_path):
 
 def test_hits_that_miss_make_cross_responses_unsymmetric(tmp_path):
     straight, askew = (
-        from_hits(tmp_path, **hits(tilt_deg=t, offset_m=o)).fitted[0].source.fitted for t, o in ((0.0, 0.0), (3.0, 0.02))
+        from_hits(tmp_path, **hits(tilt_deg=t, offset_m=o)).fitted[0].source.fitted
+        for t, o in ((0.0, 0.0), (3.0, 0.02))
     )
 
     def unsymmetry(s):
