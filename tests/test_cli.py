@@ -290,7 +290,7 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     assert "Modes of manipulator-3r" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "predict").iterdir()} == {"frf.npz", "figures"}
     (tmp_path / "empty").mkdir()
-    assert "a folder without machine.toml, expected one that jaxmb identify wrote" in refused(
+    assert "a folder without machine.toml, expected a file ending in .toml or .urdf, or a folder" in refused(
         "predict", str(tmp_path / "empty")
     )
 

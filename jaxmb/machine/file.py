@@ -47,11 +47,12 @@ def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
         InputError: it is a folder without a machine.toml.
     """
     text = os.fspath(name_or_path)
-    if text in machine_names() or not os.path.isdir(text):  # unlike Path.is_dir, False for what no file can be called
-        return None
     folder = Path(text)
+    # Unlike Path.is_dir, os.path.isdir is False for a text that no file can be called.
+    if text in machine_names() or folder.suffix in ENDINGS or not os.path.isdir(text):
+        return None
     if not (folder / MACHINE_FILE).is_file():
-        expected = f"one that jaxmb identify wrote, or a file ending in {' or '.join(ENDINGS)}"
+        expected = f"a file ending in {' or '.join(ENDINGS)}, or a folder that jaxmb identify wrote"
         raise InputError(f"{folder}: a folder without {MACHINE_FILE}, expected {expected}")
     return folder
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from jaxmb.io.validation import InputError
-from jaxmb.machine.file import load_machine, machine_names, write_machine
+from jaxmb.machine.file import load_machine, machine_names, result_folder, write_machine
 from jaxmb.machine.schema import Machine
 
 GOOD = {
@@ -245,7 +245,7 @@ def test_names_and_paths_that_lead_nowhere(tmp_path):
     folder.mkdir()
     with pytest.raises(InputError, match=f"{re.escape(str(folder))}: cannot be read: Is a directory"):
         load_machine(folder)
-    with pytest.raises(InputError, match=r"expected a file ending in \.toml or \.urdf"):
+    with pytest.raises(InputError, match=r"without machine.toml, expected a file ending in \.toml or \.urdf"):
         load_machine(tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         load_machine("x" * 5000)
@@ -253,6 +253,15 @@ def test_names_and_paths_that_lead_nowhere(tmp_path):
         load_machine("x" * 5000 + ".toml")
     with pytest.raises(InputError, match="cannot be read: embedded null byte"):
         load_machine("a\0b.toml")
+
+
+def test_the_folder_of_a_result_is_its_machine(tmp_path):
+    machine = load_machine("manipulator-3r")
+    write_machine(machine, tmp_path / "machine.toml")
+    assert load_machine(tmp_path) == machine
+    assert result_folder(tmp_path) == tmp_path
+    for other in ("manipulator-3r", tmp_path / "machine.toml", "no such folder", "a\0b"):
+        assert result_folder(other) is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads every file")
