@@ -16,10 +16,12 @@ import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import find_description, read_toml
-from jaxmb.report.comparison import ModePairs, measured_pairs
-from jaxmb.report.mac_plot import mac_panels
+from jaxmb.report.modes.mac_figure import mac_panels
+from jaxmb.report.modes.mode_pairs import ModePairs, measured_pairs
 from jaxmb.report.paper_tables import in_order, mean_error, modes_table, parameters_table
+from jaxmb.report.section import Section
 from jaxmb.report.style import drawing, write_figure
+from jaxmb.report.terminal import on_terminal
 
 PLAIN: dict[str, Any] = {"coherence": False, "cross_axis": 0.0}
 SYNTHESIZED: dict[str, Any] = {"fit": "synthesized", "symmetrize": "upper"}
@@ -37,7 +39,7 @@ WITHIN_HZ, WITHIN_PERCENT, LEAST_MAC = 0.125, 0.175, 0.9
 
 def compared(study: Study, model: jaxmb.Model) -> ModePairs:
     """A model's modes beside those that were measured in a study's first test."""
-    pairs = measured_pairs(study, 0, model)
+    pairs = measured_pairs(study.fitted[0], model)
     if pairs is None:
         raise ValueError(f"study '{study.name}': no mode was measured")
     return pairs
@@ -64,9 +66,10 @@ def paper_tables(out: Path, console: Console) -> None:
     models = {"reference": reference} | {f"fit on {name}": result.model for name, result in results.items()}
     values = {name: jaxmb.parameters(model) for name, model in models.items()}
     fitted = {name: {p: values[name][p] for p in study.free.names} for name in models}
-    console.print(parameters_table(fitted))
+    tables = [parameters_table(fitted)]
     columns = {name: compared(study, model) for name, model in models.items()}
-    console.print(modes_table(study.tests[0].name, columns))
+    tables.append(modes_table(study.tests[0].name, columns))
+    console.print(on_terminal([Section("In the paper's layout", tuple(tables))]))
     pairs = {name: columns[name] for name in models if name != "reference"}
     panels = [
         (f"{name} (Hz)", p.likeness, np.asarray(p.fitted.damped_frequency_hz), p.unmeasured)

@@ -50,8 +50,9 @@ def identify(
     from jaxmb.identify.assess.profile import profiled, with_profiles
     from jaxmb.identify.assess.saved_result import MACHINE, RESULT, STUDY, write_result
     from jaxmb.identify.study.study import make_study
-    from jaxmb.report.paper_tables import paper_tables
-    from jaxmb.report.tables import result_tables
+    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.result_sections import sections
+    from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
         problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
@@ -78,12 +79,9 @@ def identify(
                 say(f"interrupted: the state is saved in {state}; the same command with --resume goes on", INTERRUPTED)
             ) from None
         state.unlink(missing_ok=True)
-        console.print(result_tables(result, console.width))
-        if any(test.posture is not None for test in problem.tests):
-            console.print(paper_tables(result))
-        from jaxmb.report.plots import write_figures  # matplotlib, once the numbers are on the screen
-
-        figures = write_figures(result, folder / "figures")
+        report = sections(result)
+        console.print(on_terminal(report, console.width))
+        figures = write_pictures(report, folder / "figures")
     written = [*written, *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:

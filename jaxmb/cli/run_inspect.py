@@ -23,7 +23,9 @@ def inspect(
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_whole
-    from jaxmb.report.inspect_tables import inspection_tables
+    from jaxmb.report.inspection.sections import inspection_sections
+    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
         problem = make_study(file, path.stem, path.parent, str(path))
@@ -35,13 +37,12 @@ def inspect(
                 found = run(problem)
         else:
             found = run(problem)
-    console.print(inspection_tables(found))
+    report = inspection_sections(found)
+    console.print(on_terminal(report, console.width))
     if folder is None:
         return
     with writing(folder):
-        from jaxmb.report.inspect_plots import write_inspection_figures
-
         write_whole(folder / "inspect.json", found.json_text().encode())
-        figures = write_inspection_figures(found, folder / "figures")
+        figures = write_pictures(report, folder / "figures")
     written = ["inspect.json", *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)

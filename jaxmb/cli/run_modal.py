@@ -42,7 +42,9 @@ def modal(
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.source import measured_frf
-    from jaxmb.report.modal_report import modal_json, modal_summary, modal_table, synthesized
+    from jaxmb.report.modal.modal_report import modal_json, modal_sections, synthesized
+    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
         estimate = measured_frf(file)
@@ -66,11 +68,9 @@ def modal(
         write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
         write_frf(folder / "measured.npz", frf_set)
         write_frf(folder / "synthesized.npz", compared.synthesized)
-        console.print(modal_table(name, analysis))
-        console.print(modal_summary(analysis, compared, estimate.remarks, estimate.summary))
-        from jaxmb.report.modal_plots import write_modal_figures
-
-        figures = write_modal_figures(name, analysis, compared, folder / "figures")
+        report = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
+        console.print(on_terminal(report, console.width))
+        figures = write_pictures(report, folder / "figures")
     written = [*files, *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if analysis.frequency_hz.size == 0:

@@ -35,7 +35,9 @@ def predict(
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.kinematics import posture as posture_of
     from jaxmb.mechanics.tangent import linearize
-    from jaxmb.report.tables import predicted_modes_table
+    from jaxmb.report.frf.predicted import predicted_sections
+    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.terminal import on_terminal
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
 
@@ -56,19 +58,14 @@ def predict(
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    console.print(predicted_modes_table(found, f"Modes of {robot.name}"))
+    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives)
+    console.print(on_terminal(report, console.width))
     with writing(folder):
         write_frf(
             folder / "frf.npz",
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
-        from jaxmb.report.frf_plot import Curve, frf_figure
-        from jaxmb.report.style import FITTED, drawing, write_figure
-
-        with drawing():
-            curve = Curve("predicted", h, FITTED, 1.0, "-")
-            figure = frf_figure(robot.name, frequency_hz, [curve], points, points, derivatives)
-            write_figure(figure, folder / "figures" / "frf.png")
+        write_pictures(report, folder / "figures")
     console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
 
 

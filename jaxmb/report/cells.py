@@ -1,12 +1,6 @@
-"""What all tables share: how they look, and how a number is written."""
+"""How numbers are written in tables and sentences."""
 
 import math
-
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-VERDICT_STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -20,6 +14,12 @@ def number(value: float, digits: int = 4) -> str:
     return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
 
 
+def short(value: float) -> str:
+    """A number that somebody gave, such as a bound: up to three digits, without zeros at the end."""
+    mantissa, e, exponent = number(value, 3).partition("e")
+    return (mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa) + e + exponent
+
+
 def percent(value: float, signed: bool = False) -> str:
     """A percentage with two significant digits, as an integer from ten on, and ">1000" beyond that."""
     if abs(value) > 1000.0 and math.isfinite(value):
@@ -29,17 +29,16 @@ def percent(value: float, signed: bool = False) -> str:
     return f"{value:+.2g}" if signed else number(value, 2)
 
 
-def new_table(title: str, *headings: str) -> Table:
-    """An empty table in the look of all."""
-    # Text, because rich would read "[x]" in a name as a style.
-    table = Table(
-        title=Text(title),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table
+def hertz(frequency_hz: float) -> str:
+    """A frequency to a thousandth of a hertz, or to four digits where it is below one."""
+    return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"
+
+
+def signed(value: float) -> str:
+    """A difference to three decimals."""
+    return f"{round(value, 3) + 0.0:+.3f}"  # adding 0 makes +0 of -0
+
+
+def chance(value: float) -> str:
+    """A probability."""
+    return "<1e-9" if value < 1e-9 else number(value, 2)

@@ -4,37 +4,43 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Group
-from rich.table import Table
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.report.cells import new_table
-from jaxmb.report.comparison import ModePairs, mode_pairs
+from jaxmb.identify.study.study import Study
+from jaxmb.report.modes.mode_pairs import ModePairs
+from jaxmb.report.section import Table, left, right
+
+PAPER = "Huynh et al. 2020"
 
 
-def paper_tables(result: Result) -> Group:
-    """Table 5 of a study's free parameters, and Table 6 for each test whose modes were measured or are known.
+def of_paper(study: Study) -> bool:
+    """Whether a study is one of the paper's own."""
+    return study.source.startswith(PAPER)
+
+
+def table_5(result: Result) -> Table:
+    """Table 5 of a study's free parameters.
 
     Beside the identified parameters stand the true ones where a machine was simulated, otherwise those of the machine
     that was loaded, and the initial ones.
     """
     study = result.study
     loaded = parameters(study.model)
-    first = {name: study.truth.get(name, loaded[name]) for name in result.parameters}
-    columns = {
-        "true" if study.truth else "nominal": first,
-        "initial": {name: p.initial for name, p in result.parameters.items()},
-        "identified": {name: p.value for name, p in result.parameters.items()},
-    }
-    parts = [parameters_table(columns)]
-    for number, test in enumerate(study.tests):
-        if test.posture is None:
-            continue
-        pairs = mode_pairs(result, number)
-        if pairs.reference_name != "initial":
-            parts.append(modes_table(test.name, {"identified": pairs}))
-    return Group(*parts)
+    return parameters_table(
+        {
+            "true" if study.truth else "nominal": {n: study.truth.get(n, loaded[n]) for n in result.parameters},
+            "initial": {name: p.initial for name, p in result.parameters.items()},
+            "identified": {name: p.value for name, p in result.parameters.items()},
+        }
+    )
+
+
+def table_6(result: Result, name: str, pairs: ModePairs) -> Table | None:
+    """Table 6 of a test whose modes were measured or are known, in a study of the paper; else None."""
+    if not of_paper(result.study) or pairs.reference_name == "initial":
+        return None
+    return modes_table(name, {"identified": pairs})
 
 
 def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
@@ -43,12 +49,9 @@ def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
     Args:
         columns: heading -> parameters by name.
     """
-    table = new_table("Parameters in SI units (layout of Huynh et al. 2020, Table 5)", "")
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name in list(columns.values())[-1]:
-        table.add_row(name, *(f"{values[name]:.3g}" for values in columns.values()))
-    return table
+    names = list(columns.values())[-1]
+    rows = tuple((name, *(f"{values[name]:.3g}" for values in columns.values())) for name in names)
+    return Table(f"Parameters in SI units (layout of {PAPER}, Table 5)", (*left(""), *right(*columns)), rows)
 
 
 def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
@@ -62,24 +65,20 @@ def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
     """
     reference = next(iter(columns.values())).reference
     what = next(iter(columns.values())).reference_name
-    table = new_table(f"Modes, {name} (layout of Huynh et al. 2020, Table 6)", "")
-    for heading in (what, *columns):
-        table.add_column(heading, justify="right", no_wrap=True)
-    beside = [in_order(pairs) for pairs in columns.values()]
+    beside, rows = [in_order(pairs) for pairs in columns.values()], []
     shown = np.asarray(reference.damped_frequency_hz), 100.0 * np.asarray(reference.damping_ratio)
     for label, unit, values, of_fitted in (
         ("f", "Hz", shown[0], [b.frequency_hz for b in beside]),
         ("damping ", "%", shown[1], [b.damping_percent for b in beside]),
     ):
         for m, value in enumerate(values):
-            table.add_row(f"{label}{m + 1} [{unit}]", f"{value:.2f}", *(_cell(fitted[m], 2) for fitted in of_fitted))
-        table.add_row(f"mean error [{unit}]", "/", *(_cell(mean_error(values, fitted), 3) for fitted in of_fitted))
+            rows.append((f"{label}{m + 1} [{unit}]", f"{value:.2f}", *(_cell(fitted[m], 2) for fitted in of_fitted)))
+        rows.append((f"mean error [{unit}]", "/", *(_cell(mean_error(values, fitted), 3) for fitted in of_fitted)))
     if reference.shape.shape[0] > 1:
-        for m in range(shown[0].size):
-            table.add_row(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in beside))
+        rows += [(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in beside)) for m in range(shown[0].size)]
     for k in range(max(len(b.alone) for b in beside)):
-        table.add_row(f"not {what} [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside))
-    return table
+        rows.append((f"not {what} [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside)))
+    return Table(f"Modes, {name} (layout of {PAPER}, Table 6)", (*left(""), *right(what, *columns)), tuple(rows))
 
 
 class InOrder(NamedTuple):

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -52,6 +52,9 @@ def _lines_of(value: Any, names: set[str]) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "posture" in value[0]:
         return [line for line in value if line["posture"] in names]
     return value
+
+
+K = TypeVar("K", bound=KindMetrics)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,6 +114,10 @@ class Metrics(Mapping[str, Any]):
     profiles: dict[str, Profile] | None = None
     stiffness_model: StiffnessModelMetrics | None = None
     """Of a complete stiffness model, whose fields stand at the top in result.json too; all else is None then."""
+
+    def of(self, record: type[K]) -> K | None:
+        """What one kind of test tells, by the class of its record; None where there is no such."""
+        return next((found for found in self.tests.values() if isinstance(found, record)), None)
 
     def __getitem__(self, name: str) -> Any:
         return self._by_name[name]

@@ -1,20 +1,19 @@
-"""A modal analysis as tables for the terminal and as JSON."""
+"""What a report says of a modal analysis, and the same as JSON."""
 
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from jaxmb.io.strict_json import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.report.cells import new_table, number
+from jaxmb.report.cells import number
+from jaxmb.report.section import Lines, Picture, Section, Table, drawn_by, right
 
 SCHEMA = 1
 
@@ -53,38 +52,62 @@ def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
     return Comparison(compared, again, frac(compared.frf, again.frf), coherence)
 
 
-def modal_table(name: str, analysis: ModalAnalysis) -> Table:
-    """Poles: frequency and damping with their standard deviations, and how real each shape is."""
-    model = analysis.model
-    table = new_table(f"Modes of {name}", "mode")
-    for heading in ("frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °"):
-        table.add_column(heading, justify="right")
-    for r in range(model.frequency_hz.size):
-        shape = model.shape[:, r]
-        table.add_row(
-            str(r + 1),
-            f"{model.frequency_hz[r]:.4f}",
-            number(float(model.frequency_std_hz[r]), 2),
-            f"{model.damped_frequency_hz[r]:.4f}",
-            f"{100.0 * model.damping_ratio[r]:.3f}",
-            number(100.0 * float(model.damping_std[r]), 2),
-            f"{modal_phase_collinearity(shape):.3f}",
-            f"{np.degrees(modal_phase_deviation(shape)):.1f}",
-        )
-    return table
-
-
-def modal_summary(
-    analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str] = ()
-) -> Group:
-    """What the model explains, and what is to be said about data and poles, a line each.
+def modal_sections(
+    name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str] = ()
+) -> list[Section]:
+    """Poles with what the model explains, and what is to be said about data and poles.
 
     Args:
+        name: of what was analysed.
         analysis: the modal analysis.
         compared: its data and what its model gives.
         remarks: on the data.
         records: what the data were made of.
     """
+    pictures = [
+        _picture("stabilization", "stabilization_figure", name, analysis, compared.measured),
+        _picture("cmif", "cmif_figure", name, analysis, compared.measured),
+        _picture("synthesized", "synthesized_figure", name, compared),
+    ]
+    if compared.coherence is not None and np.isfinite(compared.coherence).any():
+        pictures.append(_picture("coherence", "coherence_figure", name, analysis, compared))
+    if analysis.frequency_hz.size:
+        pictures.append(_picture("automac", "automac_figure", name, analysis))
+    return [
+        Section(f"Modes of {name}", (modal_table(analysis), *pictures)),
+        Section("Data and model", (Lines(tuple(_summary(analysis, compared, remarks, records))),)),
+    ]
+
+
+def _picture(name: str, function: str, *arguments: Any) -> Picture:
+    return Picture(name, drawn_by(f"jaxmb.report.modal.figures:{function}", *arguments))
+
+
+def modal_table(analysis: ModalAnalysis) -> Table:
+    """Poles: frequency and damping with their standard deviations, and how real each shape is."""
+    model, rows = analysis.model, []
+    for r in range(model.frequency_hz.size):
+        shape = model.shape[:, r]
+        rows.append(
+            (
+                str(r + 1),
+                f"{model.frequency_hz[r]:.4f}",
+                number(float(model.frequency_std_hz[r]), 2),
+                f"{model.damped_frequency_hz[r]:.4f}",
+                f"{100.0 * model.damping_ratio[r]:.3f}",
+                number(100.0 * float(model.damping_std[r]), 2),
+                f"{modal_phase_collinearity(shape):.3f}",
+                f"{np.degrees(modal_phase_deviation(shape)):.1f}",
+            )
+        )
+    columns = right("mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °")
+    caption = "MPC, MPD: modal phase collinearity (1: real shape) and deviation (0°: real shape)"
+    return Table("", columns, tuple(rows), caption)
+
+
+def _summary(
+    analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str]
+) -> list[str]:
     worst = np.unravel_index(np.nanargmin(compared.frac), compared.frac.shape)
     pair = f"{compared.measured.outputs[worst[0]]} / {compared.measured.inputs[worst[1]]}"
     lines = [
@@ -95,8 +118,7 @@ def modal_summary(
         f" {_counted(compared.measured.inputs, 'input')}, unit {compared.measured.unit}",
         *records,
     ]
-    lines += [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
-    return Group(*(Text(line) for line in lines))
+    return lines + [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
 
 
 def _counted(names: Sequence[str], what: str) -> str:

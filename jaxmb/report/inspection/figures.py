@@ -1,9 +1,5 @@
 """Figures of an inspection."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -12,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.plan.inspection import Inspection
-from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
+from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 
 MOST_DIRECTIONS = 12
 """Weak directions that are drawn, the widest ones."""
@@ -21,26 +17,6 @@ MOST_BARS = 60
 HIGHEST = 1e3
 """Standard deviation at which a bar ends: nothing can be said of a parameter long before."""
 COLOUR = {"yes": TRUE, "weak": INITIAL, "no": ALERT}
-
-
-def write_inspection_figures(found: Inspection, folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw an inspection and write it as PNG files: singular values, standard deviations, weak directions.
-
-    Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with drawing():
-        return [write_figure(figure, folder / f"{name}.png") for name, figure in inspection_figures(found)]
-
-
-def inspection_figures(found: Inspection) -> Iterator[tuple[str, Figure]]:
-    """Name and figure of everything there is to see of an inspection."""
-    yield "singular-values", singular_value_figure(found)
-    yield "standard-deviations", deviation_figure(found)
-    if any(len(group.members) > 1 for group in found.groups):  # else the bars say all
-        yield "weak-directions", direction_figure(found)
 
 
 def singular_value_figure(found: Inspection) -> Figure:

@@ -6,6 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from jaxmb.report.modes.mode_pairs import ModePairs
+
 MOST_MODES = 20
 """Modes that still can be read in one figure."""
 
@@ -25,6 +27,26 @@ def mac_figure(
         columns: likewise.
     """
     return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
+
+
+def pairs_figure(name: str, pairs: ModePairs, unit: str) -> Figure:
+    """MAC of the identified machine's modes at the posture of a test with those of the reference.
+
+    Args:
+        name: of the test.
+        pairs: the modes.
+        unit: of their frequencies.
+    """
+    found = (
+        f"identified: modes ({unit})",
+        pairs.likeness,
+        np.asarray(pairs.fitted.damped_frequency_hz),
+        pairs.unmeasured,
+    )
+    what = pairs.reference_name
+    title = f"{name}: MAC" if what == "measured" else f"{name}: MAC with the {what} model"
+    across = f"measured: modes ({unit})" if what == "measured" else f"{what} parameters: modes ({unit})"
+    return mac_panels(title, [found], (across, np.asarray(pairs.reference.damped_frequency_hz)))
 
 
 def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray]) -> Figure:

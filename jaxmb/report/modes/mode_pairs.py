@@ -1,4 +1,4 @@
-"""The identified machine beside the others that its numbers are judged by: the true one or the initial one."""
+"""Modes of the identified machine beside those that its numbers are judged by: measured, true or initial ones."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ from jaxmb.response.modal import Modes, energy_shares, mac, modes
 
 @dataclasses.dataclass(frozen=True)
 class ModePairs:
-    """Modes of the identified machine at the posture of one test, against those of a reference."""
+    """Modes of a machine at the posture of one test, against those of a reference."""
 
     reference_name: str
     """"measured", or "true" or "initial" (parameters)."""
@@ -34,28 +34,30 @@ class ModePairs:
         return tuple(f for f, m in enumerate(self.partner) if m is None) if self.reference_name == "measured" else ()
 
 
-def mode_pairs(result: Result, number: int) -> ModePairs:
-    """Modes below the band's end of the identified machine, each beside the reference's mode most like it.
-
-    The reference is what modal analysis found in the test's FRFs, or a modal test measured, compared at the sensors,
-    where there is such; otherwise the machine that was simulated, where one was and it has the same coordinates, or the
-    fitted machine at the initial values, compared by coordinates.
+def pairs_of_frf_test(result: Result, entry: Entry) -> ModePairs:
+    """Modes of the identified machine beside those that modal analysis found in the FRFs of a test, compared at the
+    sensors; where there was none, beside known ones.
 
     Args:
         result: the identification.
-        number: which of the study's tests, from 0.
+        entry: the test.
     """
-    study = result.study
-    entry = study.fitted[number]
-    measured = measured_pairs(entry, result.model)
-    if measured is not None:
-        return measured
+    return measured_pairs(entry, result.model) or _known_pairs(result, entry)
+
+
+def pairs_of_modes_test(result: Result, entry: Entry) -> ModePairs:
+    """Modes of the identified machine beside those of a modal test, paired as the fit pairs them; where it measured no
+    shapes, beside known ones."""
     test: Any = entry.test
-    true = None if entry.truth is None else entry.truth.modes
-    if isinstance(test, ModesTest) and test.outputs:
-        return _with_measured_shapes(test, result.model)
-    if true is not None and study.truth:
-        name, reference = "true", true
+    return _with_measured_shapes(test, result.model) if test.outputs else _known_pairs(result, entry)
+
+
+def _known_pairs(result: Result, entry: Entry) -> ModePairs:
+    """Modes of the identified machine beside those of the machine that was simulated, where one was and it has the same
+    coordinates, or of the initial machine; below the band's end of a test, by coordinates."""
+    test: Any = entry.test
+    if entry.truth is not None and entry.truth.modes is not None and result.study.truth:
+        name, reference = "true", entry.truth.modes
     else:
         name, reference = "initial", modes(test.view(initial_model(result)).tangent)
     reference, fitted = (_below(m, test.band_end_hz) for m in (reference, modes(test.view(result.model).tangent)))
@@ -80,7 +82,6 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
 
 
 def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
-    """Modes of a machine beside those of a modal test, paired as the fit pairs them."""
     seen = test.view(model)
     found = modes(seen.tangent)
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))

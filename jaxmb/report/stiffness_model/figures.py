@@ -1,35 +1,29 @@
 """Figures of a complete stiffness model, after Figure 3 of Klimchik et al. 2014."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmb.identify.assess.result import Result
-from jaxmb.report.complete_tables import MODELS
-from jaxmb.report.deflection_plots import INTERVAL
+from jaxmb.identify.assess.result import INTERVAL, Result
+from jaxmb.identify.assess.stiffness_model.record import StiffnessModelMetrics
+from jaxmb.report.stiffness_model.tables import MODELS, ROLES
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
 
 BINS = 31
 """Of a histogram of errors: odd, so that the middle one is about 0."""
 
 
-def complete_figures(result: Result) -> Iterator[tuple[str, Figure]]:
-    """Name and figure: what the models leave of the deflections, and the identified compliances."""
-    for role in ("check", "fit"):
-        if f"errors_mm_{role}" in result.metrics:
-            yield f"errors-{role}", error_figure(result, role)
-    yield "compliances", compliance_figure(result)
-
-
-def error_figure(result: Result, role: str) -> Figure:
+def error_figure(study: str, told: StiffnessModelMetrics, role: str) -> Figure:
     """Histograms of the errors after compensation along x, y and z, a row for each model.
 
     The middle bin is centred on 0, and bins are the same in the figures of fitted and of other tests.
+
+    Args:
+        study: its name.
+        told: what was found.
+        role: of the tests, "fit" or "check".
     """
-    errors = result.metrics[f"errors_mm_{role}"]
-    models = list(result.metrics["parameters"])
-    both = [result.metrics.get(f"errors_mm_{each}", {}) for each in ("check", "fit")]
+    errors, models = told.errors_mm(role) or {}, list(told.parameters)
+    both = [told.errors_mm(each) or {} for each in ROLES]
     largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
     bins = np.linspace(-largest, largest, BINS + 1)
     figure = Figure(figsize=(7.2, 0.8 + 1.15 * len(models)), layout="constrained")
@@ -38,7 +32,7 @@ def error_figure(result: Result, role: str) -> Figure:
         for i, axes in enumerate(row):
             if name in errors:
                 colour = MEASURED if name.startswith("J") else FITTED
-                axes.hist(np.asarray(errors[name])[:, i], bins, color=colour)
+                axes.hist(errors[name][:, i], bins, color=colour)
             else:
                 axes.text(0.5, 0.5, "not judged", transform=axes.transAxes, ha="center", va="center")
                 axes.set_yticks([])
@@ -48,8 +42,7 @@ def error_figure(result: Result, role: str) -> Figure:
     for axes, axis in zip(grid[-1], "xyz", strict=True):
         axes.set_xlim(-1.03 * largest, 1.03 * largest)
         axes.set_xlabel(f"error along {axis} (mm)")
-    told = {"check": "not used in the fit", "fit": "used in the fit"}[role]
-    figure.suptitle(f"{result.study.name}: errors after compensation, tests {told}", fontsize=9, x=0.01, ha="left")
+    figure.suptitle(f"{study}: errors after compensation, tests {ROLES[role]}", fontsize=9, x=0.01, ha="left")
     return figure
 
 

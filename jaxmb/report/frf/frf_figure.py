@@ -10,18 +10,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxmb.identify.assess.result import Result, initial_model
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.study.reading.frf_source import FrfSource
-from jaxmb.measurement.frf_set import FrfSet, lines, pick
-from jaxmb.report.style import FITTED, INITIAL, MEASURED
-from jaxmb.response.frf_kind import DERIVATIVES, dof_names
+from jaxmb.report.frf.phase import continuous_deg, unbroken
+from jaxmb.report.style import FITTED
+from jaxmb.response.frf_kind import DERIVATIVES
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
 MOST_DECADES = 8
 LONGEST_TITLE = 40
+HIGHEST_PHASE = 285.0
+"""Degrees at the ends of the axis: a curve that passes half a turn goes on to three quarters."""
 KIND = {count: kind for kind, count in DERIVATIVES.items()}
 
 
@@ -34,53 +32,6 @@ class Curve(NamedTuple):
     color: str
     width: float
     dashes: str
-
-
-def frf_test_figure(result: Result, test: Test, data: FrfSource | None, held_out: bool = False) -> Figure:
-    """FRFs that a test was fitted to, initial and fitted ones; lines of higher or lower weight than most are shaded.
-
-    Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
-    stands below, where it is known.
-
-    Args:
-        result: the identification.
-        test: of the study.
-        data: what was measured in it.
-        held_out: whether the fit did not see it, and only predicts it.
-    """
-    if not isinstance(test, FrfTest):
-        raise ValueError(f"test {test.name} holds no FRFs")
-    used = np.asarray(test.weight) > 0.0
-    before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
-    fitted_to = np.where(used, np.asarray(test.measured), np.nan)
-    frequency_hz = np.asarray(test.omega) / (2 * np.pi)
-    label, raw = "measured", None
-    if data is not None:
-        raw = _as_measured(data, test, frequency_hz)
-        label = data.treatment or label
-    curves = [Curve(label, fitted_to, MEASURED, 3.2, "-")]
-    if data is not None and data.treatment and raw is not None:
-        window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
-        curves.append(Curve(f"as measured{window}", raw.frf, "0.35", 0.7, "-"))
-    curves += [
-        Curve("initial", before, INITIAL, 1.1, ":"),
-        Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
-    ]
-    title = f"{test.name}, held out" if held_out else test.name
-    return frf_figure(
-        title, frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
-        coherence=None if raw is None else raw.coherence,
-        frequency_unit="Hz" if data is None else data.frequency_unit,
-    )  # fmt: skip
-
-
-def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
-    """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
-    everything = data.everything
-    if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
-        return None
-    of_test = lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
-    return pick(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 
 def frf_figure(
@@ -180,6 +131,13 @@ def frf_figure(
     return figure
 
 
+def predicted_figure(
+    name: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
+) -> Figure:
+    """FRFs [f, point, point] of a machine that is not fitted to anything."""
+    return frf_figure(name, frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives)
+
+
 def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits: tuple[float, float] | None) -> None:
     for curve in curves:
         size = np.abs(curve.frf)
@@ -197,10 +155,14 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
 
 
 def _phase(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve]) -> None:
+    first = None
     for curve in curves:
-        x, angle = _unbroken(frequency_hz, np.degrees(np.angle(np.where(np.isfinite(curve.frf), curve.frf, np.nan))))
-        axes.plot(x, angle, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz))
-    axes.set_ylim(-200, 200)
+        seen = np.isfinite(curve.frf) & (curve.frf != 0.0)
+        angle = continuous_deg(np.where(seen, np.degrees(np.angle(np.where(seen, curve.frf, 1.0))), np.nan), first)
+        first = angle if first is None else first
+        x, y = unbroken(frequency_hz, angle)
+        axes.plot(x, y, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz))
+    axes.set_ylim(-HIGHEST_PHASE, HIGHEST_PHASE)
     axes.set_yticks([-180, 0, 180])
 
 
@@ -213,12 +175,6 @@ def _coherence(axes: Axes, frequency_hz: np.ndarray, coherence: np.ndarray) -> N
 def _marker(frequency_hz: np.ndarray) -> str:
     """A marker where there is one line only, of which no curve can be drawn."""
     return "o" if frequency_hz.size == 1 else "none"
-
-
-def _unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Curve of an angle [deg] with a gap where it wraps around, instead of a line across."""
-    jumps = np.flatnonzero(np.abs(np.diff(angle)) > 180.0) + 1
-    return np.insert(x, jumps, x[jumps]), np.insert(angle, jumps, np.nan)
 
 
 def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, shaded: np.ndarray) -> None:

@@ -1,8 +1,5 @@
 """Figures of a modal analysis: stabilization chart, mode indicator, AutoMAC, measured and synthesized FRFs."""
 
-import os
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,14 +7,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import cmif
 from jaxmb.measurement.units import UNKNOWN
-from jaxmb.report.frf_plot import Curve, frf_figure
-from jaxmb.report.mac_plot import mac_figure
-from jaxmb.report.modal_report import Comparison
-from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE, drawing, write_figure
+from jaxmb.report.frf.frf_figure import Curve, frf_figure
+from jaxmb.report.modal.modal_report import Comparison, synthesized
+from jaxmb.report.modes.mac_figure import mac_figure
+from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
 
@@ -34,33 +32,14 @@ SHOWN = 3
 """Outputs and inputs whose FRFs are drawn: those that the model explains best, in the middle, and worst."""
 
 
-def write_modal_figures(
-    name: str, analysis: ModalAnalysis, compared: Comparison, folder: str | os.PathLike[str]
-) -> list[Path]:
-    """Draw everything there is to see of a modal analysis and write it as PNG files.
+def stabilization_of_test(entry: Entry) -> Figure:
+    """Stabilization chart of the modal analysis of an FRF test."""
+    return stabilization_figure(entry.name, entry.source.modal, entry.source.everything)
 
-    Args:
-        name: what stands above the figures.
-        analysis: the modal analysis.
-        compared: its data and what its model gives.
-        folder: where the files go; it is made where it does not exist.
 
-    Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with drawing():
-        figures = [
-            ("stabilization", stabilization_figure(name, analysis, compared.measured)),
-            ("cmif", cmif_figure(name, analysis, compared.measured)),
-            ("synthesized", synthesized_figure(name, compared)),
-        ]
-        if compared.coherence is not None and np.isfinite(compared.coherence).any():
-            figures.append(("coherence", coherence_figure(name, analysis, compared)))
-        if analysis.frequency_hz.size:
-            figures.append(("automac", automac_figure(name, analysis)))
-        return [write_figure(figure, folder / f"{kind}.png") for kind, figure in figures]
+def synthesized_of_test(entry: Entry) -> Figure:
+    """Measured and synthesized FRFs of the modal analysis of an FRF test."""
+    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything))
 
 
 def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:

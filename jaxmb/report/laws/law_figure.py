@@ -1,7 +1,6 @@
 """Figures of the laws that parameters follow from test to test."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from jaxmb.identify.assess.laws.law_problem import covariates, in_tests
+from jaxmb.identify.assess.laws.law_record import Laws, ValueInTest
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
@@ -23,48 +23,40 @@ WIDEST = 0.5
 """Standard deviation of a logarithm from which on a test says nothing of a parameter by itself, and is not drawn."""
 
 
-def law_figures(result: Result) -> Iterator[tuple[str, Figure]]:
-    """Name and figure of the laws of a result; nothing where the study asks for none."""
-    if "laws" in result.metrics:
-        yield "laws", law_figure(result)
-
-
-def law_figure(result: Result) -> Figure:
+def law_figure(result: Result, laws: Laws) -> Figure:
     """Each parameter over what its law is of: the law, what each test says by itself, and the truth where it is known.
 
     Below it how far both are from the law, with 95 % intervals. Where a parameter has terms of something else as well,
     these are taken out. Where no law was taken, the candidate that fitted best is shown at its constant value.
     """
-    panels, laws = _panels(result), result.metrics["laws"]
+    panels = _panels(laws)
     figure = Figure(figsize=(max(1.2 + 3.3 * len(panels), 4.8), 4.4), layout="constrained")
     grid = figure.subplots(2, len(panels), sharex="col", squeeze=False, height_ratios=(1.7, 1.0))
     for (above, below), (parameter, by) in zip(grid.T, panels, strict=True):
-        _panel(above, below, result, parameter, by)
+        _panel(above, below, result, laws, parameter, by)
     handles = [
-        Line2D([], [], color=FITTED, lw=1.4, label="law" if laws["chosen"] else "one value for all tests"),
+        Line2D([], [], color=FITTED, lw=1.4, label="law" if laws.chosen else "one value for all tests"),
         Line2D([], [], color=FITTED, lw=4.0, alpha=0.35, label="its 95 %"),
         Line2D([], [], color="black", ls="", marker="o", ms=4, mfc=MEASURED, label="each test by itself, 95 %"),
     ]
-    if any(line["truth"] is not None for lines in laws["values"].values() for line in lines):
+    if any(line.truth is not None for lines in laws.values.values() for line in lines):
         handles.append(Line2D([], [], color=TRUE, lw=1.0, ls="--", marker="D", ms=4.5, mfc="none", label="true"))
-    errors = laws["holdout"]
-    title = f"{result.study.name}\nheld-out tests: {number(errors['without'], 3)} times the noise by one model"
-    if laws["chosen"]:
-        title += f", {number(errors['with'], 3)} with the {'law' if len(laws['chosen']) == 1 else 'laws'}"
+    errors = laws.holdout
+    title = f"{result.study.name}\nheld-out tests: {number(errors.without, 3)} times the noise by one model"
+    if laws.chosen:
+        title += f", {number(errors.with_, 3)} with the {'law' if len(laws.chosen) == 1 else 'laws'}"
     figure.legend(handles=handles, loc="outside upper center", ncols=2, title=title, title_fontsize=8)
     return figure
 
 
-def _panels(result: Result) -> list[tuple[str, str]]:
-    laws = result.metrics["laws"]
-    shown = [(line["parameter"], line["by"]) for line in laws["chosen"] or laws["considered"][:1]]
+def _panels(laws: Laws) -> list[tuple[str, str]]:
+    shown = [(line.parameter, line.by) for line in laws.chosen or laws.considered[:1]]
     return list(dict.fromkeys(shown))[:MOST_PANELS]
 
 
-def _panel(above: Axes, below: Axes, result: Result, parameter: str, by: str) -> None:
-    study, laws = result.study, result.metrics["laws"]
-    lines = laws["values"][parameter]
-    terms = [(_term(line), line["coefficient"]) for line in laws["chosen"] if line["parameter"] == parameter]
+def _panel(above: Axes, below: Axes, result: Result, laws: Laws, parameter: str, by: str) -> None:
+    study, lines = result.study, laws.values[parameter]
+    terms = [(line.as_term(), line.coefficient) for line in laws.chosen if line.parameter == parameter]
     mine = [(term, c) for term, c in terms if term.by == by]
     others = np.exp(np.sum([c * in_tests(study, term) for term, c in terms if term.by != by] or [[0.0]], axis=0))
     x = covariates(study, Term(parameter, by, "linear", 1.0, 0.0))
@@ -79,7 +71,7 @@ def _panel(above: Axes, below: Axes, result: Result, parameter: str, by: str) ->
         dense = np.geomspace(x.min() / 1.05, x.max() * 1.05, 200)
     else:
         dense = np.linspace(x.min() - 0.05 * reach, x.max() + 0.05 * reach, 200)
-    curve = laws["centre"][parameter] * np.exp(sum((c * term.at(dense) for term, c in mine), np.zeros(dense.size)))
+    curve = laws.centre[parameter] * np.exp(sum((c * term.at(dense) for term, c in mine), np.zeros(dense.size)))
     above.plot(unit * dense, curve, color=FITTED, lw=1.4)
     below.axhline(0.0, color=FITTED, lw=1.4)
     law, own, std, law_std = (_column(lines, key) for key in ("law", "own", "own_std_log", "law_std_log"))
@@ -117,9 +109,5 @@ def _axis(result: Result, parameter: str, by: str, angle: bool) -> str:
     return f"{by} ({'deg' if angle else 'm'})"
 
 
-def _term(line: dict[str, Any]) -> Term:
-    return Term(line["parameter"], line["by"], line["function"], line["scale"], line["mean"])
-
-
-def _column(lines: list[dict[str, Any]], key: str) -> np.ndarray:
-    return np.array([np.nan if line[key] is None else line[key] for line in lines], dtype=float)
+def _column(lines: Sequence[ValueInTest], field: str) -> np.ndarray:
+    return np.array([getattr(line, field) for line in lines], dtype=float)  # which makes NaN of None

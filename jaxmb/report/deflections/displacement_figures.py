@@ -1,0 +1,160 @@
+"""Measured and predicted deflections as figures, after Figures 6 and 7 of Dumas et al. 2011."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, Moved, Unit
+from jaxmb.identify.assess.result import INTERVAL
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
+from jaxmb.report.style import ALERT, FITTED, TRUE
+
+MANY = 80
+"""Points in a panel above which they are drawn small and without names."""
+WIDTH = 110
+"""Characters of names of tests that stand beside each other below a panel."""
+LONGEST = 30
+"""Characters of a name that are shown."""
+SIDE = 0.08
+"""Inches left at the sides: the layout is made before it is known how wide the numbers at the axes will be."""
+MEASURED_POINT = "0.35"
+
+
+def displacement_figure(metrics: DeflectionMetrics) -> Figure:
+    """Length of the translation of each point in each test, measured and predicted, with 95 % intervals (Fig. 6).
+
+    Below it what is missed along x, y and z: a prediction of the right length may point elsewhere.
+    """
+    sets = _sets(metrics, "mm")
+    figure = Figure(
+        figsize=(8.0, 0.6 + sum(3.2 + _room(rows) for _, rows in sets)), layout=ConstrainedLayoutEngine(w_pad=SIDE)
+    )
+    grid = figure.subplots(2 * len(sets), 1, squeeze=False, height_ratios=[1.3, 1.0] * len(sets))[:, 0]
+    for axes, missed, (title, rows) in zip(grid[::2], grid[1::2], sets, strict=True):
+        lengths = np.array([_lengths(row.moved("mm")) for row in rows])
+        measured, predicted = lengths[:, 0], lengths[:, 1]
+        _panel(axes, rows, measured, predicted, names=False)
+        axes.set_ylim(bottom=0.0)
+        axes.set_ylabel("displacement (mm)")
+        axes.set_title(title, loc="left")
+        _missed_panel(missed, rows)
+    _legend(figure, grid[0], grid[1])
+    return figure
+
+
+def _missed_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
+    """Measured less predicted translation along the ground's axes, with the 95 % intervals of what was measured."""
+    few = len(rows) <= MANY
+    for i, (axis, colour, marker) in enumerate(zip("xyz", (ALERT, TRUE, FITTED), "^sD", strict=True)):
+        missed = np.array([row.moved("mm").missed[i] for row in rows])
+        std = np.array([row.moved("mm").measured_std[i] for row in rows])
+        place = np.arange(len(rows)) + 0.22 * _spread(rows) * (i - 1)
+        axes.errorbar(
+            place, missed, INTERVAL * std, fmt=marker, ms=3.2 if few else 1.5, lw=0.7, color=colour,
+            label=f"missed along {axis}",
+        )  # fmt: skip
+    axes.axhline(0.0, color="0.5", lw=0.6)
+    axes.set_ylabel("measured -\npredicted (mm)")
+    _test_axis(axes, rows, few, True)
+
+
+def rotation_figure(metrics: DeflectionMetrics) -> Figure:
+    """Rotation of each point about x, y and z of the ground in each test, measured and predicted (Fig. 7)."""
+    sets = _sets(metrics, "deg")
+    figure = Figure(
+        figsize=(8.0, 0.6 + sum(4.2 + _room(rows) for _, rows in sets)), layout=ConstrainedLayoutEngine(w_pad=SIDE)
+    )
+    grid = figure.subplots(3 * len(sets), 1, squeeze=False)[:, 0]
+    for number, (title, rows) in enumerate(sets):
+        for axis, axes in enumerate(grid[3 * number : 3 * number + 3]):
+            moved = [row.moved("deg") for row in rows]
+            measured = np.array([[m.measured[axis], m.measured_std[axis]] for m in moved])
+            predicted = np.array([[m.predicted[axis], m.predicted_std[axis]] for m in moved])
+            _panel(axes, rows, measured, predicted, names=axis == 2)
+            axes.axhline(0.0, color="0.5", lw=0.6)
+            axes.set_ylabel(f"about {'xyz'[axis]} (deg)")
+            if axis == 0:
+                axes.set_title(title, loc="left")
+    _legend(figure, grid[0])
+    return figure
+
+
+def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[DeflectionRow]]]:
+    """Title and rows of each set in which something of the kind was measured."""
+    found = []
+    for line in metrics.sets:
+        share = line.gaps(unit).explained_percent
+        if share is not None:
+            used = "used in the fit" if line.role == "fit" else "not used in the fit"
+            rows = [row for row in metrics.deflections if row.set == line.set]
+            found.append((f"{line.set}: {line.tests} tests {used}, {share:.1f} % explained", rows))
+    return found
+
+
+def _lengths(move: Moved) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Length of what was measured of a displacement, and its deviation along it; then the same as predicted."""
+    seen = move.seen
+    return _length(move.measured, move.measured_std, seen), _length(move.predicted, move.predicted_std, seen)
+
+
+def _length(vector: np.ndarray, std: np.ndarray, seen: np.ndarray) -> tuple[float, float]:
+    if not seen.any():
+        return np.nan, np.nan
+    length = float(np.linalg.norm(vector[seen]))
+    return length, float(np.linalg.norm(vector[seen] * std[seen]) / length) if length > 0.0 else float(std[seen].max())
+
+
+def _panel(
+    axes: Axes, rows: list[DeflectionRow], measured: np.ndarray, predicted: np.ndarray, names: bool = True
+) -> None:
+    x, aside = np.arange(len(rows)), 0.12 * _spread(rows)
+    few = len(rows) <= MANY
+    axes.errorbar(
+        x - aside, measured[:, 0], INTERVAL * measured[:, 1], fmt="x", ms=4.5 if few else 2.0, mew=1.1, lw=0.9,
+        color=MEASURED_POINT, label="measured, 95 %",
+    )  # fmt: skip
+    axes.errorbar(
+        x + aside, predicted[:, 0], INTERVAL * predicted[:, 1], fmt="o", ms=4.0 if few else 2.0, mfc="none", lw=0.9,
+        color=FITTED, label="predicted, 95 %",
+    )  # fmt: skip
+    _test_axis(axes, rows, few, names)
+
+
+def _spread(rows: list[DeflectionRow]) -> float:
+    """How far what belongs to one test stands apart, beside what it does where there are many."""
+    return min(1.0, len(rows) / 10.0)
+
+
+def _test_names(rows: list[DeflectionRow]) -> list[str]:
+    points = {row.point for row in rows}
+    return [row.test if len(points) == 1 else f"{row.test} {row.point}" for row in rows]
+
+
+def _upright(rows: list[DeflectionRow]) -> bool:
+    """Whether the names of the tests have to be turned to stand beside each other."""
+    return len(rows) * (2 + max(map(len, _test_names(rows)))) > WIDTH
+
+
+def _room(rows: list[DeflectionRow]) -> float:
+    """Height of the names of the tests, inches."""
+    turned = len(rows) <= MANY and _upright(rows)
+    return 0.06 * min(max(map(len, _test_names(rows))), LONGEST) if turned else 0.1
+
+
+def _test_axis(axes: Axes, rows: list[DeflectionRow], few: bool, names: bool) -> None:
+    axes.set_xlim(-0.7, len(rows) - 0.3)
+    axes.grid(False, axis="x")
+    if few and names:
+        labels = [name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..." for name in _test_names(rows)]
+        axes.set_xticks(np.arange(len(rows)), labels, rotation=90 if _upright(rows) else 0, fontsize=6.5)
+    else:
+        axes.set_xticks([])
+        if names:
+            axes.set_xlabel("tests, in their order")
+
+
+def _legend(figure: Figure, *panels: Axes) -> None:
+    found = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    handles, labels = zip(*found, strict=True)
+    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))

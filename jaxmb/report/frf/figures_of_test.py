@@ -1,0 +1,144 @@
+"""Figures of one FRF test: its FRFs as measured and identified, and what is left beside the noise."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from jaxmb.identify.assess.result import Result, initial_model
+from jaxmb.identify.assess.tests.frf import FrfMetrics
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.measurement.frf_set import FrfSet, lines, pick
+from jaxmb.report.frf.frf_figure import LONGEST_TITLE, MOST_POINTS, Curve, frf_figure
+from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED
+from jaxmb.response.frf_kind import dof_names
+
+BAND = 2.0
+"""Standard deviations to either side within which 95 % of the lines lie where noise alone is left."""
+LEAST_REACH, LARGEST_REACH = 4.0, 60.0
+"""Standard deviations that the axis of residuals has at least and at most; what is beyond is marked at its end."""
+
+
+def frf_test_figure(result: Result, entry: Entry) -> Figure:
+    """FRFs of a test as measured, initial and identified; lines of higher or lower weight than most are shaded.
+
+    Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
+    stands below, where it is known. Of a test that is held out the identified ones are called predicted.
+    """
+    test: Any = entry.test
+    data = entry.source
+    used = np.asarray(test.weight) > 0.0
+    before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
+    frequency_hz = np.asarray(test.omega) / (2 * np.pi)
+    raw = _as_measured(data, test, frequency_hz)
+    curves = [
+        Curve(data.treatment or "measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")
+    ]
+    if data.treatment and raw is not None:
+        window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
+        curves.append(Curve(f"as measured{window}", raw.frf, "0.35", 0.7, "-"))
+    held_out = entry.role == "check"
+    curves += [
+        Curve("initial", before, INITIAL, 1.1, ":"),
+        Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
+    ]
+    return frf_figure(
+        _title(entry), frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
+        coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
+    )  # fmt: skip
+
+
+def _title(entry: Entry) -> str:
+    return f"{entry.name}, held out" if entry.role == "check" else entry.name
+
+
+def _as_measured(data: Any, test: Any, frequency_hz: np.ndarray) -> FrfSet | None:
+    """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
+    everything = data.everything
+    if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
+        return None
+    of_test = lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
+    return pick(of_test, dof_names(test.outputs), dof_names(test.inputs))
+
+
+def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
+    """Standard deviation of log H of an FRF test, and whether it was estimated from what the fit leaves.
+
+    The median over the lines that are used, where coherence or leakage are taken into account.
+    """
+    test: Any = entry.test
+    level = float(np.median(np.asarray(test.noise_std)[np.asarray(test.weight) > 0.0]))
+    return level * _scale(result, entry), not test.noise_known
+
+
+def _scale(result: Result, entry: Entry) -> float:
+    """By what the standard deviations of a test are to be multiplied, to be those that were estimated."""
+    record = result.metrics.of(FrfMetrics) or FrfMetrics()
+    estimated = (record.noise_log_std or {}).get(entry.name)
+    level = entry.test.nominal_noise
+    return estimated / level if estimated is not None and level else 1.0
+
+
+def standard_residuals(result: Result, entry: Entry) -> np.ndarray:
+    """(log H identified - log H measured) / standard deviation [part, f, o, i], part 0 the logarithm of the magnitude
+    and part 1 the phase; NaN for lines that are not used."""
+    test: Any = entry.test
+    weight = np.asarray(test.weight)
+    left = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
+    return np.where(weight > 0.0, left / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) / _scale(result, entry)
+
+
+def residual_figure(result: Result, entry: Entry) -> Figure:
+    """What is left of log H in standard deviations of the noise, line by line, outputs down and inputs across.
+
+    Where noise alone is left, lines scatter about 0 without a pattern and 95 % of them lie within the band; arrows
+    mark lines beyond the axis.
+    """
+    test: Any = entry.test
+    left, frequency_hz = standard_residuals(result, entry), np.asarray(test.omega) / (2 * np.pi)
+    rows, columns = (min(len(points), MOST_POINTS) for points in (test.outputs, test.inputs))
+    left = left[:, :, :rows, :columns]
+    size = np.abs(left[np.isfinite(left)])
+    largest = float(np.quantile(size, 0.995)) if size.size else 0.0
+    reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
+    width, height = max(1.0 + 2.6 * columns, 4.6), 1.15 + 1.35 * rows
+    figure = Figure(figsize=(width, height), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    outputs, inputs = dof_names(test.outputs), dof_names(test.inputs)
+    for o in range(rows):
+        for i, axes in enumerate(grid[o]):
+            axes.axhspan(-BAND, BAND, color="0.92", lw=0, zorder=0)
+            axes.axhline(0.0, color="0.5", lw=0.6)
+            for part, (color, marker) in enumerate(((FITTED, "o"), (INITIAL, "D"))):
+                values = left[part, :, o, i]
+                axes.plot(frequency_hz, np.clip(values, -reach, reach), marker, ms=1.6, mew=0.0, color=color)
+                for sign, arrow in ((1, "^"), (-1, "v")):
+                    beyond = sign * values > reach
+                    if beyond.any():
+                        axes.plot(
+                            frequency_hz[beyond], np.full(beyond.sum(), sign * 0.96 * reach), arrow, ms=3, color=ALERT
+                        )
+            seen = left[:, :, o, i][np.isfinite(left[:, :, o, i])]
+            told = "no usable line" if not seen.size else (
+                f"RMS {np.sqrt(np.mean(seen**2)):.2g}, {100.0 * np.mean(np.abs(seen) > BAND):.0f} % beyond"
+            )  # fmt: skip
+            axes.set_title(f"{outputs[o]} / {inputs[i]}: {told}", pad=3, fontsize=7)
+            axes.set_ylim(-reach, reach)
+    for axes in grid[-1]:
+        axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")
+    figure.supylabel("residual of log H (standard deviations)", fontsize=8)
+    level, estimated = noise_of(result, entry)
+    title = _title(entry)
+    title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], ls="", marker="o", ms=3, color=FITTED, label="magnitude"),
+        Line2D([], [], ls="", marker="D", ms=3, color=INITIAL, label="phase"),
+        Patch(color="0.92", label=f"± {BAND:g} std"),
+    ]
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=3, title_fontsize=9,
+        title=f"{title}: what is left, std {level:.2g} of log H {'estimated' if estimated else 'stated'}",
+    )  # fmt: skip
+    return figure

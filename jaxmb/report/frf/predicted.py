@@ -1,0 +1,31 @@
+"""What a report says of a machine that is not fitted to anything."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmb.report.modes.tables import predicted_modes_table
+from jaxmb.report.section import Picture, Section, drawn_by
+from jaxmb.response.modal import Modes
+
+
+def predicted_sections(
+    name: str,
+    found: Modes,
+    frequency_hz: np.ndarray,
+    frf: np.ndarray,
+    points: tuple[Sequence[str], ...],
+    derivatives: int,
+) -> list[Section]:
+    """Modes and FRFs of a machine.
+
+    Args:
+        name: of the machine.
+        found: its modes.
+        frequency_hz: lines [f].
+        frf: FRFs [f, point, point].
+        points: where motion and force are.
+        derivatives: 0 receptance, 1 mobility, 2 accelerance.
+    """
+    draw = drawn_by("jaxmb.report.frf.frf_figure:predicted_figure", name, frequency_hz, frf, points, derivatives)
+    return [Section(f"Modes of {name}", (predicted_modes_table(found, ""), Picture("frf", draw)))]

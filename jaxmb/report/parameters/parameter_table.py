@@ -1,0 +1,133 @@
+"""Identified parameters as a table, and what the data know only together."""
+
+import math
+
+import numpy as np
+
+from jaxmb.identify.assess.profile import RISE
+from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.report.cells import number, percent, short
+from jaxmb.report.paper_tables import of_paper, table_5
+from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by, left, right, section
+
+_FIGURES = "jaxmb.report.parameters"
+STRONG = 0.9
+"""Correlation from which on two parameters are named."""
+MOST_PAIRS = 5
+
+
+def parameter_sections(result: Result) -> list[Section]:
+    """Identified parameters, what is known only together, and the figure of both."""
+    if result.study.complete is not None:
+        return []
+    figure = Picture("parameters", drawn_by(f"{_FIGURES}.parameter_figure:parameter_figure", result))
+    together = together_lines(result)
+    parts = (parameter_table(result), Lines(tuple(together)) if together else None)
+    return section("Parameters", (*parts, table_5(result) if of_paper(result.study) else None, figure))
+
+
+def parameter_table(result: Result) -> Table:
+    """Identified parameters: value, with a star on a bound, standard deviation, bounds, and whether the data fix it."""
+    truth, rows = result.study.truth, []
+    for label, name in free_values(result):
+        p = result.parameters[name]
+        error = [_error(p, truth[name]) if truth.get(name) else "-"] if truth else []
+        rows.append(
+            (
+                label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
+                percent(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
+                Cell(p.identifiable, p.identifiable),
+            )
+        )  # fmt: skip
+    columns = (
+        *left("parameter", "unit"), *right("value", "std"), *right("std %", minor=True),
+        *right(*(("error %",) if truth else ())), *right("initial", minor=True), *right("lower", "upper"),
+        *left("identifiable"),
+    )  # fmt: skip
+    return Table("", columns, tuple(rows), what_marks_mean(result))
+
+
+def what_marks_mean(result: Result) -> str:
+    """What "yes", "weak" and "no" are in this study, and a star."""
+    prior = result.study.problem.prior
+    if prior is not None:
+        line = (
+            "identifiable: yes where the data halve the prior's std or more, weak where they take 5 % off it, else no"
+        )
+        if not np.isfinite(np.asarray(prior.std)).all():
+            line += "; without a prior yes where std is below 10 %, weak below 100 %"
+    else:
+        linear = "" if all(result.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
+        line = f"identifiable: yes where std is below 10 %{linear}, weak below 100 %, else no"
+    starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
+    return f"{line}{'; * on a bound' if starred else ''}"
+
+
+def together_lines(result: Result) -> list[str]:
+    """A line on each group of parameters that the data know only together, or not at all."""
+    lines = []
+    for group in result.metrics.known_together or ():
+        if len(group.parameters) < 2:
+            continue  # which its own standard deviation tells
+        if group.dimension > 1:
+            what = f"{', '.join(group.parameters)} ({group.dimension} directions)"
+        else:
+            what = "  ".join(f"{size:+.2f} {name}" for name, size in group.parameters.items())
+        known = math.isfinite(group.std)
+        lines.append(
+            f"known only together: {what}, std {percent(100.0 * group.std)} %" if known else f"not known: {what}"
+        )
+    return lines
+
+
+def correlation_sections(result: Result) -> list[Section]:
+    """Pairs of parameters whose errors hang together, and the picture of all."""
+    names = result.study.free.names
+    if len(names) < 2 or result.study.is_linear:
+        return []
+    known = [i for i, name in enumerate(names) if math.isfinite(result.parameters[name].std)]
+    pairs = [(result.correlation[i, j], names[i], names[j]) for i in known for j in known if i < j]
+    strong = sorted((pair for pair in pairs if abs(pair[0]) >= STRONG), key=lambda pair: -abs(pair[0]))
+    lines = [f"correlation {r:+.3f}: {a}, {b}" for r, a, b in strong[:MOST_PAIRS]]
+    if len(strong) > MOST_PAIRS:
+        lines.append(f"and {len(strong) - MOST_PAIRS} more pairs above {STRONG:g}")
+    figure = Picture("correlation", drawn_by(f"{_FIGURES}.correlation_figure:correlation_figure", result))
+    return section("Correlation of the parameters", (Lines(tuple(lines)) if lines else None, figure))
+
+
+def profile_sections(result: Result) -> list[Section]:
+    """95 % intervals by the standard deviation and by the profile; a dash where the cost does not rise so far."""
+    profiles, rows = result.metrics.profiles, []
+    if profiles is None:
+        return []
+    for name, told in profiles.items():
+        ends = (*told.linear_interval, *told.interval)
+        cells = ["-" if end is None else number(end) for end in ends]
+        rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
+    columns = (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to"))
+    caption = f"by profile: where the cost, all others fitted again, rises by {RISE:.2f} noise units"
+    table = Table("", columns, tuple(rows), caption)
+    figure = Picture("profiles", drawn_by(f"{_FIGURES}.profile_figure:profile_figure", result))
+    return section("95 % intervals along profiles of the cost", (table, figure))
+
+
+def free_values(result: Result) -> list[tuple[str, str]]:
+    """Label and name of everything that was free, once for what is tied together."""
+    return [
+        (names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)", names[0])
+        for names in result.study.free.tied
+    ]
+
+
+def on_bound(p: Parameter) -> bool:
+    """Whether a value is on one of its bounds."""
+    # exp(log(bound)) may differ from the bound in the last digits
+    return any(math.isclose(p.value, bound) for bound in (p.lower, p.upper))
+
+
+def _error(p: Parameter, true: float) -> str:
+    """Error of a parameter, %; where the truth is a bound and the fit ends there, that no data were needed for it."""
+    relative = p.value / true - 1.0
+    if abs(relative) > 1e-11:
+        return percent(100.0 * relative, signed=True)
+    return "bound" if on_bound(p) else "<1e-9"

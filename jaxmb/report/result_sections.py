@@ -1,0 +1,65 @@
+"""A result as sections, built once and shown on a terminal, as pictures or as a page."""
+
+from jaxmb.identify.assess.metrics import by_kind
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.study.kinds import KINDS
+from jaxmb.report.cells import number, percent
+from jaxmb.report.laws.law_tables import law_sections
+from jaxmb.report.parameters.parameter_table import correlation_sections, parameter_sections, profile_sections
+from jaxmb.report.section import Lines, Picture, Section, drawn_by
+from jaxmb.report.stiffness_model.tables import stiffness_model_sections
+from jaxmb.report.tests.common import plain_sections
+from jaxmb.report.verdict import verdict_section
+
+
+def sections(result: Result) -> tuple[Section, ...]:
+    """Everything a user wants to see of a result, the verdict first.
+
+    Args:
+        result: from `identify` or `load_result`.
+    """
+    return (
+        verdict_section(result),
+        *parameter_sections(result),
+        *sections_of_tests(result),
+        *law_sections(result),
+        *correlation_sections(result),
+        *profile_sections(result),
+        *stiffness_model_sections(result),
+        fit_section(result),
+    )
+
+
+def sections_of_tests(result: Result) -> list[Section]:
+    """What each kind of test tells."""
+    if result.study.complete is not None:
+        return []  # which has sections of its own, on all of its tests together
+    found = []
+    for kind, entries in by_kind(result.study.entries):
+        found += (KINDS[kind].sections or plain_sections)(result, entries)
+    return found
+
+
+def fit_section(result: Result) -> Section:
+    """How the fit went: its cost, errors against what is known, remarks, evaluations and time."""
+    metrics = result.metrics
+    lines = [f"status: {result.status}", f"cost: {number(result.cost)} (initially {number(result.initial_cost)})"]
+    if metrics.largest_parameter_error is not None:
+        lines.append(f"largest parameter error: {percent(100.0 * metrics.largest_parameter_error)} %")
+    if metrics.largest_frequency_error_hz is not None and metrics.largest_damping_error_percent is not None:
+        lines.append(
+            f"largest error of a mode: {number(metrics.largest_frequency_error_hz, 2)} Hz,"
+            f" {number(metrics.largest_damping_error_percent, 2)} % damping"
+        )
+    lines += [f"remark: {remark}" for remark in result.remarks]
+    counts, seconds = result.evaluations, result.seconds
+    lines.append(
+        f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
+    )
+    parts = {name: round(seconds[name], 1) for name in ("compile", "search", "refine")}
+    parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
+    told = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
+    lines.append(f"time: {sum(parts.values()):.1f} s ({told})")  # the sum of what is told, and the total to 0.2 s
+    searched = not (result.study.is_linear or result.study.complete is not None)
+    draw = drawn_by("jaxmb.report.parameters.parameter_figure:cost_figure", result)
+    return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

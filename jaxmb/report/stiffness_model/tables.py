@@ -1,0 +1,123 @@
+"""Tables of a complete stiffness model: how it was reduced, what its variants compensate, and its parameters."""
+
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.stiffness_model.record import CompensatorOutcome, StiffnessModelMetrics
+from jaxmb.report.cells import number
+from jaxmb.report.section import Cell, Part, Picture, Section, Table, drawn_by, left, right, section
+
+STEPS = {
+    "original": "joints and links, 36 compliances a link",
+    "M1": "symmetric compliances",
+    "M2": "links as beams",
+    "M3": "joints added to the links before them",
+    "G1": "of these identifiable",
+    "G2": "without effect on the tests",
+    "G3": "known only together with others",
+    "final": "independent, kept",
+}
+AXES = ("x", "y", "z", "position")
+MODELS = {
+    "none": "deflections without compensation",
+    "J1": "joints",
+    "J2": "joints and compensator",
+    "C1": "joints and links",
+    "C2": "joints, links and compensator",
+}
+ROLES = {"check": "not used in the fit", "fit": "used in the fit"}
+
+
+def stiffness_model_sections(result: Result) -> list[Section]:
+    """What a complete stiffness model was reduced to, what its variants compensate, and its compliances; nothing of a
+    study that has none."""
+    told = result.metrics.stiffness_model
+    if told is None:
+        return []
+    roles = [role for role in ROLES if told.rows(role)]
+    parts: list[Part | None] = [
+        reduction_table(told),
+        *(compensation_table(told, role) for role in roles),
+        None if told.compensator is None else compensator_table(told.compensator),
+        compliance_table(result),
+    ]
+    for role in roles:
+        draw = drawn_by("jaxmb.report.stiffness_model.figures:error_figure", result.study.name, told, role)
+        parts.append(Picture(f"errors-{role}", draw))
+    draw = drawn_by("jaxmb.report.stiffness_model.figures:compliance_figure", result)
+    return section("Complete stiffness model", [*parts, Picture("compliances", draw)])
+
+
+def reduction_table(told: StiffnessModelMetrics) -> Table:
+    """Number of parameters by step, in the layout of Table 1 of Klimchik et al. 2014."""
+    published = told.published_reduction  # of the machine of that paper alone
+    rows = [
+        (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
+        for step, count in told.reduction.items()
+    ]
+    columns = (*left("step", "model"), *right("parameters", *(("published",) if published else ())))
+    return Table("Reduction of the model (layout of Klimchik et al. 2014, Table 1)", columns, tuple(rows))
+
+
+def compensation_table(told: StiffnessModelMetrics, role: str) -> Table:
+    """What each model leaves of the deflections, mm, in the layout of Table 2 of Klimchik et al. 2014.
+
+    Models that cannot be judged on these tests have dashes. Of the tests on which compensation is judged the last two
+    columns say, where the errors of the instruments were drawn, how far the compensated percent and the predicted
+    translations scatter with them (standard deviations).
+    """
+    drawn = told.monte_carlo if role == told.judged else None
+    scatter = () if drawn is None else ("scatter %", "scatter mm")
+    by_name, rows = {row.model: row for row in told.rows(role) or ()}, []
+    for name in ("none", *told.parameters):
+        label = name if name == "none" else f"{name}: {MODELS[name]}"
+        row = by_name.get(name)
+        if row is None:
+            rows.append((label, str(told.parameters[name]), *["-"] * (len(AXES) + 1 + len(scatter))))
+            continue
+        cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
+        cells.append(f"{row.compensated_percent:.1f}")
+        if drawn is not None:
+            cells += [_scatter(spread, name) for spread in (drawn.compensated_percent_std, drawn.predicted_std_mm)]
+        rows.append((label, str(row.parameters or "-"), *cells))
+    columns = (
+        *left("model"), *right("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter)
+    )  # fmt: skip
+    title = f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)"
+    return Table(title, columns, tuple(rows))
+
+
+def _scatter(told: dict[str, float], model: str) -> str:
+    return number(told[model], 2) if model in told else "-"
+
+
+def compensator_table(told: CompensatorOutcome) -> Table:
+    """Compliance of the compensated joint at its angles, and of the spring that was fitted to them."""
+    spring, rows, caption = told.spring, [], ""
+    for i, angle in enumerate(told.angle_deg):
+        cells = [number(float(told.compliance[i])), number(float(told.std[i]), 2)]
+        if spring is not None:
+            cells.append(number(float(spring.fitted_compliance[i])))
+        rows.append((f"{angle:.4g} deg", *cells))
+    if spring is not None:
+        values = (
+            ("joint", spring.joint_stiffness, spring.std["joint_stiffness"], "Nm/rad"),
+            ("spring", spring.stiffness, spring.std["stiffness"], "N/m"),
+            ("length", spring.free_length, spring.std["free_length"], "m"),
+        )
+        said = [f"{name} {number(value)} +- {number(std, 2)} {unit}" for name, value, std, unit in values]
+        caption = f"compensator: {', '.join(said)}"
+    columns = (*left("angle"), *right("compliance", "std", *(("by the spring",) if spring is not None else ())))
+    title = f"Compliance of {told.joint} by its angle, with the link before it (rad/Nm)"
+    return Table(title, columns, tuple(rows), caption)
+
+
+def compliance_table(result: Result) -> Table:
+    """The identified compliances with their standard deviations."""
+    rows = [
+        (
+            name.removeprefix("compliance."), p.unit, number(p.value), number(p.std, 2), number(100.0 * p.std_log, 2),
+            Cell(p.identifiable, p.identifiable),
+        )
+        for name, p in result.parameters.items()
+    ]  # fmt: skip
+    columns = (*left("parameter", "unit"), *right("value", "std", "std %"), *left("identifiable"))
+    return Table("Compliances of the reduced model", columns, tuple(rows))

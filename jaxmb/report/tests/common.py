@@ -1,0 +1,59 @@
+"""What a report says of tests of any kind, and all that it says of a kind that has no sections of its own."""
+
+import re
+from collections.abc import Sequence
+
+from jaxmb.identify.assess.holdout import TestPrediction
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.study.study import Study
+from jaxmb.report.cells import number
+from jaxmb.report.section import Section, Table, left, right
+
+LONGEST_NAME = 60
+"""Characters of the name of a test that the name of a file has."""
+
+
+def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """A section of a kind of tests that has no other: how well they are predicted."""
+    return [Section(f"Tests of kind {entries[0].kind}", (score_table(result, entries),))]
+
+
+def score_table(result: Result, entries: Sequence[Entry]) -> Table:
+    """How well the identified machine predicts each test: what its score tells; a column for what any of them has."""
+    told = [(entry, _prediction(result, entry)) for entry in entries]
+    kinds = [
+        ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
+        ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
+        ("frequencies off by Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
+        ("explained %", lambda p: None if p.explained_percent is None else f"{p.explained_percent:.1f}"),
+    ]
+    shown = [(heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in told)]
+    rows = [
+        (
+            entry.name,
+            "fitted" if entry.role == "fit" else "held out",
+            str(entry.test.rows),
+            *((p is not None and cell(p)) or "-" for _, cell in shown),
+        )
+        for entry, p in told
+    ]
+    columns = (*left("test", "role"), *right("rows", *(heading for heading, _ in shown)))
+    return Table("", columns, tuple(rows))
+
+
+def _prediction(result: Result, entry: Entry) -> TestPrediction | None:
+    verdict = result.metrics.fit if entry.role == "fit" else result.metrics.holdout
+    return None if verdict is None else verdict.tests.get(entry.name)
+
+
+def file_names(study: Study) -> dict[Entry, str]:
+    """A part of a file name for each test: its own name in letters that every file system takes, made distinct."""
+    found = {}
+    for entries in (study.fitted, study.checks):
+        plain = [re.sub(r"[^A-Za-z0-9]+", "-", e.name).strip("-").lower()[:LONGEST_NAME] or "test" for e in entries]
+        distinct = len(set(plain)) == len(plain)
+        found |= {
+            e: name if distinct else f"{k}-{name}" for k, (e, name) in enumerate(zip(entries, plain, strict=True), 1)
+        }
+    return found

@@ -1,0 +1,107 @@
+"""The verdict on a result in a few plain lines: converged or not, followed or not, what is known, what to do."""
+
+import math
+
+from jaxmb.identify.assess.holdout import Verdict
+from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.tests.frf import FrfMetrics
+from jaxmb.identify.experiments.test import PLAUSIBLE
+from jaxmb.identify.fit.noise import noise_objective
+from jaxmb.report.cells import number, percent
+from jaxmb.report.section import Facts, Section
+
+MOST_NAMED = 8
+"""Parameters that a line names."""
+MOST_DOUBTS = 5
+"""Remarks that stand in the verdict."""
+EXACT = 1e-3
+"""Times the noise below which data are followed exactly: noise-free ones state a nominal noise."""
+
+
+def verdict_section(result: Result) -> Section:
+    """Did the fit converge, does the machine follow the data, what is known and what not, and what is to be done."""
+    told = [("fit", [result.status]), ("data", data_sentences(result)), *known(result)]
+    told += [("doubts", doubts(result)), ("to do", to_do(result))]
+    rows = [(about if k == 0 else "", text) for about, texts in told for k, text in enumerate(texts)]
+    return Section(f"{result.study.name}: the verdict", (Facts(tuple(rows)),))
+
+
+def data_sentences(result: Result) -> list[str]:
+    """Whether the identified machine follows the data, in units of their noise and by what is explained."""
+    told, stiffness = [_noise_line(result)], result.metrics.stiffness_model
+    if stiffness is not None:
+        percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
+        what = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
+        told.append(f"of the deflections {what} are compensated: {', '.join(percents)}")
+    metrics = result.metrics
+    both = metrics.fit is not None and metrics.holdout is not None
+    for verdict, what in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
+        if verdict is not None and (parts := _parts(verdict)):
+            told.append(f"{what}{', '.join(parts)}")
+    return [text for text in told if text]
+
+
+def _noise_line(result: Result) -> str:
+    study = result.study
+    expected = noise_objective(study.problem)
+    if not math.isfinite(expected):
+        noise = (result.metrics.of(FrfMetrics) or FrfMetrics()).noise_log_std or {}
+        each = ", ".join(f"{number(level, 2)} ({name})" for name, level in noise.items())
+        return f"what is left was taken for noise, of log H {each}" if noise else "what is left was taken for noise"
+    times = math.sqrt(max(result.cost, 0.0) / expected) if expected > 0.0 else math.nan
+    if not math.isfinite(times):
+        return ""
+    if times < EXACT:
+        return "followed exactly"
+    follows = "followed" if times**2 <= PLAUSIBLE else "NOT followed within the noise"
+    return f"{follows}, what is left is {number(times, 3)} times the noise"
+
+
+def _parts(told: Verdict) -> list[str]:
+    parts = []
+    if told.frac is not None:
+        parts.append(f"FRAC {told.frac:.4f}")
+    if told.log_error is not None:
+        parts.append(f"error of log H {number(told.log_error, 2)}")
+    if told.frequency_error_hz is not None:
+        parts.append(f"frequencies off by {number(told.frequency_error_hz, 2)} Hz on average")
+    if told.explained_percent is not None:
+        parts.append(f"{told.explained_percent:.1f} % of the deflections explained")
+    return parts
+
+
+def known(result: Result) -> list[tuple[str, list[str]]]:
+    """How many parameters are known, and which are known weakly or not."""
+    by_verdict: dict[str, list[str]] = {"yes": [], "weak": [], "no": []}
+    labels = {names[0]: f" ({len(names)} tied)" for names in result.study.free.tied if len(names) > 1}
+    tied = {name for names in result.study.free.tied for name in names[1:]}
+    shown = {name: p for name, p in result.parameters.items() if name not in tied}
+    for name, p in shown.items():
+        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p)}")
+    told = [("known", [f"{len(by_verdict['yes'])} of {len(shown)} parameters"])]
+    for verdict, what in (("weak", "weakly known"), ("no", "not known")):
+        if names := by_verdict[verdict]:
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            told.append((what, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
+    return told
+
+
+def _std(p: Parameter) -> str:
+    return f" (std {percent(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
+
+
+def doubts(result: Result) -> list[str]:
+    """What puts the result in doubt, the most important remarks."""
+    more = len(result.doubts) - MOST_DOUBTS
+    return [*result.doubts[:MOST_DOUBTS], *([f"and {more} more remarks, at the end"] if more > 0 else [])]
+
+
+def to_do(result: Result) -> list[str]:
+    """What helps where the fit did not converge, or parameters are not known."""
+    told = []
+    if not result.converged:
+        told.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
+    unknown = any(p.identifiable != "yes" for p in result.parameters.values())
+    if unknown and result.study.complete is None:
+        told.append(f"`jaxmb inspect {result.study.name}` says why parameters are not known, and what would help")
+    return told
