@@ -5,11 +5,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Complex, Float
 
 Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of M, C and K that may change."""
+
+
+def on_host(array: Array | np.ndarray) -> Any:
+    """The array as a NumPy array, or itself where it is traced.
+
+    JAX compiles a program for every operation on every shape that it meets outside of a compiled function, which for a
+    few numbers takes a thousand times longer than the operation in NumPy.
+    """
+    return array if isinstance(array, Tracer) else np.asarray(array)
 
 
 def receptance(

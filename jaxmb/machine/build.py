@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -155,7 +155,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     Stiffness, damping, rotor inertia of coordinates and springs, mass, centre of mass and inertia of bodies and
     payloads are taken from the model; what did not change keeps the form in which it was written.
     """
-    start = build_model(machine)
+    start, model = (jax.tree.map(np.asarray, m) for m in (build_model(machine), model))
     elastic = {
         name: {
             "stiffness": float(model.stiffness[i]),
@@ -265,4 +265,4 @@ def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
 
 def _array(rows: Any, shape: tuple[int, ...] = ()) -> Array:
     # An empty list has no shape of its own; axes that are unit vectors only to 1e-6 are left as they were written.
-    return jnp.asarray(np.array(rows, dtype=float).reshape((-1, *shape)))
+    return jax.device_put(np.array(rows, dtype=float).reshape((-1, *shape)))

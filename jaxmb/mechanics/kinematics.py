@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
@@ -43,7 +44,7 @@ def posture(model: Model, values: dict[str, float]) -> Float[Array, "n"]:
     Raises:
         ValueError: a name is not a coordinate of the machine, or an angle is more than a turn.
     """
-    q = model.reference
+    where = {}
     for name, value in values.items():
         if name not in model.coordinates:
             raise ValueError(known_name("posture: coordinate", name, model.coordinates))
@@ -51,8 +52,12 @@ def posture(model: Model, values: dict[str, float]) -> Float[Array, "n"]:
         if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
             number = f"{float(value):g}"
             raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
-        q = q.at[index].set(value)
-    return q
+        where[index] = value
+    if any(isinstance(number, Tracer) for number in (model.reference, *where.values())):
+        return model.reference.at[jnp.array(list(where), dtype=int)].set(jnp.array(list(where.values())))
+    q = np.array(model.reference)
+    q[list(where)] = list(where.values())
+    return jax.device_put(q)
 
 
 def check_coordinates(model: Model, **arrays: Array) -> None:

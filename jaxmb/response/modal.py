@@ -1,8 +1,10 @@
 """Natural frequencies, damping ratios and mode shapes of a linearized machine."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
@@ -116,9 +118,11 @@ def undamped_modes(tangent: Tangent) -> Modes:
     return _modes(eigenvalue, _unit_shapes(np.asarray(vectors)[:, keep].astype(complex)), np.zeros(0))
 
 
-@eqx.filter_jit
-def mac(shapes_a: Complex[Array, "n a"], shapes_b: Complex[Array, "n b"]) -> Float[Array, "a b"]:
-    """Modal assurance criterion between two sets of shapes (columns): 1 alike, 0 orthogonal.
+def mac(
+    shapes_a: Complex[Array, "n a"] | Complex[np.ndarray, "n a"],
+    shapes_b: Complex[Array, "n b"] | Complex[np.ndarray, "n b"],
+) -> Float[Array, "a b"]:
+    """Modal assurance criterion between two sets of shapes (columns): 1 alike, 0 orthogonal. NumPy in, NumPy out.
 
     MAC_ij = |a_i^H b_j|^2 / ((a_i^H a_i) (b_j^H b_j))
 
@@ -131,9 +135,10 @@ def mac(shapes_a: Complex[Array, "n a"], shapes_b: Complex[Array, "n b"]) -> Flo
         raise ValueError(
             f"shapes are {shapes_a.shape} and {shapes_b.shape}, expected [n, modes] with the same n, shapes as columns"
         )
-    cross = jnp.abs(jnp.conj(shapes_a).T @ shapes_b) ** 2
-    norm_a = jnp.sum(jnp.abs(shapes_a) ** 2, axis=0)
-    norm_b = jnp.sum(jnp.abs(shapes_b) ** 2, axis=0)
+    xp: Any = np if isinstance(shapes_a, np.ndarray) and isinstance(shapes_b, np.ndarray) else jnp
+    cross = xp.abs(xp.conj(shapes_a).T @ shapes_b) ** 2
+    norm_a = xp.sum(xp.abs(shapes_a) ** 2, axis=0)
+    norm_b = xp.sum(xp.abs(shapes_b) ** 2, axis=0)
     return cross / (norm_a[:, None] * norm_b[None, :])
 
 
@@ -165,4 +170,4 @@ def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) ->
     frequency_hz, damped_frequency_hz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
     damping_ratio = -np.real(eigenvalue) / size
     columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, shape, overdamped)
-    return Modes(*(jnp.asarray(c) for c in columns))
+    return Modes(*(jax.device_put(c) for c in columns))

@@ -7,7 +7,7 @@ a mode beside a measured one, where it fits what is noise.
 
 import dataclasses
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -105,7 +105,7 @@ def equally_good(
     """
     found = []
     for end in fit.ends:
-        other = np.asarray(final_state(study.problem, jnp.asarray(end[1:]))[0])
+        other = np.asarray(final_state(study.problem, jax.device_put(end[1:]))[0])
         change = other - residual
         if not np.isfinite(other).all() or not change.any():
             continue

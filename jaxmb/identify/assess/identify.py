@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -38,8 +38,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
-from jaxmb.identify.fit.problem import final_state
-from jaxmb.identify.fit.stage import objective
+from jaxmb.identify.fit.problem import final_state, objective_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes
@@ -106,7 +105,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
+    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
     variances = row_variances(problem, residual, row_weights)
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
     # exp(log(bound)) may differ from the bound in the last digit.
@@ -116,7 +115,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         seed=seed,
         u=u,
         values=values,
-        model=free.apply(study.model, jnp.asarray(values)),
+        model=free.apply(study.model, values),
         residual=residual,
         jacobian=jacobian,
         row_weights=row_weights,
@@ -139,7 +138,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         status=_status(finding, fit, cost),
         seed=seed,
         cost=cost,
-        initial_cost=float(objective(problem, jnp.asarray(initial_u))) - _prior_part(study, initial_u),
+        initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),
         parameters=found_parameters(study, values, initial, finding.known),
         modes=_modes(finding),
         metrics=metrics,
@@ -192,14 +191,14 @@ def _modes(finding: Finding) -> tuple[Mode, ...]:
         tangent = entry.test.tangent(view)
         if tangent is not None:
             found = modes(tangent)
-            columns = zip(found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, strict=True)
-            told += [
-                Mode(entry.name, *(float(x) for x in row)) for row in columns if float(row[0]) <= entry.test.band_end_hz
-            ]
+            columns = np.array([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio])
+            told += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
     return tuple(told)
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:
     """The prior's share of the objective at u."""
-    errors = np.asarray(study.problem.prior_residual(jnp.asarray(u))) * float(study.problem.noise_unit)
+    if study.problem.prior is None:
+        return 0.0
+    errors = np.asarray(study.problem.prior_residual(jax.device_put(u))) * float(study.problem.noise_unit)
     return float(errors @ errors)

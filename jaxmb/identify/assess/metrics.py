@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
+import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -210,8 +211,9 @@ def _truth_metrics(finding: Finding) -> Metrics:
 
 def _against_true_modes(entry: Entry, found: Modes, true: Modes) -> list[TrueMode]:
     """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
-    below = np.flatnonzero(np.asarray(true.frequency_hz) <= entry.test.band_end_hz)
-    distance = np.abs(np.log(np.asarray(true.frequency_hz)[below, None] / np.asarray(found.frequency_hz)))
+    found, true = (jax.tree.map(np.asarray, m) for m in (found, true))
+    below = np.flatnonzero(true.frequency_hz <= entry.test.band_end_hz)
+    distance = np.abs(np.log(true.frequency_hz[below, None] / found.frequency_hz))
     return [
         TrueMode(
             posture=entry.name,

@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -64,24 +64,24 @@ def modal_agreement(entry: Entry, view: View, model: Model) -> ModalAgreement | 
     for name in measured.outputs:
         node, direction, sign = split_dof(name)
         points.append((node, direction if sign > 0 else f"-{direction}"))
-    at_sensors = _rows(model, q, tuple(points)) @ found.shape
+    at_sensors = np.asarray(_rows(model, q, tuple(points))) @ np.asarray(found.shape)
     fitted = Modes(
         found.frequency_hz,
         found.damped_frequency_hz,
         found.damping_ratio,
         found.eigenvalue,
-        at_sensors,
+        jax.device_put(at_sensors),
         found.overdamped,
     )
     reference = Modes(
-        frequency_hz=jnp.asarray(measured.frequency_hz),
-        damped_frequency_hz=jnp.asarray(measured.damped_frequency_hz),
-        damping_ratio=jnp.asarray(measured.damping_ratio),
-        eigenvalue=jnp.asarray(measured.eigenvalue),
-        shape=jnp.asarray(measured.shape),
-        overdamped=jnp.zeros(0),
+        frequency_hz=jax.device_put(measured.frequency_hz),
+        damped_frequency_hz=jax.device_put(measured.damped_frequency_hz),
+        damping_ratio=jax.device_put(measured.damping_ratio),
+        eigenvalue=jax.device_put(measured.eigenvalue),
+        shape=jax.device_put(measured.shape),
+        overdamped=jax.device_put(np.zeros(0)),
     )
-    likeness = np.asarray(mac(at_sensors, reference.shape))
+    likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
     partner = _partners(fitted, reference, likeness)
     low, high = measured.band_hz
     frequency_hz = np.asarray(fitted.damped_frequency_hz)

@@ -7,7 +7,6 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.assess.metrics import Metrics
@@ -269,8 +268,7 @@ def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, know
 def initial_model(result: "Result") -> Model:
     """The machine at the initial values of the free parameters."""
     study = result.study
-    values = [result.parameters[name].initial for name in study.free.names]
-    return study.free.apply(study.model, jnp.asarray(values))
+    return study.free.apply(study.model, np.array([result.parameters[name].initial for name in study.free.names]))
 
 
 def evaluations(fit: Fit) -> dict[str, int]:

@@ -7,7 +7,7 @@ an open interval can do.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,23 +56,28 @@ def residual_and_jacobian(residual: Residual, u: Float[Array, "d"]) -> tuple[Flo
     return value, jacobian
 
 
-def start(u: Float[Array, "d"]) -> LeastSquaresState:
-    """State of a start at u, not evaluated yet: with nothing known its first step does not move."""
+def start(u: Any) -> LeastSquaresState:
+    """State of a start at u [d], or of several [s, d], not evaluated yet: with nothing known its first step does not
+    move. NumPy in, NumPy out.
+    """
+    xp, batch, size = u.__array_namespace__(), u.shape[:-1], u.shape[-1]
     return LeastSquaresState(
         u=u,
-        objective=jnp.full_like(u[0], jnp.inf),
-        gradient=jnp.zeros_like(u),
-        normal=jnp.eye(u.size, dtype=u.dtype),
-        damping=jnp.full_like(u[0], 1e-2),
-        growth=jnp.full_like(u[0], 2.0),
-        evaluations=jnp.zeros((), dtype=jnp.int32),
-        non_finite=jnp.zeros((), dtype=jnp.int32),
-        stationary=jnp.zeros((), dtype=bool),
-        stalled=jnp.zeros((), dtype=bool),
+        objective=xp.full(batch, xp.inf, dtype=u.dtype),
+        gradient=xp.zeros_like(u),
+        normal=xp.broadcast_to(xp.eye(size, dtype=u.dtype), (*batch, size, size)),
+        damping=xp.full(batch, 1e-2, dtype=u.dtype),
+        growth=xp.full(batch, 2.0, dtype=u.dtype),
+        evaluations=xp.zeros(batch, dtype=xp.int32),
+        non_finite=xp.zeros(batch, dtype=xp.int32),
+        stationary=xp.zeros(batch, dtype=bool),
+        stalled=xp.zeros(batch, dtype=bool),
     )
 
 
-def step(residual: Residual, box: Box, gradient_tolerance: float, state: LeastSquaresState) -> LeastSquaresState:
+def step(
+    residual: Residual, box: Box, gradient_tolerance: float | Float[Array, ""], state: LeastSquaresState
+) -> LeastSquaresState:
     """One trial step; nothing changes once the start is stationary or stalled."""
     move = _box_step(state, box)
     # A response is nearly linear in a stiffness or damping itself, so upwards the step of a logarithm is taken in the

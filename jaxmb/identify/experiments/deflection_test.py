@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.load_cases import (
 )
 from jaxmb.identify.experiments.test import Equations, Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
 
@@ -69,9 +70,9 @@ class DeflectionTest(Test):
         """Number of measured displacements."""
         return self.displacement.size
 
-    def row_weights(self) -> Float[Array, "m"]:
+    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Weight of each row."""
-        return self.weight
+        return on_host(self.weight)
 
     def score(self, view: Float[Array, "*t e e"], reference_hz: np.ndarray | None) -> Score:
         """How much of the measured translations is explained; of the rotations where there are no translations."""

@@ -1,7 +1,7 @@
 """An FRF test: frequency responses measured at one posture."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.frf_weights import resonances
 from jaxmb.identify.experiments.motion import MotionView, PostureTest
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Score
-from jaxmb.linalg import receptance
+from jaxmb.linalg import on_host, receptance
 from jaxmb.measurement.line_noise import correlated_lines
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -60,24 +60,34 @@ class FrfTest(PostureTest):
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
         principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
         """
-        used = self.weight > 0.0
-        predicted = jnp.where(used, self.predict(view), 1.0)
-        measured = jnp.where(used, self.measured, 1.0)
+        return self._residual(self.predict(view))
+
+    def _residual(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
+        """The residual of predicted FRFs; NumPy in, NumPy out."""
+        xp = predicted.__array_namespace__()
+        weight, measured, noise_std = (
+            (self.weight, self.measured, self.noise_std)
+            if xp is jnp
+            else (np.asarray(x) for x in (self.weight, self.measured, self.noise_std))
+        )
+        used = weight > 0.0
+        predicted, measured = xp.where(used, predicted, 1.0), xp.where(used, measured, 1.0)
         if self.phase == "safe":
-            difference = jnp.log(predicted / measured)
+            difference = xp.log(predicted / measured)
         else:
-            difference = jnp.log(predicted) - jnp.log(measured)
-        scaled = difference * (jnp.sqrt(self.weight) / self.noise_std)
-        return jnp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
+            difference = xp.log(predicted) - xp.log(measured)
+        scaled = difference * (xp.sqrt(weight) / noise_std)
+        return xp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
 
     @property
     def rows(self) -> int:
         """Number of residuals."""
         return 2 * self.measured.size
 
-    def row_weights(self) -> Float[Array, "m"]:
+    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """W of every residual, which is also the variance of the residual under the test's own noise."""
-        return jnp.tile(self.weight.ravel(), 2)
+        weight = on_host(self.weight)
+        return weight.__array_namespace__().tile(weight.ravel(), 2)
 
     def thinned(self, lines: int) -> "FrfTest":
         """The test on at most so many lines, spread evenly, all with the same weight.
@@ -88,12 +98,12 @@ class FrfTest(PostureTest):
         count = self.omega.size
         picked = np.unique(np.linspace(0, count - 1, min(lines, count)).round().astype(int))
         test = self.at_lines(picked)
-        return dataclasses.replace(test, weight=jnp.asarray((np.asarray(test.weight) > 0.0).astype(float)))
+        return dataclasses.replace(test, weight=jax.device_put((np.asarray(test.weight) > 0.0).astype(float)))
 
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
         """The test at some of its lines."""
         parts = {
-            name: jnp.asarray(np.asarray(getattr(self, name))[chosen])
+            name: jax.device_put(np.asarray(getattr(self, name))[chosen])
             for name in ("omega", "measured", "weight", "noise_std")
         }
         return dataclasses.replace(self, **parts)
@@ -139,7 +149,7 @@ class FrfTest(PostureTest):
     @property
     def band_end_hz(self) -> float:
         """Last line."""
-        return float(self.omega[-1]) / (2 * np.pi)
+        return float(np.asarray(self.omega)[-1]) / (2 * np.pi)
 
     @property
     def highest_hz(self) -> float:
@@ -156,7 +166,7 @@ class FrfTest(PostureTest):
     def first_frequency_hz(self) -> float | None:
         """First clear peak of all FRFs together."""
         peaks = resonances(self._level(self.measured), np.asarray(self.omega) / (2 * np.pi), PROMINENCE)
-        return float(self.omega[peaks[0]]) / (2 * np.pi) if peaks.size else None
+        return float(np.asarray(self.omega)[peaks[0]]) / (2 * np.pi) if peaks.size else None
 
     def peaks_hz(self, frf: Complex[np.ndarray, "f o i"]) -> np.ndarray:
         """Frequencies of the peaks of all FRFs together: of the parabola through the logarithms of three lines."""
@@ -184,7 +194,7 @@ class FrfTest(PostureTest):
             found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
         return Score(
             frac=tuple(alike[np.isfinite(alike)].tolist()),
-            log_error=self.log_error(np.asarray(self.residual(view))),
+            log_error=self.log_error(self._residual(predicted)),
             frequency_errors_hz=paired_errors_hz(reference_hz[reference_hz <= self.band_end_hz], found_hz),
         )
 
@@ -195,19 +205,24 @@ class FrfTest(PostureTest):
         known = tuple(dict.fromkeys([*self.outputs, *self.inputs]))
         return Probe(
             points=known,
-            outputs=jnp.asarray([known.index(p) for p in self.outputs]),
-            inputs=None if self.inputs == self.outputs else jnp.asarray([known.index(p) for p in self.inputs]),
+            outputs=jax.device_put(np.array([known.index(p) for p in self.outputs])),
+            inputs=(
+                None if self.inputs == self.outputs else jax.device_put(np.array([known.index(p) for p in self.inputs]))
+            ),
             derivatives=self.derivatives,
             at=self.at,
-            omega=jnp.asarray(np.asarray(self.omega)[used.any(axis=(1, 2))]),
+            omega=jax.device_put(np.asarray(self.omega)[used.any(axis=(1, 2))]),
             decay=self.decay,
-            noise_std=jnp.asarray(float(np.median(np.asarray(self.noise_std)[used]))),
+            noise_std=jax.device_put(np.median(np.asarray(self.noise_std)[used])),
         )
 
 
 @eqx.filter_jit
 def predict_frf(
-    view: MotionView, omega: Float[Array, "f"], derivatives: int, decay: Float[Array, ""] | float = 0.0
+    view: MotionView,
+    omega: Float[Array, "f"],
+    derivatives: int,
+    decay: Float[Array, ""] | float = 0.0,
 ) -> Complex[Array, "f o i"]:
     """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
 

@@ -108,9 +108,9 @@ class ModesTest(PostureTest):
         """Number of residuals."""
         return (3 + 2 * len(self.outputs)) * self.frequency_hz.size
 
-    def row_weights(self) -> Float[Array, "r"]:
+    def row_weights(self) -> Float[np.ndarray, "r"]:
         """Variance of every residual under the test's own noise: 1."""
-        return jnp.ones(self.rows)
+        return np.ones(self.rows)
 
     def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
         """Errors of the natural frequencies."""

@@ -109,16 +109,16 @@ def affine_motion(
     if at != "posture" or not all(place.leaf in LINEAR_LEAVES for place in free.targets):
         return None
     size = free.size
-    base = motion_view(free.apply(model, jnp.zeros(size)), q, at, outputs, inputs)
+    base = motion_view(free.apply(model, np.zeros(size)), q, at, outputs, inputs)
     if not size:
         return None
     columns = []
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
     for i, length in enumerate(reach):
-        there = motion_view(free.apply(model, jnp.asarray(length * np.eye(size)[i])), q, at, outputs, inputs)
+        there = motion_view(free.apply(model, length * np.eye(size)[i]), q, at, outputs, inputs)
         slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
-    slope = jax.tree.map(lambda *c: jnp.asarray(np.stack(c, axis=-1)), *columns)
+    slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
     moved = np.sum(parts, axis=0)
     support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))

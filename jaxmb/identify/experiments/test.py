@@ -85,8 +85,11 @@ class Test(eqx.Module):
         """sqrt(weight) (predicted - measured) / standard deviation of each row."""
 
     @abc.abstractmethod
-    def row_weights(self) -> Float[Array, "m"]:
-        """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used."""
+    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+        """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used.
+
+        NumPy where it is not traced.
+        """
 
     @property
     @abc.abstractmethod

@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.monitoring
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.experiments.test import PLAUSIBLE
 from jaxmb.identify.fit.noise import noise_objective
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, objective_at
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
-from jaxmb.identify.fit.stage import Stage, objective
+from jaxmb.identify.fit.stage import Stage
 from jaxmb.identify.fit.state import MOST_ENDS, Fit, fingerprint, load_state, save_state
 
 SAME_MINIMUM = 1e-6
@@ -100,7 +99,7 @@ def run_fit(
         began, compiled_before = time.monotonic(), COMPILATION.seconds
         if stage_state is None:
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
-            stage_state = stage.begin(_key(seed, fit), jnp.asarray(incoming))
+            stage_state = stage.begin(_seed(seed, fit), incoming)
         stage_state = stage.advance(stage_state, float("inf") if searching else fit.best)
         progress = stage.progress(stage_state)
         compiled = COMPILATION.seconds - compiled_before
@@ -110,7 +109,7 @@ def run_fit(
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
-        reached = progress.objective if not searching else float(objective(problem, jnp.asarray(progress.u)))
+        reached = progress.objective if not searching else objective_at(problem, progress.u)
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
@@ -140,7 +139,7 @@ class _Run(NamedTuple):
 
 def _stages(problem: Problem, settings: FitSettings) -> list[Stage]:
     free, refine, search = problem.free, settings.refine, settings.search
-    box = Box(free.lower, free.upper, jnp.asarray(free.logarithmic))
+    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
     stages: list[Stage] = []
     if search.algorithm != "random":
@@ -171,8 +170,8 @@ def coarsened(problem: Problem, lines: int) -> Problem:
     return dataclasses.replace(problem, tests=tuple(test.thinned(lines) for test in problem.tests))
 
 
-def _key(seed: int, fit: Fit) -> jax.Array:
-    return jax.random.PRNGKey(np.random.SeedSequence([seed, fit.round, fit.stage]).generate_state(1)[0])
+def _seed(seed: int, fit: Fit) -> int:
+    return int(np.random.SeedSequence([seed, fit.round, fit.stage]).generate_state(1)[0])
 
 
 def _starts(run: _Run, fit: Fit) -> np.ndarray:
@@ -212,7 +211,7 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         return
     fit.refine_evaluations += progress.evaluations
     if isinstance(stage, LeastSquares):
-        ended = np.asarray(state.stationary) | np.asarray(state.stalled)
+        ended = (np.asarray(state.stationary) | np.asarray(state.stalled)) & (np.asarray(state.evaluations) > 0)
         fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
         fit.settled = fit.best in fit.minima
         reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])

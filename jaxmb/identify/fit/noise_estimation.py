@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.noise import noise_factor
-from jaxmb.identify.fit.problem import Problem, final_state, with_tests
+from jaxmb.identify.fit.problem import Problem, final_state, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
-from jaxmb.identify.fit.stage import objective
 from jaxmb.identify.fit.state import Fit
 
 MOST_PASSES = 20
@@ -33,7 +32,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     alone = len(problem.tests) == 1 and problem.prior is None
     if u is None or alone or all(test.noise_known for test in problem.tests):
         return problem, fit, []
-    box = Box(free.lower, free.upper, jnp.asarray(free.logarithmic))
+    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
         factors = _factors(problem, u)
@@ -43,7 +42,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
             for test, f in zip(problem.tests, factors, strict=True)
         ]
         problem = with_tests(problem, tests)
-        state = least_squares_from(problem, box, jnp.asarray(u))
+        state = least_squares_from(problem, box, jax.device_put(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
         if change <= SETTLED:
             break
@@ -53,9 +52,9 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
             f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
             f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
         )
-    best = float(objective(problem, jnp.asarray(u)))
+    best = objective_at(problem, u)
     # Where other starts came to is asked afterwards, for fits as good as this one: they are fitted to that noise too.
-    others = [least_squares_from(problem, box, jnp.asarray(end[1:])) for end in fit.ends]
+    others = [least_squares_from(problem, box, jax.device_put(end[1:])) for end in fit.ends]
     ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations
@@ -65,7 +64,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
 
 def _factors(problem: Problem, u: np.ndarray) -> np.ndarray:
     """How many times larger than it is taken the noise of each test is; 1 where it is known."""
-    residual, _, row_weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
+    residual, _, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
     factors = np.ones(len(problem.tests))
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
         if not test.noise_known:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 
 
@@ -60,12 +61,14 @@ class Problem(eqx.Module):
         """Distance to the prior in its standard deviations; 0 where there is no prior."""
         return jnp.zeros(0) if self.prior is None else (u - self.prior.mean) / self.prior.std
 
-    def row_weights(self) -> Float[Array, "m"]:
+    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Variance of each residual under the stated noise, over the square of its scale."""
         parts = [test.row_weights() for test in self.tests]
         if self.prior is not None:
-            parts.append(jnp.isfinite(self.prior.std).astype(float))
-        return jnp.concatenate(parts)
+            std = on_host(self.prior.std)
+            parts.append(std.__array_namespace__().isfinite(std).astype(float))
+        xp = np if all(isinstance(part, np.ndarray) for part in parts) else jnp
+        return xp.concatenate(parts)
 
     @property
     def rows(self) -> tuple[slice, ...]:
@@ -83,7 +86,7 @@ class Problem(eqx.Module):
         affine = self.views[number]
         if affine is not None:
             return affine(values)
-        return self.tests[number].view(self.free.apply(self.model, jnp.asarray(values)))
+        return self.tests[number].view(self.free.apply(self.model, on_host(values)))
 
     def measured(self, values: Float[Array, "d"] | Float[Array, "t d"]) -> list[Float[Array, "m"]]:
         """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
@@ -143,7 +146,7 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
 def noise_unit(tests: Sequence[Test]) -> Float[Array, ""]:
     """Standard deviation in units of which the cost counts: that of the first FRF test, 1 where there is none."""
     nominal = (test.nominal_noise for test in tests)
-    return jnp.asarray(next((level for level in nominal if level is not None), 1.0))
+    return jax.device_put(np.asarray(next((level for level in nominal if level is not None), 1.0)))
 
 
 def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
@@ -151,8 +154,14 @@ def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))
 
 
+def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
+    """The objective at u, by the program of `final_state`, which every fit compiles anyway."""
+    residual = np.asarray(final_state(problem, jax.device_put(u))[0]) * float(problem.noise_unit)
+    return float(residual @ residual)
+
+
 @eqx.filter_jit
 def final_state(problem: Problem, u: Float[Array, "d"]) -> tuple[Array, Array, Array]:
     """Residual and Jacobian at the end of a fit, in units of the noise, and the weight of each row."""
     value, jacobian = residual_and_jacobian(problem.residual, u)
-    return value / problem.noise_unit, jacobian / problem.noise_unit, problem.row_weights()
+    return value / problem.noise_unit, jacobian / problem.noise_unit, jnp.asarray(problem.row_weights())

@@ -1,12 +1,12 @@
 """Refinement from candidates: bounded least squares, and for comparison Nelder-Mead and gradient descent."""
 
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
@@ -21,7 +21,11 @@ SETTLED = 1e-9
 
 
 class LeastSquares:
-    """Bounded least squares from several candidates at once (see `least_squares`)."""
+    """Bounded least squares from several candidates at once (see `least_squares`).
+
+    There are always as many starts, so that the same program serves however many candidates there are: what is missing
+    is filled up by starts that have ended and are never evaluated.
+    """
 
     def __init__(
         self,
@@ -36,20 +40,27 @@ class LeastSquares:
         """Keep the settings; `exact` is the objective below which one start makes all others needless."""
         self.name = name
         self.starts = starts
-        self._fixed = (problem, box, gradient_tolerance)
+        # The tolerance as an array: another one compiles nothing again.
+        self._fixed = (problem, box, jax.device_put(np.asarray(gradient_tolerance)))
         self._most_steps, self._exact = most_steps, exact
 
-    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> LeastSquaresState:
-        return _begin_least_squares(jnp.asarray(np.asarray(candidates)[: self.starts]))
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
+        known = np.asarray(candidates)[: self.starts]
+        missing = self.starts - len(known)
+        state = start(np.concatenate([known, np.repeat(known[:1], missing, axis=0)]))
+        return state._replace(stalled=np.arange(self.starts) >= len(known))
 
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before = np.asarray(state.objective)
         state = _advance_least_squares(*self._fixed, state)
-        after, ended = np.asarray(state.objective), np.asarray(state.stationary | state.stalled)
+        after, stalled = np.asarray(state.objective), np.asarray(state.stalled)
+        ended = np.asarray(state.stationary) | stalled
         # A start that creeps along far above what is known already is given up, and all others once one is exact.
         goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
-        hopeless = ~ended & (after > 2.0 * goal) & ((before - after < 1e-3 * after) | (goal <= self._exact))
-        return state._replace(stalled=jnp.asarray(np.asarray(state.stalled) | hopeless))
+        with np.errstate(invalid="ignore"):  # of starts that were never finite
+            creeps = before - after < 1e-3 * after
+        hopeless = ~ended & (after > 2.0 * goal) & (creeps | (goal <= self._exact))
+        return state._replace(stalled=stalled | hopeless)
 
     def progress(self, state: LeastSquaresState) -> Progress:
         objectives = _ranked(state.objective)
@@ -64,17 +75,15 @@ class LeastSquares:
         )
 
     def outcome(self, state: LeastSquaresState) -> tuple[np.ndarray, np.ndarray]:
-        objectives = _ranked(state.objective)
+        evaluated = np.asarray(state.evaluations) > 0
+        objectives = _ranked(state.objective)[evaluated]
         order = np.argsort(objectives, kind="stable")
-        return np.asarray(state.u)[order], objectives[order]
-
-
-_begin_least_squares = eqx.filter_jit(jax.vmap(start))
+        return np.asarray(state.u)[evaluated][order], objectives[order]
 
 
 @eqx.filter_jit
 def _advance_least_squares(
-    problem: Problem, box: Box, gradient_tolerance: float, state: LeastSquaresState
+    problem: Problem, box: Box, gradient_tolerance: Float[Array, ""], state: LeastSquaresState
 ) -> LeastSquaresState:
     def one(s: LeastSquaresState) -> LeastSquaresState:
         return step(problem.residual, box, gradient_tolerance, s)
@@ -120,7 +129,7 @@ class NelderMead:
         self._most = most_evaluations
         self._cost = lambda u: float(objective(problem, u))
 
-    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SimplexState:
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SimplexState:
         u = np.asarray(candidates)[0]
         low, high = np.array(self._bounds).T
         # A twentieth of the bounds' width along each axis, inwards, as fminsearch takes a twentieth of the value.
@@ -178,18 +187,15 @@ class Descent:
 
     def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
         self._problem, self._box, self._most = problem, box, most_steps
-        self._optimizer = (
-            optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
-        )
-        self._some = eqx.filter_jit(self._some_steps)
+        self._optimizer = _optimizer(method, most_steps)
 
-    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> DescentState:
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> DescentState:
         u = jnp.asarray(candidates)[0]
         zero = jnp.asarray(0)
         return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
 
     def advance(self, state: DescentState, goal: float) -> DescentState:
-        return self._some(self._problem, self._box, state)
+        return _some_steps(self._optimizer, self._problem, self._box, state)
 
     def progress(self, state: DescentState) -> Progress:
         steps = int(state.steps)
@@ -198,25 +204,35 @@ class Descent:
     def outcome(self, state: DescentState) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.best_u)[None], np.asarray(state.best)[None]
 
-    def _some_steps(self, problem: Problem, box: Box, state: DescentState) -> DescentState:
-        def one(_: int, s: DescentState) -> DescentState:
-            value, gradient = jax.value_and_grad(problem.objective)(s.u)
-            finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-            updates, optimizer = self._optimizer.update(
-                gradient, s.optimizer, s.u, value=value, grad=gradient, value_fn=problem.objective
-            )  # fmt: skip
-            new = jnp.clip(optax.apply_updates(s.u, updates), box.lower, box.upper)  # pyright: ignore[reportArgumentType]
-            better = finite & (value < s.best)
-            return DescentState(
-                jnp.where(finite, new, s.best_u),
-                optimizer,
-                jnp.where(better, s.u, s.best_u),
-                jnp.where(better, value, s.best),
-                s.steps + 1,
-                s.non_finite + ~finite,
-            )
 
-        return jax.lax.fori_loop(0, 10 * STEPS_AT_ONCE, one, state)
+@functools.lru_cache
+def _optimizer(method: str, most_steps: int) -> Any:
+    """optax's optimizer, one for all fits with the same settings: what is compiled for it is found again."""
+    import optax  # a tenth of a second to import
+
+    return optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
+
+
+@eqx.filter_jit
+def _some_steps(optimizer: Any, problem: Problem, box: Box, state: DescentState) -> DescentState:
+    def one(_: int, s: DescentState) -> DescentState:
+        value, gradient = jax.value_and_grad(problem.objective)(s.u)
+        finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        updates, memory = optimizer.update(
+            gradient, s.optimizer, s.u, value=value, grad=gradient, value_fn=problem.objective
+        )  # fmt: skip
+        new = jnp.clip(s.u + updates, box.lower, box.upper)
+        better = finite & (value < s.best)
+        return DescentState(
+            jnp.where(finite, new, s.best_u),
+            memory,
+            jnp.where(better, s.u, s.best_u),
+            jnp.where(better, value, s.best),
+            s.steps + 1,
+            s.non_finite + ~finite,
+        )
+
+    return jax.lax.fori_loop(0, 10 * STEPS_AT_ONCE, one, state)
 
 
 def _ranked(objective: Array) -> np.ndarray:

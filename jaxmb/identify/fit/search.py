@@ -1,12 +1,12 @@
 """Population search: any algorithm of evosax proposes where to refine."""
 
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.estimation.least_squares import Box
@@ -44,10 +44,9 @@ class PopulationSearch:
         self._params = self._algorithm.default_params
         if algorithm == "SimpleGA":
             self._params = self._params.replace(crossover_rate=0.5)
-        self._generation = eqx.filter_jit(self._one_generation)
 
-    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> SearchState:
-        key, key_population, key_init = jax.random.split(key, 3)
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SearchState:
+        key, key_population, key_init = jax.random.split(jax.random.PRNGKey(seed), 3)
         lower, upper = self._box.lower, self._box.upper
         known = (jnp.asarray(candidates)[: self._size] - lower) / (upper - lower)
         if self._from_population:
@@ -67,7 +66,7 @@ class PopulationSearch:
 
     def advance(self, state: SearchState, goal: float) -> SearchState:
         for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
-            state = self._generation(self._problem, self._box, state)
+            state = _one_generation(self._algorithm, self._params, self._problem, self._box, state)
         return state
 
     def progress(self, state: SearchState) -> Progress:
@@ -83,25 +82,27 @@ class PopulationSearch:
         _, first = np.unique(ranked, axis=0, return_index=True)
         return ranked[np.sort(first)], fitness[np.sort(first)]
 
-    def _one_generation(self, problem: Problem, box: Box, state: SearchState) -> SearchState:
-        key, key_ask, key_tell = jax.random.split(state.key, 3)
-        asked, algorithm = self._algorithm.ask(key_ask, state.algorithm, self._params)
-        cube = jnp.clip(asked, 0.0, 1.0)
-        population = box.lower + cube * (box.upper - box.lower)
-        fitness, bad = _fitness(problem, population)
-        algorithm, _ = self._algorithm.tell(key_tell, cube, fitness, algorithm, self._params)
-        leader = jnp.argmin(fitness)
-        better = fitness[leader] < state.best
-        return SearchState(
-            key,
-            algorithm,
-            population,
-            fitness,
-            state.generations + 1,
-            state.non_finite + bad,
-            jnp.where(better, population[leader], state.best_u),
-            jnp.where(better, fitness[leader], state.best),
-        )
+
+@eqx.filter_jit
+def _one_generation(algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState) -> SearchState:
+    key, key_ask, key_tell = jax.random.split(state.key, 3)
+    asked, memory = algorithm.ask(key_ask, state.algorithm, params)
+    cube = jnp.clip(asked, 0.0, 1.0)
+    population = box.lower + cube * (box.upper - box.lower)
+    fitness, bad = _fitness(problem, population)
+    memory, _ = algorithm.tell(key_tell, cube, fitness, memory, params)
+    leader = jnp.argmin(fitness)
+    better = fitness[leader] < state.best
+    return SearchState(
+        key,
+        memory,
+        population,
+        fitness,
+        state.generations + 1,
+        state.non_finite + bad,
+        jnp.where(better, population[leader], state.best_u),
+        jnp.where(better, fitness[leader], state.best),
+    )
 
 
 def algorithm_names() -> tuple[str, ...]:
@@ -118,9 +119,14 @@ def check_algorithm(name: str) -> None:
         raise ValueError(known_name("search algorithm", name, ("random", *algorithm_names())))
 
 
+@functools.lru_cache
 def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
-    """evosax's algorithm of that name, and whether it starts from a population rather than from a mean."""
-    # evosax takes over a second to import, which a fit without it need not wait for.
+    """evosax's algorithm of that name, and whether it starts from a population rather than from a mean.
+
+    One for all searches with the same settings: what is compiled for it is found again.
+    """
+    # They take over a second to import, which a fit without them need not wait for.
+    import optax
     from evosax.algorithms import algorithms, population_based_algorithms
 
     check_algorithm(name)

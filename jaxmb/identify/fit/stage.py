@@ -31,8 +31,8 @@ class Stage(Protocol):
 
     name: str
 
-    def begin(self, key: Array, candidates: Float[Array, "s d"]) -> Any:
-        """State at the start, from candidates with the best first."""
+    def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> Any:
+        """State at the start, from candidates with the best first; the seed decides what is drawn."""
         ...
 
     def advance(self, state: Any, goal: float) -> Any:

@@ -116,7 +116,7 @@ def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSetting
         return None
     # The shape of a stage's state is that of a fresh one.
     count = max(settings.refine.starts, settings.search.population)
-    fresh = stage.begin(jax.random.PRNGKey(0), jnp.zeros((count, size)))
+    fresh = stage.begin(0, np.zeros((count, size)))
     structure = jax.tree.structure(fresh)
     kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
             for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -41,10 +41,10 @@ class FreeParameters(eqx.Module):
     source: tuple[int, ...] = eqx.field(static=True)
     """Entry of u behind each target."""
     logarithmic: tuple[bool, ...] = eqx.field(static=True)
-    lower_value: tuple[float, ...] = eqx.field(static=True)
-    """Bounds of the physical values."""
-    upper_value: tuple[float, ...] = eqx.field(static=True)
-    width: tuple[float, ...] = eqx.field(static=True)
+    lower_value: Float[np.ndarray, "d"]
+    """Bounds of the physical values; like all numbers here a leaf, so that other bounds compile nothing again."""
+    upper_value: Float[np.ndarray, "d"]
+    width: Float[np.ndarray, "d"]
     lower: Float[Array, "d"]
     """Bounds of u."""
     upper: Float[Array, "d"]
@@ -66,7 +66,7 @@ class FreeParameters(eqx.Module):
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
 
-    def apply(self, model: Model, values: Float[Array, "d"]) -> Model:
+    def apply(self, model: Model, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Model:
         """The model at physical values."""
         return assigned(model, list(self.targets), [values[i] for i in self.source])
 
@@ -95,13 +95,13 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
     if not bounds:
         raise ValueError("no parameter is free, expected at least one")
     targets = [(known[name], i) for i, bound in enumerate(bounds) for name in bound.names]
-    lower = np.array([b.lower for b in bounds])
-    upper = np.array([b.upper for b in bounds])
+    lower = np.array([b.lower for b in bounds], dtype=float)
+    upper = np.array([b.upper for b in bounds], dtype=float)
     width = upper - lower
     logarithmic = np.array([b.logarithmic for b in bounds])
 
     def encoded(x: np.ndarray) -> Array:
-        return jnp.asarray(np.where(logarithmic, np.log(np.where(logarithmic, x, 1.0)), x / width))
+        return jax.device_put(np.where(logarithmic, np.log(np.where(logarithmic, x, 1.0)), x / width))
 
     return FreeParameters(
         names=tuple(b.names[0] for b in bounds),
@@ -109,9 +109,9 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
         targets=tuple(t for t, _ in targets),
         source=tuple(i for _, i in targets),
         logarithmic=tuple(bool(x) for x in logarithmic),
-        lower_value=tuple(float(x) for x in lower),
-        upper_value=tuple(float(x) for x in upper),
-        width=tuple(float(x) for x in width),
+        lower_value=lower,
+        upper_value=upper,
+        width=width,
         lower=encoded(lower),
         upper=encoded(upper),
     )
@@ -119,8 +119,8 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
 
 def nothing_free() -> FreeParameters:
     """No free parameters, of a study that finds something else."""
-    none = jnp.zeros(0)
-    return FreeParameters((), (), (), (), (), (), (), (), none, none)
+    none = np.zeros(0)
+    return FreeParameters((), (), (), (), (), none, none, none, jax.device_put(none), jax.device_put(none))
 
 
 def check_bound(bound: Bound) -> None:

@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -106,20 +107,35 @@ def unit(model: Model, name: str) -> str:
 
 
 def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
-    leaves: dict[str, Array] = {}
+    """The model with values in places; on the host where nothing is traced."""
+    traced = any(isinstance(x, Tracer) for x in (*values, *jax.tree.leaves(model)))
+    leaves: dict[str, Any] = {}
+
+    def changed(name: str) -> Any:
+        if name not in leaves:
+            leaves[name] = getattr(model, name) if traced else np.array(getattr(model, name))
+        return leaves[name]
+
     order = sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass")
     for place, value in order:
         if place.leaf == "mass":
             ((row,),) = place.entries
-            ratio = value / jnp.where(model.mass[row] > 0.0, model.mass[row], 1.0)
-            for leaf_name in ("first_moment", "inertia"):
-                moments: Array = leaves[leaf_name] if leaf_name in leaves else getattr(model, leaf_name)
-                leaves[leaf_name] = moments.at[row].multiply(ratio)
-        leaf: Array = leaves[place.leaf] if place.leaf in leaves else getattr(model, place.leaf)
+            mass = model.mass[row] if traced else float(np.asarray(model.mass)[row])
+            ratio = value / (jnp.where(mass > 0.0, mass, 1.0) if traced else mass if mass > 0.0 else 1.0)
+            for name in ("first_moment", "inertia"):
+                moments = changed(name)
+                if traced:
+                    leaves[name] = moments.at[row].multiply(ratio)
+                else:
+                    moments[row] *= ratio
         for entry in place.entries:
-            leaf = leaf.at[entry].set(value)
-        leaves[place.leaf] = leaf
+            leaf = changed(place.leaf)
+            if traced:
+                leaves[place.leaf] = leaf.at[entry].set(value)
+            else:
+                leaf[entry] = value
     names = list(leaves)
     if not names:
         return model
-    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, [leaves[name] for name in names])
+    new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
+    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)

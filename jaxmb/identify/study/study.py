@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
@@ -184,7 +183,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     with place(source):
         problem = make_problem(model, free, tests)
         initial, given = initial_values(problem, bounds)
-    at_start = free.apply(model, jnp.asarray(initial))
+    at_start = free.apply(model, initial)
     for entry in entries:
         with place(f"{source}: {called(entry.name)}"):
             entry.test.check(at_start)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
@@ -86,12 +86,12 @@ def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
     found = modes(seen.tangent)
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
     measured = Modes(
-        frequency_hz=jnp.asarray(np.abs(eigenvalue) / (2.0 * np.pi)),
+        frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
         damped_frequency_hz=test.frequency_hz,
         damping_ratio=test.damping_ratio,
-        eigenvalue=jnp.asarray(eigenvalue),
+        eigenvalue=jax.device_put(eigenvalue),
         shape=test.shape.T,
-        overdamped=jnp.zeros(0),
+        overdamped=jax.device_put(np.zeros(0)),
     )
     paired = np.asarray(predict_modes(test, seen).frequency_hz)
     places = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired[:, None]), axis=1)
@@ -99,7 +99,8 @@ def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
     keep[places] = True
     partner = {int(f): m for m, f in enumerate(places)}
     fitted = _some(found, keep)
-    likeness = np.asarray(mac(seen.output_rows @ fitted.shape, measured.shape))
+    at_sensors = np.asarray(seen.output_rows) @ np.asarray(fitted.shape)
+    likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
     return ModePairs("measured", measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
 
 
@@ -141,6 +142,7 @@ def _below(found: Modes, end_hz: float) -> Modes:
 
 
 def _some(found: Modes, keep: np.ndarray) -> Modes:
+    found = jax.tree.map(np.asarray, found)  # indexing JAX's arrays compiles a program for every shape
     return Modes(
         frequency_hz=found.frequency_hz[keep],
         damped_frequency_hz=found.damped_frequency_hz[keep],

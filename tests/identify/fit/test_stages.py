@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ def test_population_search(problem, box, truth, algorithm):
     stage = PopulationSearch(problem, box, algorithm, 16, 30)
     first = np.asarray(box.lower)[None] + 0.1
     cost = float(objective(problem, jnp.asarray(first[0])))
-    states = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first)))
+    states = advanced(stage, stage.begin(0, first))
     for state in states:
         assert inside(np.asarray(state.population), box)
     costs = [float(state.best) for state in states]
@@ -75,16 +74,16 @@ def test_population_search(problem, box, truth, algorithm):
     np.testing.assert_array_equal(u[0], end.u)
     assert fitness[0] == end.objective
     assert len(np.unique(u, axis=0)) == len(u)
-    other = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first)))[-1]
+    other = advanced(stage, stage.begin(0, first))[-1]
     np.testing.assert_array_equal(other.best_u, states[-1].best_u)
-    other = advanced(stage, stage.begin(jax.random.PRNGKey(1), jnp.asarray(first)))[-1]
+    other = advanced(stage, stage.begin(1, first))[-1]
     assert (np.asarray(other.best_u) != np.asarray(states[-1].best_u)).any()
 
 
 def test_what_is_given_enters_the_population(problem, box, truth):
     """A search that starts from a population never ends above the best candidate it was given."""
     stage = PopulationSearch(problem, box, "SimpleGA", 16, 30)
-    state = stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None] + 1e-3))
+    state = stage.begin(0, truth[None] + 1e-3)
     # Rounding of the way to the unit cube and back.
     assert float(state.best) == pytest.approx(float(objective(problem, jnp.asarray(truth + 1e-3))), rel=1e-6)
 
@@ -93,7 +92,7 @@ def test_candidates_that_are_not_finite_are_counted(problem, box, truth):
     """A weight that is no number makes every candidate's cost none; a search goes on and says so."""
     broken = dataclasses.replace(problem.tests[0], noise_std=jnp.asarray(0.0))
     stage = PopulationSearch(dataclasses.replace(problem, tests=(broken,)), box, "SimpleGA", 16, 30)
-    state = stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None]))
+    state = stage.begin(0, truth[None])
     assert stage.progress(state).non_finite == 16
     state = stage.advance(state, np.inf)
     assert stage.progress(state).non_finite == 16 * 11
@@ -104,7 +103,7 @@ def test_candidates_that_are_not_finite_are_counted(problem, box, truth):
 def test_non_finite_costs_of_nelder_mead_are_counted(problem, box, truth):
     broken = dataclasses.replace(problem, noise_unit=jnp.asarray(np.nan))
     stage = NelderMead(broken, box, 20)
-    end = stage.progress(advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(truth[None])))[-1])
+    end = stage.progress(advanced(stage, stage.begin(0, truth[None]))[-1])
     assert end.non_finite == end.evaluations >= 20
 
 
@@ -134,7 +133,7 @@ def test_refinement_near_the_truth(problem, box, truth, method, most, factor):
     first = truth + 0.05 * np.array([1, -1, 1, -1, 1, -1])
     cost = float(objective(problem, jnp.asarray(first)))
     stage = NelderMead(problem, box, most) if method == "nelder-mead" else Descent(problem, box, method, most)
-    states = advanced(stage, stage.begin(jax.random.PRNGKey(0), jnp.asarray(first[None])))
+    states = advanced(stage, stage.begin(0, first[None]))
     end = stage.progress(states[-1])
     assert inside(end.u, box)
     assert end.objective == pytest.approx(float(objective(problem, jnp.asarray(end.u))), rel=1e-6, abs=1e-20)

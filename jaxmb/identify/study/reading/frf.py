@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
@@ -56,12 +56,12 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         derivatives=DERIVATIVES[measured.kind],
         at=setting.file.linearize_at,
         phase=part.phase,
-        omega=jnp.asarray(2 * np.pi * measured.frequency_hz),
-        measured=jnp.asarray(np.where(weight > 0.0, measured.frf, 1.0)),
-        weight=jnp.asarray(weight),
-        noise_std=jnp.asarray(np.sqrt(nominal**2 + random**2 + leaked**2)),
-        nominal_std=jnp.asarray(nominal),
-        decay=jnp.asarray(measured.decay_1_s),
+        omega=jax.device_put(2 * np.pi * measured.frequency_hz),
+        measured=jax.device_put(np.where(weight > 0.0, measured.frf, 1.0)),
+        weight=jax.device_put(weight),
+        noise_std=jax.device_put(np.sqrt(nominal**2 + random**2 + leaked**2)),
+        nominal_std=jax.device_put(np.asarray(nominal)),
+        decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:

@@ -1,5 +1,6 @@
 """Pseudo-measured frequency responses of a machine whose parameters are known."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -58,7 +59,8 @@ def _computed(
     how: Simulate, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...], draw: np.random.Generator
 ) -> FrfSet:
     frequency_hz = _frequencies(how.lines)
-    h = np.asarray(predict_frf(seen, jnp.asarray(2 * np.pi * frequency_hz), DERIVATIVES[how.response]))
+    omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
+    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay))
     if how.noise_log_std > 0.0:
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
