@@ -1,11 +1,14 @@
 """A result as sections, built once and shown on a terminal, as pictures or as a page."""
 
-from jaxmb.identify.assess.metrics import by_kind
+import os
+from pathlib import Path
+
 from jaxmb.identify.assess.result import Result
-from jaxmb.identify.study.kinds import KINDS
+from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.report.cells import number, percent
 from jaxmb.report.laws.law_tables import law_sections
 from jaxmb.report.parameters.parameter_table import correlation_sections, parameter_sections, profile_sections
+from jaxmb.report.pictures import write_pictures
 from jaxmb.report.section import Lines, Picture, Section, drawn_by
 from jaxmb.report.stiffness_model.tables import stiffness_model_sections
 from jaxmb.report.tests.common import plain_sections
@@ -28,6 +31,22 @@ def sections(result: Result) -> tuple[Section, ...]:
         *stiffness_model_sections(result),
         fit_section(result),
     )
+
+
+def write_report(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw everything there is to see of a result and write it as PNG files.
+
+    Args:
+        result: from `identify` or `load_result`.
+        folder: where the files go; it is made where it does not exist.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: the folder or a file cannot be written; no file is left half-written.
+    """
+    return write_pictures(sections(result), folder)
 
 
 def sections_of_tests(result: Result) -> list[Section]:
