@@ -8,7 +8,7 @@ import pytest
 
 from jaxmb.cli import main
 
-PLANE = ["--over", "q2=0:146 deg", "--over", "q3=-245:29 deg", "--points", "25"]
+PLANE = ["--over", "q2=0:146 deg", "--over", "q3=-245:29 deg", "--points", "11"]
 
 
 def mapped(tmp_path, *options):
@@ -23,7 +23,7 @@ def test_zones_files_and_figures(tmp_path, capsys):
     assert found["held"]["q1"] == pytest.approx(np.radians(10))
     assert found["shown"] == "q6"
     values = np.array(found["maps"]["dexterity"]["values"])
-    assert values.shape == (25, 25) == np.shape(found["det_sign"])
+    assert values.shape == (11, 11) == np.shape(found["det_sign"])
     zones = found["maps"]["dexterity"]["zones"]
     assert sum(zone["points"] for zone in zones) <= np.sum(values >= 0.39)
     assert zones[0]["reaches"]["q2"][0] == 0.0
@@ -94,7 +94,7 @@ def test_figures_of_an_earlier_map_do_not_stay(tmp_path, capsys):
     assert sorted(path.name for path in figures.iterdir()) == ["dexterity-joints.png", "mine.png"]
     said = capsys.readouterr().out
     assert "no zone: the best posture has 0." in said
-    assert said.count("zone   share") == 2  # of the first command's maps
+    assert sum(line.startswith("zone ") for line in said.splitlines()) == 2  # tables of the first command's maps
 
 
 def test_a_dexterity_without_a_best_length(tmp_path, capsys):

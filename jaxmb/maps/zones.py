@@ -13,19 +13,20 @@ class Zone:
     """A connected region of good points of a grid."""
 
     mask: np.ndarray
-    """True at its points, of the grid's shape."""
+    """True at the points of the zone [*grid]."""
     points: int
+    """Number of its points."""
     share: float
-    """Its part of all points of the grid."""
+    """That number over the number of all points of the grid."""
     extent: Ranges
-    """What it reaches to along each axis. Not all of this box is good."""
+    """Lowest and highest value of its points along each axis. Not all of this box is good."""
     box: Ranges
     """The largest box, by number of points, all of whose points are good."""
     best: float
     worst: float
     """Values at its best and worst point."""
     best_at: tuple[float, ...]
-    """Where its best point is."""
+    """Values along the axes of the grid at its best point."""
 
 
 def find_zones(
@@ -33,7 +34,8 @@ def find_zones(
 ) -> tuple[Zone, ...]:
     """Connected regions where values are at least (or at most) a threshold, largest first.
 
-    Points are connected along the axes of the grid, not across a corner, and not around a full turn. NaN is not good.
+    Points are connected along the axes of the grid, not across a corner, and not from one end of an axis
+    to the other where these are a full turn apart. NaN is not good.
 
     Args:
         values: what is judged, by grid point.
@@ -80,7 +82,7 @@ def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], hi
 
 
 def _largest_box(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
-    """Number of points and index ranges of the largest box: along the shortest axis every range is tried."""
+    """Number of points and index ranges of the largest box. Along the shortest axis all ranges are tried."""
     if mask.ndim == 1:
         low, high = _longest_run(mask)
         return high - low + 1, [(low, high)]
@@ -110,7 +112,7 @@ def _longest_run(mask: np.ndarray) -> tuple[int, int]:
 
 
 def _largest_rectangle(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
-    """Largest rectangle of True, by the stack of rising columns over each row."""
+    """Number of points and index ranges of the largest rectangle of True: largest rectangle in a histogram, by row."""
     best: tuple[int, list[tuple[int, int]]] = (0, [(0, -1), (0, -1)])
     height = np.zeros(mask.shape[1] + 1, dtype=int)  # the last stays 0 and empties the stack
     for row, line in enumerate(mask):

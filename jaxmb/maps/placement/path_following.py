@@ -1,4 +1,4 @@
-"""Following a path of tool poses on every branch of the inverse kinematics, and what it deflects under its loads."""
+"""Paths of tool poses followed on every branch of the inverse kinematics, and the deflections along them."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ REASONS = (
     "outside the joint limits",
     "at or across a singular posture",
 )
-"""Why a path is not possible; a placement says what its best branch fails by, the last of these."""
+"""Why a path is not possible, by number; 0 where it is. Of several branches the one that gets farthest is told."""
 REACHED = 1e-8
 """Distance from a pose, m or rad, below which it is reached: Gauss-Newton ends near 1e-14."""
 SAME = 1e-5
@@ -37,6 +37,7 @@ class Joints:
 
     names: tuple[str, ...]
     index: np.ndarray
+    """Of each in q."""
     low: np.ndarray
     high: np.ndarray
     revolute: np.ndarray
@@ -52,8 +53,11 @@ class Follower:
     starts: np.ndarray
     """Postures from which the first pose is solved [s, n]."""
     least_dexterity: float
+    """1/kappa_F below which a posture counts as singular."""
     length: float
+    """Characteristic length of the dexterity, m."""
     criterion: str
+    """"max" or "rms" of the deflection along the path."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ class Followed:
     """The best branch along a path."""
 
     cost: float
+    """Largest or RMS deflection, m; infinite where the path is not possible."""
     reason: int
+    """Index into `REASONS`."""
     joint_path: np.ndarray
     deflection: np.ndarray
     dexterity: np.ndarray
@@ -70,7 +76,7 @@ class Followed:
 def make_follower(
     model: Model, frame: str, joints: Joints, starts: np.ndarray, least_dexterity: float, length: float, criterion: str
 ) -> Follower:
-    """The follower, after a look at its numbers.
+    """The robot and the conditions, with numbers that are checked.
 
     Raises:
         ValueError: a number is out of its range.
@@ -83,10 +89,10 @@ def make_follower(
 
 
 def best_along(follower: Follower, poses: np.ndarray, wrenches: np.ndarray) -> Iterator[Followed]:
-    """Best branch of each of some paths: poses [paths, k, 4, 4] and wrenches [paths, k, 6] in ground axes.
+    """The branch with the least cost of each path: poses [paths, k, 4, 4] and wrenches [paths, k, 6] in ground axes.
 
-    Of branches that deflect the same, as those with the wrist turned over, it is the one nearest to the middle of the
-    limits.
+    Of branches with the same deflections, as those with the wrist turned over, the one nearest to the middle of the
+    limits is taken.
     """
     names = (follower.frame, follower.joints.names)
     count, starts = len(poses), follower.starts
@@ -145,7 +151,7 @@ def _failed(follower: Follower, poses: int, reason: int) -> Followed:
 
 
 def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
-    """Solutions that differ by more than whole turns and rounding, in a fixed order."""
+    """The different solutions, of those that differ by whole turns or rounding only the first, in the given order."""
     index, revolute = follower.joints.index, follower.joints.revolute
     moved = solutions[:, index]
     middle = 0.5 * (follower.joints.low + follower.joints.high)
@@ -162,7 +168,7 @@ def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
 
 
 def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
-    """The path with angles moved by whole turns so that it is as far inside the limits as it can be."""
+    """The path with its angles shifted by whole turns to the middle of the limits."""
     moved = path[:, joints.index]
     between = 0.5 * (moved.min(axis=0) + moved.max(axis=0))
     turns = np.where(joints.revolute, np.round((0.5 * (joints.low + joints.high) - between) / (2.0 * np.pi)), 0.0)

@@ -21,9 +21,9 @@ from jaxmb.spatial import transform
 REACHED = 1e-8
 """Distance from a place [m], or angle [rad], below which it is reached: Gauss-Newton ends near 1e-14."""
 SETTLED = 1e-12
-"""Distance [m] at which Gauss-Newton has nothing left to do."""
+"""Distance [m] at and below which the iteration ends."""
 STEPS = 40
-"""Of the damped Gauss-Newton method from a neighbour's posture."""
+"""Largest number of steps of the damped Gauss-Newton method."""
 TOGETHER = 64
 """Places that are solved together."""
 LARGEST_BATCH = 1024
@@ -32,18 +32,22 @@ LARGEST_BATCH = 1024
 
 @dataclass(frozen=True)
 class PlaceSolver:
-    """How places are reached: by what, from where, and within which limits."""
+    """How places of a frame are reached."""
 
     model: Model
     start: np.ndarray
+    """Posture [n] whose branch, and orientation of the frame, are kept."""
     frame: str
     moving: tuple[str, ...]
+    """Coordinates that move."""
     keep: bool
+    """Whether the frame keeps its orientation."""
     low: np.ndarray
     high: np.ndarray
+    """Limits [n], rad or m, infinite where there are none."""
 
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Postures [k, n] at targets from starts, and which of them are there."""
+        """Postures [k, n] at targets [k, 3], solved from starts [k, n], and which of the targets are reached [k]."""
         size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
         first = jnp.asarray(self.start)
         q, distance = in_batches(
@@ -62,7 +66,8 @@ def place_solver(
     """How the places of a frame are reached from a start posture [n]: see `postures_over` for the arguments.
 
     Raises:
-        ValueError: a name is unknown, limits are reversed, or it is not said which of many coordinates move the frame.
+        ValueError: a name is unknown, limits are reversed, or more than six coordinates move the frame and `joints`
+            does not say which of them drive it.
     """
     moving = moving_joints(model, frame, joints)
     if joints is None and len(moving) > 6:
@@ -81,12 +86,15 @@ def place_solver(
 
 
 def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
-    """Postures at the targets [*grid, n], solved in fronts from the one nearest to the start's place."""
+    """Postures [*grid, n] at targets [*grid, 3], solved in fronts outwards from the target nearest to the start.
+
+    NaN where a target is not reached.
+    """
     shape = targets.shape[:-1]
     flat = targets.reshape(-1, 3)
     found = np.full((len(flat), len(solver.start)), math.nan)
     there = frame_places(solver.model, solver.start, solver.frame)
-    # A start outside of the grid reaches in where it can: targets by their distance, until one is reached.
+    # The start may lie outside of the grid: targets are tried by their distance from it, until one is reached.
     order = np.argsort(np.linalg.norm(flat - there, axis=1), kind="stable")
     front = np.zeros(0, dtype=int)
     for first in range(0, len(order), TOGETHER):
@@ -102,7 +110,7 @@ def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
     one, other = np.concatenate([one, other]), np.concatenate([other, one])
     while front.size:
         edge = np.isin(one, front) & np.isnan(found[other, 0])
-        # The first neighbour that was reached serves; where it does not lead there, a later one may.
+        # A target is tried from one of its neighbours; where that fails it is tried again from those reached later.
         tried, which = np.unique(other[edge], return_index=True)
         if not tried.size:
             break
@@ -123,7 +131,7 @@ def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
 
 
 def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
-    """Place of a frame's origin at postures, m, ground axes; NaN where they are."""
+    """Place of a frame's origin at postures, m, ground axes; NaN where a posture is NaN."""
     rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
     (places,) = in_batches(lambda q: (_places(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)
     return places.reshape(*coordinates.shape[:-1], 3)
@@ -143,7 +151,7 @@ def _solve(
     mask = jnp.array([name in moving for name in model.coordinates])
 
     def place_only(target: Array, start: Array) -> tuple[Array, Array]:
-        # `inverse_kinematics` without its rotation, which ends where all are there.
+        # As `inverse_kinematics`, without the rotation, and ending once all places are reached.
         def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             q, e, count = state
             jacobian = jnp.where(mask, elastic_jacobian(model, q, frame)[:3, : q.shape[0]], 0.0)

@@ -1,0 +1,56 @@
+"""Tables and remarks of maps say what the numbers say."""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmb.maps import MapSettings, ModalMap, ModalMaps, PostureMap, Postures, find_zones
+from jaxmb.maps.modal.modal_maps import ModalMapSettings
+from jaxmb.report.maps.tables import modal_map_remarks, modal_map_tables, posture_map_remarks, posture_map_tables
+
+GRID = np.radians([0.0, 10.0, 20.0, 30.0])
+
+
+def posture_map(values, threshold=0.4, length=1.0):
+    postures = Postures(("q2",), (GRID,), (True,), np.zeros((4, 2)), ("q1", "q2"), np.zeros((4, 3)), "tool", {"q1": 0},
+                        ("q2",), ("q1", "q2"))  # fmt: skip
+    zones = find_zones(values, (GRID,), threshold, True, 2)
+    settings = MapSettings(length, ("q1", "q2"))
+    return {"dexterity": PostureMap("robot", "dexterity", values, "tool", postures, None, threshold, zones, settings)}
+
+
+def test_zones(text_of):
+    said = text_of(posture_map_tables(posture_map(np.array([0.1, 0.4, 0.5, 0.2]))))
+    assert "dexterity of robot, length 1 m: zones of at least 0.4" in said
+    assert "Z1  50.0 %  10 to 20 deg  10 to 20 deg  0.5000" in said
+    assert "no zone: the best posture has 0.3" in text_of(posture_map_tables(posture_map(np.full(4, 0.3))))
+    assert "no posture has a value" in text_of(posture_map_tables(posture_map(np.full(4, np.nan))))
+
+
+def test_a_length_at_the_end_of_its_search_is_remarked():
+    values = np.array([0.1, 0.4, 0.5, 0.2])
+    assert posture_map_remarks(posture_map(values)) == []
+    (sentence,) = posture_map_remarks(posture_map(values, length=1e-3))
+    assert sentence.startswith("length: 0.001 m is an end of the search")
+
+
+def test_least_and_greatest_values_with_what_is_known(text_of):
+    places = np.array([[0.0, 0.0], [0.1, 0.0], [np.nan, np.nan]])
+    postures = Postures(("tool.x",), (np.arange(3.0),), (False,), places, ("q1", "q2"), np.zeros((3, 3)), "tool", {},
+                        ("q1", "q2"))  # fmt: skip
+    values = np.array([[8.0], [10.0], [np.nan]])
+    shown = ModalMap("frequency", "Hz", values, np.array([[0.4], [np.nan], [np.nan]]), {"stiffness.q1": 0.5})
+    found = ModalMaps("robot", "tool", postures, {"frequency": shown}, None, ("damping.q2",),
+                      ModalMapSettings(1, None, None, ("stiffness.q1", "damping.q2")))  # fmt: skip
+    said = text_of(modal_map_tables(found))
+    assert "robot: 2 postures" in said
+    assert "frequency 1 (Hz)  8.000  0.4     10.00  unknown         5 %" in said
+    first, second, third = modal_map_remarks(found)
+    assert first == "1 of 3 places are not reached from the start posture"
+    assert second.startswith("hardly known parameters")
+    assert second.endswith(": damping.q2")
+    assert third == (
+        "frequency: nothing is known of stiffness.q1, so that the standard deviation of 50 % of the values is unknown"
+    )
+    nothing = dataclasses.replace(shown, values=np.full((3, 1), np.nan), std=None, unknown={})
+    assert "none" in text_of(modal_map_tables(dataclasses.replace(found, maps={"frequency": nothing})))
