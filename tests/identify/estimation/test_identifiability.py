@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.fit.loop import final_state
+from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 
-KR90 = tomllib.loads((Path(__file__).parents[1] / "reference" / "huynh2020_kr90.toml").read_text())
+KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 
 
 def random_jacobian(seed, rows=40, columns=5):

@@ -13,16 +13,16 @@ from jaxmb.identify.fit.loop import coarsened, run_fit
 from jaxmb.identify.fit.refine import Descent, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch, algorithm_names
 from jaxmb.identify.fit.stage import objective
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import load_study, make_study
+from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
+from tests.identify.arm import frf, study_of
 
 # SciPy's Nelder-Mead warns of nothing here; a warning of evosax or optax would be an error.
 
 
 @pytest.fixture(scope="module")
-def study():
-    return load_study("validation-3r")
+def study(tmp_path_factory):
+    return study_of(tmp_path_factory.mktemp("stages"), frf())
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_unknown_algorithm_in_a_study(tmp_path):
                                                        ("l-bfgs", 200, 1e-10)])  # fmt: skip
 def test_refinement_near_the_truth(problem, box, truth, method, most, factor):
     """From a few per cent off, the cost falls by as much as the method can do: to a fraction of its start's."""
-    first = truth + 0.05 * np.array([1, -1, 1, -1, 1, -1])
+    first = truth + 0.05 * np.array([1, -1, 1, -1])
     cost = float(objective(problem, jnp.asarray(first)))
     stage = NelderMead(problem, box, most) if method == "nelder-mead" else Descent(problem, box, method, most)
     states = advanced(stage, stage.begin(0, first[None]))
@@ -145,11 +145,8 @@ def test_refinement_near_the_truth(problem, box, truth, method, most, factor):
 
 
 def published(tmp_path, **settings):
-    lines = {"first_hz": 0.2, "last_hz": 30.0, "step_hz": 0.2}
-    test = {"kind": "frf", "simulate": {"lines": lines}, "weights": {"peaks": 50, "elsewhere": 0.5}}
-    free = {"stiffness.*": {"lower": 2e5, "upper": 2e7}, "damping.*": {"lower": 1e2, "upper": 1e4}}
-    data = {"machine": "manipulator-3r", "preset": "huynh2020", "start": "random", "test": [test], "free": free}
-    return make_study(StudyFile.model_validate(data | settings), "published", tmp_path)
+    test = frf(weights={"peaks": 50, "elsewhere": 0.5})
+    return study_of(tmp_path, test, preset="huynh2020", start="random", **settings)
 
 
 def test_published_method(tmp_path):
@@ -160,12 +157,13 @@ def test_published_method(tmp_path):
         search={"algorithm": "CMA_ES", "population": 16, "generations": 10},
         refine={"method": "adam", "most_steps": 100, "coarse_lines": 8},
     )
-    assert (study.search.algorithm, study.refine.method, study.refine.coarse_lines) == ("SimpleGA", "nelder-mead", 0)
-    assert (study.search.population, study.search.generations) == (16, 10)
+    search, refine = study.settings.search, study.settings.refine
+    assert (search.algorithm, refine.method, refine.coarse_lines) == ("SimpleGA", "nelder-mead", 0)
+    assert (search.population, search.generations) == (16, 10)
     assert not any(study.free.logarithmic)
     assert [t.phase for t in study.tests] == ["principal"]
     seen = []
-    fit = run_fit(study, 0, report=seen.append)
+    fit = run_fit(study.problem, study.settings, study.start, 0, report=seen.append)
     assert [(r.round, r.stage) for r in seen] == [(1, "search"), (1, "refine"), (2, "search"), (2, "refine")]
     costs = [r.cost for r in seen]
     assert all(after <= before for before, after in itertools.pairwise(costs))

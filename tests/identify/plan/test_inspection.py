@@ -12,7 +12,7 @@ import jaxmb
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
 
-KR90 = tomllib.loads((Path(__file__).parents[1] / "reference" / "huynh2020_kr90.toml").read_text())
+KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
 PUBLISHED = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}
