@@ -10,14 +10,15 @@ from rich.console import Console
 
 import jaxmb
 from jaxmb.cli import main
-from jaxmb.identify.assess.deflections.misfit import misfit_remarks
+from jaxmb.identify.assess.linear_outcome import outlier_remarks
+from jaxmb.identify.assess.remarks import excess_remark
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
 from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
 from jaxmb.identify.stiffness_model.variants import compensated_percent
 from jaxmb.io.files import find_description, read_text
 from jaxmb.mechanics.compliance import compliance_matrix
-from jaxmb.report.tables import result_tables
+from jaxmb.report import on_terminal, sections
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_the_spring_of_the_machine_by_three_angles():
 
 def test_tables_and_files(result, tmp_path):
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(result_tables(result, 120))
+    console.print(on_terminal(sections(result), 120))
     text = console.export_text()
     for part in ("Table 1", "Table 2", "C2: joints, links and compensator", "link1 ry,ry at 80 deg", "J1: joints"):
         assert part in text
@@ -104,6 +105,6 @@ def test_a_model_that_does_not_follow_is_told(result):
     assert rows["possible"]
     assert not any("times what the noise" in remark for remark in result.remarks)
     fit = linear_fit(np.ones((9, 1)), np.r_[np.zeros(8), 1.0], np.full(9, 1e-3), robust=True)
-    told = misfit_remarks(1e6, np.ones(9), fit.weights, 1)
-    assert "times what the noise alone gives" in told[0]
-    assert told[1].startswith("1 of 9 displacements are outliers")
+    (excess,), (outliers,) = excess_remark(1e3), outlier_remarks(fit.weights)
+    assert "times what the noise alone gives" in excess
+    assert outliers.startswith("1 of 9")
