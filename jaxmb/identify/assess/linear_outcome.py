@@ -155,17 +155,26 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
         with place(called(entry.name)):
             entry.source.check_linear(study.model)
     with place("[free]"):
-        rows = linear_equations(study.model, study.free, study.tests)
+        _check_effect(study)
+    rows = linear_equations(study.model, study.free, study.tests)
     with place(tests_text(study.fitted)):
         check_equations(rows, study.free.names, study.fitted)
     return found, rows
+
+
+def _check_effect(study: Study) -> None:
+    """Raise ValueError where no test depends on a free parameter, whatever was measured."""
+    known = [test.reciprocal(study.model, study.free) for test in study.tests]
+    for i, names in enumerate(study.free.tied):
+        if all(r is None or np.isnan(r[i]) for r in known):
+            raise ValueError(f"free parameter '{names[0]}' does not act on any of the tests, expected those that do")
 
 
 def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
     """Raise ValueError where tests are too few, or their loads all parallel and leave a parameter undetermined."""
     count, wanted = rows.measured.size, len(names)
     if count < wanted:
-        raise ValueError(f"{count} measured displacements give fewer equations than the {wanted} free parameters need")
+        raise ValueError(f"{count} measured values give fewer equations than the {wanted} free parameters need")
     if parallel_loads(entries):
         matrix = np.where(without_effect(rows), 0.0, rows.matrix) / rows.std[:, None]
         known = knowledge(matrix, np.ones(count))
@@ -199,7 +208,7 @@ def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     outliers = int(np.sum(robust_weight < OUTLIER))
     if not outliers:
         return []
-    return [f"{outliers} of {robust_weight.size} displacements are outliers and count little or nothing"]
+    return [f"{outliers} of {robust_weight.size} measured values are outliers and count little or nothing"]
 
 
 def value_remarks(finding: Finding) -> list[str]:
@@ -214,7 +223,7 @@ def value_remarks(finding: Finding) -> list[str]:
         lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
             kept = "the machine's own value" if start[i] == own[name] else "its initial value"
-            told.append(f"{name} is not known: no test loads it, it keeps {kept}")
+            told.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
         elif not np.isfinite(fit.known.std[i]):
             told.append(
                 f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"

@@ -47,7 +47,7 @@ def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
     """Parameters that names or patterns select for profiles, in the order of the study; raises as `cost_profiles`."""
     if study.is_linear or study.complete is not None:
-        raise NotImplementedError("profiles are for fits of frequency responses and modes, not of deflections alone")
+        raise NotImplementedError("profiles are for fits that search, and this study takes one linear step")
     for pattern in patterns:
         if not fnmatch.filter(study.free.names, pattern):
             raise ValueError(known_name("profile: free parameter or pattern", pattern, study.free.names))

@@ -112,15 +112,17 @@ class Test(eqx.Module):
         """The view as an affine function of the free values, which saves the kinematics; None where it is not one."""
         return None
 
-    def reciprocal(self, model: Model, free: FreeParameters) -> np.ndarray | None:
-        """Which free values [d] the prediction is linear in by their reciprocals, all others being linear themselves.
-
-        None where the prediction is not linear.
+    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
+        """How the prediction is linear in each free value: 0 in the value itself, 1 in its reciprocal, NaN where the
+        prediction does not depend on it. None where the prediction is not linear.
         """
         return None
 
     def equations(self, model: Model, free: FreeParameters) -> Equations:
-        """The linear equations of a test whose `reciprocal` is not None."""
+        """The linear equations of a test whose `reciprocal` is not None, with a column for every free value.
+
+        A column is zero where the prediction does not depend on the value.
+        """
         raise NotImplementedError(f"{called(self.name)} is not linear in the free parameters")
 
     def thinned(self, lines: int) -> "Test":

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
+from jaxmb.identify.assess.linear_outcome import kept_values
 from jaxmb.identify.assess.mode_shares import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (
@@ -163,7 +164,9 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     """Physical values [d] at which the prediction is taken, and what they are."""
     true = np.array([study.truth.get(names[0], np.nan) for names in study.free.tied])
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
-    return (true, "true values") if usable.all() else (study.start.values, "initial values")
+    if usable.all():
+        return true, "true values"
+    return kept_values(study) if study.is_linear else study.start.values, "initial values"
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

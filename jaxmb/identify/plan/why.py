@@ -135,7 +135,7 @@ def why(
     null = [group for group in groups if np.isinf(group.std) and index in group.members]
     alone = any(len(group.members) == 1 for group in null)
     said = ["does not act on what is measured"] if alone else []
-    if tests and not alone:
+    if any(modes.frequency_hz.size for modes in shares) and not alone:
         said += [_modes_clause(index, names[index], tests, shares)]
     if null and not alone:
         others = [names[i] for i in null[0].members if i != index]

@@ -120,9 +120,12 @@ def linear_in(problem: Problem) -> np.ndarray | None:
     None where the predictions are not all linear in the same numbers.
     """
     found = [test.reciprocal(problem.model, problem.free) for test in problem.tests]
-    if any(r is None or not np.array_equal(r, found[0]) for r in found if found[0] is not None):
+    each = [r for r in found if r is not None]
+    if len(each) < len(found):
         return None
-    return found[0]
+    table = np.array(each)
+    by_reciprocal, by_value = np.any(table == 1.0, axis=0), np.any(table == 0.0, axis=0)
+    return None if np.any(by_reciprocal & by_value) else by_reciprocal
 
 
 def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None) -> Study:

@@ -80,7 +80,7 @@ def test_a_value_on_a_bound_is_not_determined(study):
 
 def test_what_no_test_loads_stays_as_the_machine_has_it(study):
     result = jaxmb.identify(study(loaded(wrench=DOWN, noise=1.0)))
-    assert told(result, "stiffness.q1 is not known: no test loads it, it keeps the machine's own value")
+    assert told(result, "stiffness.q1 is not known: no measurement depends on it, it keeps the machine's own value")
     assert result.parameters["stiffness.q1"].value == MODEL.stiffness[0] == 3.8e6
     assert result.parameters["stiffness.q1"].initial == 3.8e6
     assert jaxmb.parameters(jaxmb.build_model(result.machine))["stiffness.q1"] == 3.8e6
@@ -98,7 +98,7 @@ def test_what_no_test_loads_stays_as_the_machine_has_it(study):
 def test_what_no_test_loads_stays_at_its_initial_value_otherwise(study, bounds, value):
     result = jaxmb.identify(study(loaded(wrench=DOWN, noise=1.0), free=FREE | {"stiffness.q1": bounds}))
     assert result.parameters["stiffness.q1"].value == pytest.approx(value, rel=1e-12)
-    assert told(result, "stiffness.q1 is not known: no test loads it, it keeps its initial value")
+    assert told(result, "stiffness.q1 is not known: no measurement depends on it, it keeps its initial value")
 
 
 def test_values_outside_of_their_bounds_are_told(study):
@@ -208,7 +208,7 @@ def test_messages_name_study_and_test(study):
     few = displaced(loaded(count=1), lambda d: np.where(np.arange(6) < 4, d, np.nan))
     with pytest.raises(
         jaxmb.InputError,
-        match=r"^study 'mine': test 'near': 4 measured displacements give fewer equations than the 6 free parameters",
+        match=r"^study 'mine': test 'near': 4 measured values give fewer equations than the 6 free parameters",
     ):
         jaxmb.identify(study(few))
     with pytest.raises(jaxmb.InputError, match=r"^study 'mine': \[complete\]: machine 'kuka-kr240' has no virtual spr"):

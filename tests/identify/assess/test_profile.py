@@ -75,7 +75,7 @@ def test_wrong_names_are_refused(noisy, tmp_path):
     with pytest.raises(ValueError, match=r"profile: free parameter or pattern 'stiffness\.q' does not exist"):
         cost_profiles(noisy, ["stiffness.q"])
     free = {"stiffness.*": FREE["stiffness.*"]}
-    with pytest.raises(NotImplementedError, match="profiles are for fits of frequency responses"):
+    with pytest.raises(NotImplementedError, match="profiles are for fits that search"):
         cost_profiles(identify(study_of(tmp_path, loads(), free=free)), ["*"])
 
 

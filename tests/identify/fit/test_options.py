@@ -76,9 +76,7 @@ def test_estimated_start_has_the_first_measured_frequency(study):
     estimated = study(start="estimate", noise=0.0)
     model = estimated.free.apply(estimated.model, estimated.start.values)
     q = estimated.tests[0].q
-    first, true = (
-        float(jaxmb.undamped_modes(jaxmb.linearize(m, q)).frequency_hz[0]) for m in (model, estimated.model)
-    )
+    first, true = (float(jaxmb.undamped_modes(jaxmb.linearize(m, q)).frequency_hz[0]) for m in (model, estimated.model))
     # The first peak lies at the first mode, to the step of the lines.
     assert first == pytest.approx(true, abs=0.25)
     assert not estimated.start.given.any()
