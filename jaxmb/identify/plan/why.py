@@ -10,7 +10,7 @@ from jaxtyping import Float
 from jaxmb.identify.assess.mode_shares import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation
+from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, planned
 from jaxmb.machine.build import Model
 
 BEYOND = 1.1

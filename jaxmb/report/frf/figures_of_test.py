@@ -132,6 +132,7 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
         axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")
     figure.supylabel("residual of log H / std", fontsize=8)
     level, estimated = noise_of(result, entry)
+    how = ("estimated" if estimated else "stated") + ("" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)")
     title = _title(entry)
     title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
     handles: list[Line2D | Patch] = [
@@ -141,6 +142,6 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=3, title_fontsize=9,
-        title=f"{title}: what is left, std {level:.2g} of log H {'estimated' if estimated else 'stated'}",
+        title=f"{title}: what is left; {level:.2g} of log H is one std, {how}",
     )  # fmt: skip
     return figure

@@ -24,7 +24,7 @@ def continuous_deg(angle: np.ndarray, beside: np.ndarray | None = None) -> np.nd
     middle = np.zeros(angle.size) if beside is None else np.where(np.isfinite(beside), beside, 0.0)
     first = float(angle[seen[0]])
     if beside is not None:
-        starts = [_near(first, middle[seen[0]])]
+        starts = [_near(first, float(middle[seen[0]]))]
     else:
         starts = [start for start in (first, first - 360.0, first + 360.0) if abs(start) <= FARTHEST]
     paths = [_followed(angle[seen], middle[seen], start) for start in starts]
