@@ -31,7 +31,7 @@ def convergence_figure(result: Result, told: Settling) -> Figure:
     note = f"; not determined: {', '.join(lost)}" if lost else ""
     title = f"{result.study.name}: {told.orders} random orders of the tests{note}"
     figure.suptitle("\n".join(textwrap.wrap(title, 46 * across)), fontsize=9, x=0.01, ha="left")
-    for axes in grid[across * (down - 1) : len(names)]:
+    for axes in grid[max(len(names) - across, 0) : len(names)]:  # the lowest of each column
         axes.set_xlabel("number of tests")
     if names:
         handles, labels = grid[0].get_legend_handles_labels()

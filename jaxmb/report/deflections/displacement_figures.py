@@ -35,7 +35,7 @@ def displacement_figure(metrics: DeflectionMetrics) -> Figure:
         lengths = np.array([_lengths(row.moved("mm")) for row in rows])
         measured, predicted = lengths[:, 0], lengths[:, 1]
         _panel(axes, rows, measured, predicted, names=False)
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, 1.08 * axes.get_ylim()[1])
         axes.set_ylabel("displacement (mm)")
         axes.set_title(title, loc="left")
         _missed_panel(missed, rows)

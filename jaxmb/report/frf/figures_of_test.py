@@ -17,6 +17,8 @@ from jaxmb.response.frf_kind import dof_names
 
 BAND = 2.0
 """Standard deviations to either side within which 95 % of the lines lie where noise alone is left."""
+WITHIN = 0.98
+"""Share of the residuals that lie within the axis."""
 LEAST_REACH, LARGEST_REACH = 4.0, 60.0
 """Standard deviations that the axis of residuals has at least and at most; what is beyond is marked at its end."""
 
@@ -101,9 +103,9 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
     rows, columns = (min(len(points), MOST_POINTS) for points in (test.outputs, test.inputs))
     left = left[:, :, :rows, :columns]
     size = np.abs(left[np.isfinite(left)])
-    largest = float(np.quantile(size, 0.995)) if size.size else 0.0
+    largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
-    width, height = max(1.0 + 2.6 * columns, 4.6), 1.15 + 1.35 * rows
+    width, height = max(1.0 + 2.6 * columns, 4.6), 1.45 + 1.35 * rows
     figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     outputs, inputs = dof_names(test.outputs), dof_names(test.inputs)
@@ -128,8 +130,9 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
             axes.set_ylim(-reach, reach)
     for axes in grid[-1]:
         axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")
-    figure.supylabel("residual of log H (standard deviations)", fontsize=8)
+    figure.supylabel("residual of log H / std", fontsize=8)
     level, estimated = noise_of(result, entry)
+    how = ("estimated" if estimated else "stated") + ("" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)")
     title = _title(entry)
     title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
     handles: list[Line2D | Patch] = [
@@ -139,6 +142,6 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=3, title_fontsize=9,
-        title=f"{title}: what is left, std {level:.2g} of log H {'estimated' if estimated else 'stated'}",
+        title=f"{title}: what is left; {level:.2g} of log H is one std, {how}",
     )  # fmt: skip
     return figure

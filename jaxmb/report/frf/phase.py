@@ -3,31 +3,48 @@
 import numpy as np
 
 FARTHEST = 270.0
-"""Degrees up to which a phase is followed beyond half a turn before it goes on a whole turn away."""
+"""Degrees from the middle up to which a phase is followed before it goes on a whole turn away."""
 
 
 def continuous_deg(angle: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
     """A phase [f], deg, in -180 to 180, with whole turns added so that it has few jumps; NaN stays NaN.
 
     Each line is the nearest to the one before, so that noise about half a turn does not throw the curve across the
-    axis; beyond `FARTHEST` it goes on a turn away. A curve that belongs beside another stays within half a turn of it.
+    axis. More than `FARTHEST` from the middle of the axis, or from a curve that it belongs beside, it goes on a turn
+    away. Alone it begins on the turn from which it has to do so least often.
 
     Args:
         angle: in -180 to 180.
-        beside: a phase that this one is compared with, as it is drawn; followed where it is finite.
+        beside: a phase that this one is compared with, as it is drawn; 0 where it is not finite.
     """
-    told, last = np.array(angle, dtype=float), np.nan
-    for k, value in enumerate(told):
-        if not np.isfinite(value):
-            continue
-        other = np.nan if beside is None else beside[k]
-        near = other if np.isfinite(other) else last
-        if np.isfinite(near):
-            value += 360.0 * np.round((near - value) / 360.0)
-        if not np.isfinite(other) and abs(value) > FARTHEST:
-            value -= 360.0 * np.sign(value)
-        told[k] = last = value
+    seen = np.flatnonzero(np.isfinite(angle))
+    told = np.array(angle, dtype=float)
+    if not seen.size:
+        return told
+    middle = np.zeros(angle.size) if beside is None else np.where(np.isfinite(beside), beside, 0.0)
+    first = float(angle[seen[0]])
+    if beside is not None:
+        starts = [_near(first, float(middle[seen[0]]))]
+    else:
+        starts = [start for start in (first, first - 360.0, first + 360.0) if abs(start) <= FARTHEST]
+    paths = [_followed(angle[seen], middle[seen], start) for start in starts]
+    told[seen] = min(paths, key=lambda path: int(np.sum(np.abs(np.diff(path)) > 180.0)))
     return told
+
+
+def _followed(angle: np.ndarray, middle: np.ndarray, start: float) -> np.ndarray:
+    path, last = np.empty(angle.size), start
+    for k, value in enumerate(angle):
+        here = _near(float(value), last)
+        if abs(here - middle[k]) > FARTHEST:
+            here = _near(here, middle[k])
+        path[k] = last = here
+    return path
+
+
+def _near(angle: float, other: float) -> float:
+    """The angle, whole turns away, that is nearest to another."""
+    return angle + 360.0 * round((other - angle) / 360.0)
 
 
 def unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.cells import number, percent
-from jaxmb.report.section import Cell, Column, Lines, Picture, Section, Table, drawn_by, left, right, section
+from jaxmb.report.section import Cell, Column, Facts, Lines, Picture, Section, Table, drawn_by, left, right, section
 
 SHOWN = 6
 """Parameters that a line on a group names."""
@@ -17,7 +17,7 @@ SHOWN = 6
 def inspection_sections(found: Inspection) -> list[Section]:
     """Everything a user wants to read of an inspection: parameters, why some will not be known, and the next tests."""
     doubtful = [name for names in found.study.free.tied for name in names[:1] if found.parameters[name].why]
-    why = Lines(tuple(f"  {name}: {found.parameters[name].why}" for name in doubtful)) if doubtful else None
+    why = Facts(tuple((name, found.parameters[name].why) for name in doubtful)) if doubtful else None
     last = Lines((*next_lines(found), *(f"remark: {remark}" for remark in found.remarks)))
     return [
         *section(

@@ -66,6 +66,8 @@ def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -
     axes.set_xlabel("frequency (Hz)")
     axes.set_ylabel("order")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if np.unique(chart.order).size == 1:  # poles that were chosen by hand
+        axes.set_ylim(chart.order[0] - 2, chart.order[0] + 2)
     handles = [Line2D([], [], ls="", marker=m, ms=4, color=c, label=text) for text, m, c in MARKS.values()]
     handles += [
         Line2D([], [], color=ALERT, lw=0.6, alpha=0.6, marker="v", ms=4, label="chosen pole"),

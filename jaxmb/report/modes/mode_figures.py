@@ -84,5 +84,11 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
     if np.asarray(test.content).any():
         handles.append(Patch(color=FITTED, label="named in the measurement"))
     note = "" if count == fitted.frequency_hz.size else f" (first {count} of {fitted.frequency_hz.size} modes)"
-    figure.legend(handles=handles, loc="outside upper center", ncols=2, title=f"{test.name}{note}", title_fontsize=9)
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=2,
+        title=f"{test.name}: what gives way in each mode{note}",
+        title_fontsize=9,
+    )
     return figure

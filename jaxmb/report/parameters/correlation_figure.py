@@ -31,5 +31,5 @@ def correlation_figure(result: Result) -> Figure:
         axes.get_xticklabels()[i].set_color("0.6")
     note = ", grey: not known" if unknown else ""
     axes.set_title(f"{result.study.name}: correlation of the parameters{note}", loc="left")
-    figure.colorbar(image, ax=axes, shrink=0.8)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="correlation")
     return figure

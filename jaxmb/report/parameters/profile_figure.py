@@ -1,10 +1,14 @@
 """The cost along one parameter as a figure."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.profile import RISE
 from jaxmb.identify.assess.result import Result
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
+
+NARROW = 0.3
+"""Range of the values, over the identified one, below which their changes are shown."""
 
 
 def profile_figure(result: Result) -> Figure:
@@ -15,17 +19,21 @@ def profile_figure(result: Result) -> Figure:
     figure = Figure(figsize=(max(0.8 + 2.6 * across, 6.0), 0.9 + 2.2 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False)
     for axes, (name, told) in zip(grid.ravel(), profiles.items(), strict=False):
-        values = told.values
+        values, mine = told.values, result.parameters[name].value
+        true = result.study.truth.get(name)
+        narrow = mine != 0.0 and np.ptp(values) < NARROW * abs(mine)
+        if narrow:  # numbers that differ in their last digits cannot be read
+            values, true = 100.0 * (values / mine - 1.0), None if true is None else 100.0 * (true / mine - 1.0)
         axes.axhline(RISE, color=ALERT, lw=0.9, ls="--", label="95 %")
-        axes.plot(values, told.expected, color=INITIAL, lw=1.1, ls=":", label="by the standard deviation")
+        axes.plot(values, told.expected, color=INITIAL, lw=4.0, alpha=0.5, label="by the standard deviation")
         axes.plot(values, told.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="all others fitted again")
-        if name in result.study.truth:
-            axes.axvline(result.study.truth[name], color=TRUE, lw=1.1, label="true")
-        if result.is_logarithmic(name) and values.max() > 3.0 * values.min():
+        if true is not None:
+            axes.axvline(true, color=TRUE, lw=1.1, label="true")
+        if result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min():
             axes.set_xscale("log")
         axes.set_ylim(-0.3, 3.0 * RISE)
         axes.set_title(name, loc="left")
-        axes.set_xlabel(result.parameters[name].unit)
+        axes.set_xlabel("change from the identified value (%)" if narrow else result.parameters[name].unit)
     for axes in grid[:, 0]:
         axes.set_ylabel("rise of the cost (noise units)")
     for axes in grid.ravel()[len(profiles) :]:
