@@ -90,6 +90,7 @@ class Problem(eqx.Module):
 
     def measured(self, values: Float[Array, "d"] | Float[Array, "t d"]) -> list[Float[Array, "m"]]:
         """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
+        values = jnp.asarray(values)  # tests of one form are traced together, where NumPy cannot be
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
         for members in alike(self.tests, self.views):
             mine = values[jnp.asarray(members)] if values.ndim == 2 else values

@@ -153,6 +153,8 @@ def test_tests_together_are_tests_one_by_one(tmp_path):
     for rows, r in zip(problem.rows, alone, strict=True):
         np.testing.assert_allclose(together[rows], r, rtol=1e-9, atol=1e-9)
     assert problem.data_rows == problem.row_weights().size == together.size
+    # u may be NumPy's, compiled or not
+    assert float(problem.cost(np.asarray(u))) == pytest.approx(float(np.sum((together * problem.noise_unit) ** 2)))
 
 
 def test_rows_of_a_prior_are_the_last(tmp_path):

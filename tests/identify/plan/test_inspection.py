@@ -11,21 +11,22 @@ import pytest
 import jaxmb
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
+from tests.identify.arm import FREE as ARM_FREE
+from tests.identify.arm import frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
 PUBLISHED = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
-RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}
 FREE = {"stiffness.*": {"lower": 1e5, "upper": 1e9}, "damping.*": {"lower": 1.0, "upper": 1e5}}
 
 
-def frf_test(first_hz=1.0, last_hz=30.0, step_hz=0.5, posture=PUBLISHED, **more):
-    lines = {"first_hz": first_hz, "last_hz": last_hz, "step_hz": step_hz}
-    return {"kind": "frf", "simulate": {"lines": lines}, "posture": posture, "noise_log_std": 0.01} | more
+def frf_test(first_hz=1.0, last_hz=30.0, **more):
+    lines = {"first_hz": first_hz, "last_hz": last_hz, "step_hz": 0.5}
+    return {"kind": "frf", "simulate": {"lines": lines}, "posture": PUBLISHED, "noise_log_std": 0.01} | more
 
 
-def made(*tests, machine="kuka-kr90", free=FREE, **more):
-    data = {"machine": machine, "test": list(tests), "free": free} | more
+def made(*tests):
+    data = {"machine": "kuka-kr90", "test": list(tests), "free": FREE}
     return jaxmb.make_study(StudyFile.model_validate(data), "study", Path())
 
 
@@ -40,8 +41,9 @@ def narrow():
 
 
 @pytest.mark.parametrize("case", ["one_posture_30hz", "one_posture_100hz"])
-def test_bounds_of_one_posture(case):
-    found = jaxmb.inspect(made(frf_test(last_hz=KR90[case]["last_hz"])))
+def test_bounds_of_one_posture(narrow, case):
+    wide = KR90[case]["last_hz"] != 30.0
+    found = jaxmb.inspect(made(frf_test(last_hz=KR90[case]["last_hz"]))) if wide else narrow
     assert found.at == "true values"
     # Four digits are given, of numbers that depend on the machine's printed data alone.
     np.testing.assert_allclose([found.parameters[n].relative_std for n in NAMES], KR90[case]["std_log"], rtol=0.01)
@@ -78,75 +80,74 @@ def test_a_remedy_keeps_what_it_promises(narrow):
     assert float(promised.split()[0]) == pytest.approx(100.0 * wider.parameters["damping.x3"].relative_std, rel=0.06)
 
 
-def test_weights_count_as_in_a_fit():
+def test_weights_count_as_in_a_fit(narrow):
     """A study with weights is predicted with the covariance of the weighted estimate, which is larger."""
-    plain, weighted = (
-        deviations(jaxmb.inspect(made(frf_test(step_hz=0.2, **more))))
-        for more in ({}, {"weights": {"peaks": 80, "half_width_lines": 2, "elsewhere": 0.5}})
-    )
+    weights = {"peaks": 80, "half_width_lines": 2, "elsewhere": 0.5}
+    plain, weighted = (deviations(found) for found in (narrow, jaxmb.inspect(made(frf_test(weights=weights)))))
     assert all(weighted[name] > plain[name] for name in plain)
 
 
-def test_measured_data_do_not_matter():
+def test_measured_data_do_not_matter(tmp_path):
     """Only lines, noise and values do: noise in the data moves nothing."""
-    test = frf_test(last_hz=20.0)
-    noisy = test | {"simulate": test["simulate"] | {"noise_log_std": 0.05}}
-    small = {"stiffness.*": {"lower": 2e5, "upper": 2e7}}
-    first, second = (jaxmb.inspect(made(t, machine="manipulator-3r", free=small)) for t in (test, noisy))
+    first, second = (jaxmb.inspect(study_of(tmp_path, frf(noise=n, noise_log_std=0.01))) for n in (0.0, 0.05))
     assert deviations(first) == pytest.approx(deviations(second), rel=1e-12)
 
 
 def test_initial_values_where_the_truth_is_not_known(tmp_path):
-    truth = made(frf_test(), machine="manipulator-3r", free={"stiffness.*": {"lower": 2e5, "upper": 2e7}})
+    truth = study_of(tmp_path, frf())
     jaxmb.write_frf(tmp_path / "frf.npz", truth.fitted[0].source.fitted)
-    free = {"stiffness.*": {"lower": 2e5, "upper": 2e7, "initial": 1e6}}
-    test = {"kind": "frf", "file": "frf.npz", "posture": PUBLISHED}
-    file = StudyFile.model_validate({"machine": "manipulator-3r", "test": [test], "free": free})
-    found = jaxmb.inspect(jaxmb.make_study(file, "measured", tmp_path))
+    test = {key: value for key, value in frf(file="frf.npz").items() if key != "simulate"}
+    free = {name: bounds | {"initial": 20.0} for name, bounds in ARM_FREE.items() if name == "damping.*"}
+    free |= {"stiffness.*": ARM_FREE["stiffness.*"] | {"initial": 1e4}}
+    found = jaxmb.inspect(study_of(tmp_path, test, free=free))
     assert found.at == "initial values"
-    assert [p.value for p in found.parameters.values()] == [1e6] * 3
+    assert [p.value for p in found.parameters.values()] == [1e4, 1e4, 20.0, 20.0]
 
 
-def test_deflections_alone():
-    """Joint 1 is not loaded by a hanging mass; the others as the linear fit's covariance tells."""
-    found = jaxmb.inspect(jaxmb.load_study("kr240-joint-stiffness"))
-    assert found.without_effect == ("stiffness.q1",)
-    assert found.parameters["stiffness.q1"].identifiable == "no"
-    assert found.parameters["stiffness.q1"].why == "does not act on what is measured"
-    fitted = jaxmb.identify(found.study).parameters
-    for name in [f"stiffness.q{i}" for i in range(2, 7)]:
-        # The fit takes it at what it found, which is within a few standard deviations of 4 % of the truth.
-        assert found.parameters[name].relative_std == pytest.approx(fitted[name].std_log, rel=0.2)
+@pytest.fixture(scope="module")
+def elbow(tmp_path_factory):
+    """Deflections of the elbow under loads there, which the joint behind it does not feel."""
+    free = {"stiffness.*": ARM_FREE["stiffness.*"]}
+    return jaxmb.inspect(study_of(tmp_path_factory.mktemp("elbow"), loads(noise=0.001, frame="elbow"), free=free))
 
 
-def test_modes_tell_of_themselves_only():
-    modes = {"kind": "modes", "posture": PUBLISHED, "frequency_hz": [10.18, 11.24], "damping_percent": [1.9, 1.8],
+def test_deflections_alone(elbow):
+    """What no load reaches does not act; the others as the linear fit's covariance tells."""
+    assert elbow.without_effect == ("stiffness.b",)
+    assert elbow.parameters["stiffness.b"].identifiable == "no"
+    assert elbow.parameters["stiffness.b"].why == "does not act on what is measured"
+    fitted = jaxmb.identify(elbow.study).parameters["stiffness.a"]
+    # The fit takes it at what it found, which is within a few standard deviations of 0.2 % of the truth.
+    assert fitted.std_log < 0.002
+    assert elbow.parameters["stiffness.a"].relative_std == pytest.approx(fitted.std_log, rel=0.01)
+
+
+def test_modes_tell_of_themselves_only(tmp_path):
+    first_hz = float(study_of(tmp_path, shapes()).tests[0].frequency_hz[0])
+    modes = {"kind": "modes", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [first_hz], "damping_percent": [1.9],
              "frequency_std_hz": 0.02, "damping_std_percent": 0.05}  # fmt: skip
-    free = {"stiffness.*": {"lower": 2e5, "upper": 2e7}, "damping.*": {"lower": 10.0, "upper": 1e4}}
-    found = jaxmb.inspect(made(modes, machine="manipulator-3r", free=free))
-    assert found.parameters["damping.z3"].identifiable == "no"
-    assert "above the highest measured mode at 11.2 Hz" in found.parameters["damping.z3"].why
+    found = jaxmb.inspect(study_of(tmp_path, modes))
+    assert found.parameters["damping.b"].identifiable == "no"
+    assert f"above the highest measured mode at {first_hz:.3g} Hz" in found.parameters["damping.b"].why
 
 
-def test_json_is_strict_and_complete(narrow):
+def test_json_is_strict_and_complete(narrow, elbow):
     data = json.loads(narrow.json_text())
     assert {"parameters", "singular_values", "groups", "next", "at", "criterion", "correlation"} <= set(data)
     assert data["next"] is None
     assert "[next]" in data["next_remark"]
     assert set(data["parameters"]["stiffness.z1"]) >= {"relative_std", "identifiable", "why"}
-    unknown = json.loads(jaxmb.inspect(jaxmb.load_study("kr240-joint-stiffness")).json_text())
-    assert unknown["parameters"]["stiffness.q1"]["relative_std"] is None
+    unknown = json.loads(elbow.json_text())
+    assert unknown["parameters"]["stiffness.b"]["relative_std"] is None
     assert unknown["groups"][0]["std"] is None
 
 
-def test_the_noise_that_stands_for_one_to_be_estimated_is_told():
-    small = {"stiffness.*": {"lower": 2e5, "upper": 2e7}}
-    test = frf_test(last_hz=20.0) | {"noise_log_std": "estimate", "name": "arm"}
-    (told,) = jaxmb.inspect(made(test, machine="manipulator-3r", free=small)).remarks
+def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
+    (told,) = jaxmb.inspect(study_of(tmp_path, frf(noise_log_std="estimate", name="arm"))).remarks
     assert told.startswith("the noise of arm is to be estimated from a fit: here a standard deviation of 0.01 of log H")
 
 
-def test_a_complete_stiffness_model_is_refused():
-    study = dataclasses.replace(made(frf_test()), complete=CompletePart())
+def test_a_complete_stiffness_model_is_refused(narrow):
+    study = dataclasses.replace(narrow.study, complete=CompletePart())
     with pytest.raises(NotImplementedError, match="reduced to what its tests can tell by `identify`"):
         jaxmb.inspect(study)

@@ -32,8 +32,9 @@ ARM = Machine.model_validate({
     "posture": {"b": 0.4},
 })  # fmt: skip
 MODEL = build_model(ARM)
-LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 1.0}
-FREQUENCY = np.arange(1.0, 31.0)
+LINES = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.25}
+"""As many as other tests of plane arms have, whose compiled fits are shared."""
+FREQUENCY = 1.0 + 0.25 * np.arange(97)
 PLANE = [["tool", "x"], ["tool", "z"]]
 FREE = {
     "stiffness.*": {"lower": 1e3, "upper": 1e6, "initial": 2e4},
@@ -96,8 +97,8 @@ def test_the_truth_may_be_said(study):
 
 def test_band(study):
     made = study(arm_test(band_hz=[5.0, 12.0]))
-    np.testing.assert_allclose(np.asarray(made.tests[0].omega) / (2 * np.pi), np.arange(5.0, 13.0))
-    np.testing.assert_allclose(made.tests[0].measured, responses()[4:12], rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(made.tests[0].omega) / (2 * np.pi), np.arange(5.0, 12.1, 0.25))
+    np.testing.assert_allclose(made.tests[0].measured, responses()[16:45], rtol=1e-12)
 
 
 def test_hold(study):
@@ -145,7 +146,7 @@ def test_hammer_elsewhere(study):
     points = {"outputs": [tuple(p) for p in outputs], "inputs": [tuple(p) for p in inputs]}
     expected = responses(**points)
     np.testing.assert_allclose(made.tests[0].measured, expected, rtol=1e-12)
-    np.testing.assert_allclose(made.tests[0].predict(made.problem.scenes[0](np.array([5e4, 9e3, 25.0, 4.0]))), expected,
+    np.testing.assert_allclose(made.tests[0].predict(made.problem.views[0](np.array([5e4, 9e3, 25.0, 4.0]))), expected,
                                rtol=1e-9)  # fmt: skip
 
 
@@ -164,14 +165,14 @@ def test_noise_has_its_own_seed(study):
     np.testing.assert_array_equal(h[0], h[1])
     assert (h[0] != h[2]).any()
     error = np.log(h[0] / responses())
-    # 240 draws: the standard deviation is known to 5 %, four times that.
-    assert np.std([error.real, error.imag]) == pytest.approx(0.05, rel=0.2)
+    # 776 draws: the standard deviation is known to 2.5 %, four times that.
+    assert np.std([error.real, error.imag]) == pytest.approx(0.05, rel=0.1)
 
 
 def test_what_does_not_act_is_said(study):
     """A damper held against a direction that no sensor sees: the inertia across the one axis of a plane arm."""
     free = {"stiffness.a": FREE["stiffness.*"], "inertia.lower.xx": {"lower": 0.01, "upper": 1.0, "initial": 0.5}}
-    result = identify(study(free=free))
+    result = identify(study(free=free, refine={"coarse_lines": 0}))
     assert "inertia.lower.xx does not act on the data" in result.remarks
     assert result.parameters["inertia.lower.xx"].identifiable == "no"
     assert result.parameters["inertia.lower.xx"].value == 0.5
@@ -180,8 +181,7 @@ def test_what_does_not_act_is_said(study):
 
 
 def test_a_note_is_the_first_remark(study):
-    free = {"stiffness.a": FREE["stiffness.*"]}
-    assert identify(study(free=free, note="masses were guessed")).remarks[0] == "masses were guessed"
+    assert identify(study(note="masses were guessed")).remarks[0] == "masses were guessed"
 
 
 def test_prior(study):
