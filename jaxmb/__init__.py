@@ -2,6 +2,9 @@
 
 Importing jaxmb turns on 64-bit floats in JAX, which identification needs, and keeps compiled programs for the next
 process; the user's own settings stay (see `jaxmb.runtime`). The public names are imported when they are first used.
+
+More names by subject: `jaxmb.studies`, `jaxmb.results`, `jaxmb.plan`, `jaxmb.laws`, `jaxmb.deflections`, `jaxmb.maps`,
+`jaxmb.estimation`, `jaxmb.fitting`.
 """
 
 import sys
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from jaxmb.machine.schema import Machine
     from jaxmb.machine.tables import machine_from_dh
     from jaxmb.measurement.files.frf_file import read_frf, write_frf
-    from jaxmb.measurement.frf_set import FrfSet, as_kind, in_band, pick, to_si
+    from jaxmb.measurement.frf_set import FrfSet, as_kind, in_band, lines, pick, to_si
     from jaxmb.measurement.modal.analysis import ModalAnalysis, modal_analysis
     from jaxmb.measurement.modal.indicators import (
         cmif,
@@ -51,7 +54,8 @@ if TYPE_CHECKING:
         reference_posture,
     )
     from jaxmb.mechanics.tangent import Tangent, linearize, linearize_moving
-    from jaxmb.response.frf import convert_frf, frf, frf_finite_force
+    from jaxmb.response.frf import convert_frf, frf, frf_finite_force, response_rows
+    from jaxmb.response.hits import Softening, record_hits
     from jaxmb.response.modal import Modes, energy_shares, mac, modes, undamped_modes
     from jaxmb.response.static import cartesian_stiffness, deflection
 
@@ -69,6 +73,7 @@ __all__ = [
     "Model",
     "Modes",
     "Result",
+    "Softening",
     "Study",
     "Tangent",
     "as_kind",
@@ -99,6 +104,7 @@ __all__ = [
     "joined_inputs",
     "linearize",
     "linearize_moving",
+    "lines",
     "load_machine",
     "load_result",
     "load_study",
@@ -118,7 +124,9 @@ __all__ = [
     "posture",
     "read_frf",
     "read_records",
+    "record_hits",
     "reference_posture",
+    "response_rows",
     "set_parameters",
     "static_equilibrium",
     "study_names",
@@ -144,6 +152,7 @@ __getattr__, __dir__ = lazy(
         "Model": "jaxmb.machine.build",
         "Modes": "jaxmb.response.modal",
         "Result": "jaxmb.identify.assess.result",
+        "Softening": "jaxmb.response.hits",
         "Study": "jaxmb.identify.study.study",
         "Tangent": "jaxmb.mechanics.tangent",
         "as_kind": "jaxmb.measurement.frf_set",
@@ -174,6 +183,7 @@ __getattr__, __dir__ = lazy(
         "joined_inputs": "jaxmb.measurement.reciprocity",
         "linearize": "jaxmb.mechanics.tangent",
         "linearize_moving": "jaxmb.mechanics.tangent",
+        "lines": "jaxmb.measurement.frf_set",
         "load_machine": "jaxmb.machine.file",
         "load_result": "jaxmb.identify.assess.saved_result",
         "load_study": "jaxmb.identify.study.study",
@@ -193,7 +203,9 @@ __getattr__, __dir__ = lazy(
         "posture": "jaxmb.mechanics.kinematics",
         "read_frf": "jaxmb.measurement.files.frf_file",
         "read_records": "jaxmb.measurement.records.file",
+        "record_hits": "jaxmb.response.hits",
         "reference_posture": "jaxmb.mechanics.kinematics",
+        "response_rows": "jaxmb.response.frf",
         "set_parameters": "jaxmb.identify.parameters.model_parameters",
         "static_equilibrium": "jaxmb.mechanics.equilibrium",
         "study_names": "jaxmb.identify.study.file",

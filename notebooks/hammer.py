@@ -19,9 +19,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.response.frf import response_rows
-from jaxmb.response.hits import Softening, record_hits
 
 model = jaxmb.build_model(jaxmb.load_machine("kuka-kr90"))
 q = jaxmb.reference_posture(model)
@@ -38,12 +35,12 @@ names = tuple(" ".join(point) for point in sensors)
 # %%
 sample_rate_hz, samples, hits = 1024.0, 4096, 5
 askew = np.eye(3) + np.radians(3.0) * rng.normal(size=(3, 3)) * (1.0 - np.eye(3))
-rows = askew @ np.asarray(response_rows(model, q, sensors[:3]))
-force, response = record_hits(
+rows = askew @ np.asarray(jaxmb.response_rows(model, q, sensors[:3]))
+force, response = jaxmb.record_hits(
     jaxmb.linearize(model, q),
     model.stiffness,
-    Softening(loss=jnp.asarray(0.1), half=jnp.asarray(2e-4)),
-    response_rows(model, q, sensors),
+    jaxmb.Softening(loss=jnp.asarray(0.1), half=jnp.asarray(2e-4)),
+    jaxmb.response_rows(model, q, sensors),
     jnp.asarray(np.repeat(rows, hits, axis=0)),
     jnp.asarray(5.0 * np.exp(0.3 * rng.normal(size=3 * hits))),
     start_s=0.05,
@@ -125,7 +122,7 @@ for r in range(4):
 folder = Path("results/hammer")
 folder.mkdir(parents=True, exist_ok=True)
 jaxmb.write_frf(folder / "hammer.uff", measured)
-study = StudyFile.model_validate({
+study = {
     "machine": "kuka-kr90",
     "test": [{
         "kind": "frf", "file": "hammer.uff", "posture": {"z1": 0.0, "z2": "70 deg", "z3": "-100 deg"},
@@ -137,7 +134,7 @@ study = StudyFile.model_validate({
         "stiffness.*": {"lower": 5.5e5, "upper": 5e7}, "damping.*": {"lower": 1.0, "upper": 1e4, "initial": 100.0},
     },
     "rounds": 10,
-})  # fmt: skip
+}  # fmt: skip
 result = jaxmb.identify(jaxmb.make_study(study, "hammer", folder))
 print(result.status)
 print("mode   measured Hz   fitted Hz   measured %   fitted %    MAC")

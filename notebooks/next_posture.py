@@ -12,13 +12,10 @@
 # KUKA KR90 of Huynh et al. 2020 is measured in its milling posture, and the question is where to go from there.
 
 # %%
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.study.format.study_format import StudyFile
 
 MILLING = {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"}
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}
@@ -35,7 +32,7 @@ def study(*tests, **more):
     """A study of the robot with all 18 parameters free."""
     free = {"stiffness.*": {"lower": 5.5e5, "upper": 1e8}, "damping.*": {"lower": 1.0, "upper": 1e5}}
     description = {"machine": "kuka-kr90", "test": list(tests), "free": free, "start": "random"} | more
-    return jaxmb.make_study(StudyFile.model_validate(description), "plan", Path())
+    return jaxmb.make_study(description, "plan")
 
 
 # %% [markdown]

@@ -20,16 +20,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.load_cases import (
+from jaxmb.deflections import (
     LoadCase,
+    candidate_postures,
+    choose_load_cases,
+    corrected_target,
     joint_terms,
+    loaded_pose,
     measured_displacements,
     observation_matrix,
 )
-from jaxmb.identify.study.simulation.deflection_design import choose
-from jaxmb.identify.study.simulation.postures import candidate_postures
-from jaxmb.response.compensation import corrected_target, loaded_pose
+from jaxmb.estimation import linear_fit
 
 robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
 tracker = np.repeat([3e-5, 6e-5], 3)  # m, rad
@@ -61,7 +62,7 @@ def hanging(name: str, q: np.ndarray, force: tuple[float, float, float]) -> Load
 
 
 candidates = [hanging(f"posture {i}", q, (0.0, 0.0, -1470.0)) for i, q in enumerate(postures)]
-design = choose(robot, candidates, 10)
+design = choose_load_cases(robot, candidates, 10)
 planned = [candidates[i] for i in sorted(design.chosen)]
 print("chosen:", ", ".join(test.name for test in planned))
 

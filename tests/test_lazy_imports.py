@@ -1,14 +1,11 @@
 """What is imported by whom: jaxmb's public names at their first use, and by commands no more than they need."""
 
-import ast
 import json
 import subprocess
 import sys
 from pathlib import Path
 from types import FunctionType
 from typing import Any
-
-import pytest
 
 import jaxmb
 
@@ -23,25 +20,6 @@ def imported_after(code: str) -> tuple[Any, set[str]]:
     assert found.returncode == 0, found.stderr
     done, modules = json.loads(found.stdout.splitlines()[-1])
     return done, SLOW & set(modules)
-
-
-def test_all_public_names_are_there_for_python_and_for_type_checkers():
-    tree = ast.parse(Path(jaxmb.__file__).read_text())
-    seen_by_checkers = {
-        (alias.name, node.module)
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    call = next(node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-                and isinstance(node.value.func, ast.Name) and node.value.func.id == "lazy")  # fmt: skip
-    assert seen_by_checkers == set(ast.literal_eval(call.args[1]).items())
-    assert {name for name, _ in seen_by_checkers} == set(jaxmb.__all__) <= set(dir(jaxmb))
-    assert all(getattr(jaxmb, name) is not None for name in jaxmb.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'identity'"):
-        _ = jaxmb.identity
 
 
 def test_identify_is_the_function_whatever_was_imported():

@@ -14,10 +14,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import jaxmb
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.files import find_description, read_toml
-from jaxmb.measurement.frf_set import lines, pick
-from jaxmb.measurement.records.file import frf_of_records, read_records
+from jaxmb.studies import study_data
 
 BANDS = ((0.027, 0.038), (0.155, 0.2))
 """Around the antiresonances, where noise is large; cycles per sample, as in the study."""
@@ -53,14 +50,14 @@ def study(
     folder: Path, machine: jaxmb.Machine, measured: jaxmb.FrfSet, free: dict[str, Any], hold: dict[str, float]
 ) -> jaxmb.Study:
     """The shipped study with another machine, other lines, parameters added to the free ones, or held instead."""
-    data = read_toml(find_description("daisy-arm", "studies", "study", (".toml",)))
+    data = study_data("daisy-arm")
     jaxmb.write_machine(machine, folder / "arm.toml")
     jaxmb.write_frf(folder / "arm.npz", measured)
     data["machine"], data["test"][0]["file"] = "arm.toml", "arm.npz"
     data["free"] = {k: v for k, v in (data["free"] | free).items() if k not in hold}
     if not machine.payload:
         data["free"] = {k: v for k, v in data["free"].items() if "payload" not in k}
-    return jaxmb.make_study(StudyFile.model_validate(data | {"hold": hold}), "daisy-arm", folder)
+    return jaxmb.make_study(data | {"hold": hold}, "daisy-arm", folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +134,7 @@ def noise(numbers: np.ndarray) -> list[tuple[float, float, float]]:
     At the even lines, between the excited odd ones, whatever the torque there does not explain is noise: N = Y - H U.
     It is taken over the median excited torque, and over the response at these lines.
     """
-    (record,) = read_records("daisy-arm")
+    (record,) = jaxmb.read_records("daisy-arm")
     torque, acceleration = (np.fft.rfft(x[:, 0]) for x in (record.force, record.response))
     level = np.median(np.abs(torque[3:200:2]))
     even = np.arange(2, 200, 2)
@@ -161,7 +158,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
-    measured = pick(frf_of_records("daisy-arm"), ["arm y"], ["motor rz"])
+    measured = jaxmb.pick(jaxmb.frf_of_records("daisy-arm"), ["arm y"], ["motor rz"])
     measured = dataclasses.replace(measured, unit="m/s^2/N")
 
     for delay in (False, True):
@@ -190,8 +187,8 @@ def main() -> None:
         print(f"  mode {mode.frequency_hz:.5f}, damping {100 * mode.damping_ratio:.3f} %")
     odd = np.arange(measured.frequency_hz.size) % 2 == 1
     for name, half in (("odd", odd), ("even", ~odd)):
-        row = fitted(folder, arm(), lines(measured, half), judged=lines(measured, ~half))
-        seen = fitted(folder, arm(), measured, judged=lines(measured, ~half))
+        row = fitted(folder, arm(), jaxmb.lines(measured, half), judged=jaxmb.lines(measured, ~half))
+        seen = fitted(folder, arm(), measured, judged=jaxmb.lines(measured, ~half))
         print(f"fitted to the {name} lines: error {row.error:.4f} at the others, {seen.error:.4f} if fitted to all")
 
     print("| model | numbers | cost | error | third mode |\n|---|---|---|---|---|")

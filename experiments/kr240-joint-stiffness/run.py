@@ -5,16 +5,16 @@ Run as `python experiments/kr240-joint-stiffness/run.py`; about a minute.
 
 import dataclasses
 import time
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxmb.identify.assess.deflections.monte_carlo import monte_carlo
-from jaxmb.identify.assess.deflections.solve import check_plan, equations, fit_deflections, unknowns
 
 import jaxmb
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
-from jaxmb.identify.study.format.deflection_format import Instruments
-from jaxmb.identify.study.reading.deflections import DeflectionSet
+from jaxmb.deflections import DeflectionSource, LoadCase, deflection_test, monte_carlo, predicted
+from jaxmb.fitting import linear_equations, linear_step, unknowns
+from jaxmb.results import Finding, linear_finding
+from jaxmb.studies import linear_in, study_data
 
 PRINTED = np.array([np.nan, 1e5, 3.7e5, 1e4, 1.4e4, 2.2e4])
 """Table II, Nm/rad."""
@@ -37,7 +37,7 @@ def main() -> None:
                   f" {largest:.4f} largest, {told['explained_percent']:.1f} % explained")  # fmt: skip
     _each_axis(result)
     _convergence(result)
-    _alternatives(study)
+    _alternatives(study.truth)
     _seeds()
     _speed(study)
 
@@ -59,40 +59,39 @@ def _convergence(result: jaxmb.Result) -> None:
         print(f"{count} tests: central 90 % of the values spans, % of the last:", np.round(widths).astype(int))
 
 
-def _alternatives(study: jaxmb.Study) -> None:
-    """The same Monte-Carlo with one assumption changed at a time; the tests' postures and forces stay."""
-    found = unknowns(study.model, study.free)
-    base = study.deflections[0]
-    single = {"tracker_mm": 0.03 / np.sqrt(2.0)}
-    cases = {
-        "as in the study": base,
-        "0.03 mm on the displacement, not on each position": _instruments(base, **single),
-        "reflectors at 0.2 m": _instruments(base, reflectors_m=0.2),
-        "reflectors at 1 m": _instruments(base, reflectors_m=1.0),
-        "eq. 18 as printed, rows in m and rad": dataclasses.replace(base, rotation_weight=4.0),
-        "rotations decide (eq. 18 with rows in m and deg)": dataclasses.replace(base, rotation_weight=13000.0),
-        "loads half as large": _loads(base, 0.5),
-        "loads twice as large": _loads(base, 2.0),
+def _alternatives(truth: dict[str, float]) -> None:
+    """The same Monte-Carlo with one assumption changed at a time; the tests' postures and directions stay."""
+    cases: dict[str, dict[str, Any]] = {
+        "as in the study": {},
+        "0.03 mm on the displacement, not on each position": {"tracker_mm": 0.03 / np.sqrt(2.0)},
+        "reflectors at 0.2 m": {"reflectors_m": 0.2},
+        "reflectors at 1 m": {"reflectors_m": 1.0},
+        "eq. 18 as printed, rows in m and rad": {"rotation_weight": 4.0},
+        "rotations decide (eq. 18 with rows in m and deg)": {"rotation_weight": 13000.0},
+        "loads half as large": {"loads": 0.5},
+        "loads twice as large": {"loads": 2.0},
     }
-    model = study.free.apply(study.model, jnp.asarray([study.truth[name] for name in study.free.names]))
-    for what, group in cases.items():
-        drawn = monte_carlo(model, found, [group], study.initial, DRAWS, 0)
+    for what, changes in cases.items():
+        other = _changed(**changes)
+        drawn = monte_carlo(_at_truth(other, truth), other.fitted, DRAWS)
         print(f"{what}: ratio to Table II", np.round(drawn.std[1:] / PRINTED[1:], 2))
 
 
-def _instruments(group: DeflectionSet, **changed: float) -> DeflectionSet:
-    """The set with other instruments, and deviations that follow from them."""
-    if group.instruments is None:
-        raise ValueError(f"deflection tests '{group.name}' have no instruments, expected those whose errors are drawn")
-    instruments: Instruments = group.instruments.model_copy(update=changed)
-    std = np.repeat([instruments.translation_std, instruments.rotation_std], 3)
-    tests = tuple(dataclasses.replace(t, std=np.broadcast_to(std, t.std.shape)) for t in group.tests)
-    return dataclasses.replace(group, instruments=instruments, tests=tests)
+def _changed(rotation_weight: float = 1.0, loads: float = 1.0, **instruments: float) -> jaxmb.Study:
+    """The study with other weights, loads or instruments; what is measured follows from these."""
+    data = study_data("kr240-joint-stiffness")
+    for test in data["test"]:
+        test["instruments"] |= instruments
+        test["rotation_weight"] = rotation_weight
+        test["simulate"]["force_n"] = [loads * force for force in test["simulate"]["force_n"]]
+    return jaxmb.make_study(data, "kr240-joint-stiffness")
 
 
-def _loads(group: DeflectionSet, factor: float) -> DeflectionSet:
-    tests = tuple(dataclasses.replace(t, wrench=factor * t.wrench) for t in group.tests)
-    return dataclasses.replace(group, tests=tests)
+def _at_truth(study: jaxmb.Study, truth: dict[str, float]) -> Finding:
+    """What is found of a study, had it found the truth."""
+    values = np.array([truth[name] for name in study.free.names])
+    model = study.free.apply(study.model, jnp.asarray(values))
+    return dataclasses.replace(linear_finding(study), values=values, model=model)
 
 
 def _seeds() -> None:
@@ -113,13 +112,15 @@ def _speed(study: jaxmb.Study) -> None:
     tests = [LoadCase(str(i), q[i], "tool", wrench[i], ("tool",), np.zeros((1, 6)), std) for i in range(count)]
     moved = predicted(study.model, tests)
     tests = [dataclasses.replace(t, displacement=d) for t, d in zip(tests, moved, strict=True)]
-    found = unknowns(study.model, study.free)
-    seconds = []
+    reciprocal = linear_in(study.problem)
+    if reciprocal is None:
+        raise ValueError("the study is not linear")
+    found, seconds = unknowns(study.free, reciprocal), []
     for _ in range(6):
         began = time.perf_counter()
-        rows = equations(study.model, found, [DeflectionSet("many", tuple(tests))])
-        check_plan(study.model, found, tests, rows)
-        fit_deflections(found, rows, study.initial)
+        DeflectionSource(cases=tuple(tests)).check_linear(study.model)
+        rows = linear_equations(study.model, study.free, [deflection_test("many", study.model, tests)])
+        linear_step(found, rows, study.start.values)
         seconds.append(time.perf_counter() - began)
     print(f"1000 tests, six stiffnesses: {seconds[0]:.2f} s with compilation, then {np.median(seconds[1:]):.3f} s")
 

@@ -4,7 +4,6 @@ python experiments/kr90-measured/run.py [--draws 10] [--out results/kr90-measure
 """
 
 import argparse
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 import jaxmb
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import Study
-from jaxmb.io.files import find_description, read_toml
-from jaxmb.report.modes.mac_figure import mac_panels
-from jaxmb.report.modes.mode_pairs import ModePairs, measured_pairs
-from jaxmb.report.paper_tables import in_order, mean_error, modes_table, parameters_table
-from jaxmb.report.section import Section
-from jaxmb.report.style import drawing, write_figure
-from jaxmb.report.terminal import on_terminal
+from jaxmb.report import (
+    ModePairs,
+    Section,
+    drawing,
+    in_order,
+    mac_panels,
+    mean_error,
+    measured_pairs,
+    modes_table,
+    on_terminal,
+    parameters_table,
+    write_figure,
+)
+from jaxmb.studies import Study, study_data
 
 PLAIN: dict[str, Any] = {"coherence": False, "cross_axis": 0.0}
 SYNTHESIZED: dict[str, Any] = {"fit": "synthesized", "symmetrize": "upper"}
@@ -47,13 +51,12 @@ def compared(study: Study, model: jaxmb.Model) -> ModePairs:
 
 def variant(changes: dict[str, Any], draw: int) -> Study:
     """The study on the stand-in with other settings of its test."""
-    path = find_description("kr90-measured", "studies", "study", (".toml",))
-    data = copy.deepcopy(read_toml(path))
+    data = study_data("kr90-measured")
     test = data["test"][0] | changes
     if test.get("fit") == "synthesized":
         test.pop("band_hz", None)  # the modal model holds in its own band
     data["test"] = [test]
-    return jaxmb.make_study(StudyFile.model_validate(data), "kr90-measured", path.parent, noise_seed=draw)
+    return jaxmb.make_study(data, "kr90-measured", noise_seed=draw)
 
 
 def paper_tables(out: Path, console: Console) -> None:

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.measurement.modal.analysis import ModalAnalysis
 
 LINES = np.arange(20.0, 480.01, 0.25)
 MODES, PAIRS, OUTPUTS, INPUTS = 12, 3, 28, 3
@@ -81,7 +80,7 @@ def measured(truth: Structure, noise: float, rng: np.random.Generator, frequency
     )
 
 
-def score(truth: Structure, analysis: ModalAnalysis, seconds: float = 0.0) -> Score:
+def score(truth: Structure, analysis: jaxmb.ModalAnalysis, seconds: float = 0.0) -> Score:
     """Poles in 20-200 Hz matched one to one with known modes by shape, at most 1 % away in frequency; MAC over 0.5."""
     from scipy.optimize import linear_sum_assignment
 
@@ -135,9 +134,7 @@ def synthetic(seed: int, draws: int) -> list[dict]:
 
 def daisy() -> list[dict]:
     """Poles of the DaISy subframe by both estimators, and how well they explain what was measured."""
-    from jaxmb.measurement.records.file import frf_of_records
-
-    frf_set = jaxmb.in_band(frf_of_records("daisy-subframe"), (20.0, 480.0))
+    frf_set = jaxmb.in_band(jaxmb.frf_of_records("daisy-subframe"), (20.0, 480.0))
     rows = []
     for method in ("polyreference", "lsce"):
         began = time.perf_counter()

@@ -11,13 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.estimation.design import choose_tests
-from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.plan.candidates import Candidate, Place, information_of, postures_of, probe_like
-from jaxmb.identify.plan.next_tests import criterion_of
-from jaxmb.identify.study.format.next_format import NextPart
-from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.estimation import knowledge
+from jaxmb.plan import (
+    Candidate,
+    NextPart,
+    Place,
+    choose_tests,
+    criterion_of,
+    information_of,
+    planned,
+    postures_of,
+)
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "reference" / "huynh2020_kr90.toml"
 RANGES = {"z1": ["-90 deg", "90 deg"], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}
@@ -36,7 +40,7 @@ def study(last_hz: float, **asked: object) -> jaxmb.Study:
     }
     free = {"stiffness.*": {"lower": 1e5, "upper": 1e9}, "damping.*": {"lower": 1.0, "upper": 1e5}}
     data: dict[str, Any] = {"machine": "kuka-kr90", "test": [test], "free": free, "next": {"postures": RANGES, **asked}}
-    return jaxmb.make_study(StudyFile.model_validate(data), f"kr90 to {last_hz:g} Hz", Path())
+    return jaxmb.make_study(data, f"kr90 to {last_hz:g} Hz")
 
 
 def bounds() -> None:
@@ -59,9 +63,8 @@ class Pool:
         self.study = one
         u = one.free.encode(np.array([one.truth[name] for name in one.free.names]))
         self.place = Place(one.model, one.free, jnp.asarray(u))
-        (test,) = (t for t in one.tests if isinstance(t, FrfTest))
-        self.probe = probe_like(test)
-        self.published = self.told(np.asarray(one.tests[0].q)[None])[0]
+        self.probe, self.q = planned(one.tests[0])
+        self.published = self.told(self.q[None])[0]
 
     def told(self, postures: np.ndarray) -> np.ndarray:
         """Rows of each posture."""
@@ -70,7 +73,7 @@ class Pool:
     def random(self, count: int, seed: int) -> np.ndarray:
         """Rows of random postures."""
         part = NextPart.model_validate({"postures": RANGES, "candidates": count, "seed": seed})
-        return self.told(postures_of(part, np.asarray(self.study.tests[0].q), self.study.model.coordinates))
+        return self.told(postures_of(part, self.q, self.study.model.coordinates))
 
 
 def worst(rows: np.ndarray) -> float:

@@ -16,11 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.one_model import LEVEL
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import make_study
-from jaxmb.io.files import find_description, read_toml
+from jaxmb import identify, make_study
+from jaxmb.laws import LEVEL
+from jaxmb.studies import study_data
 
 STIFFNESS = 6e6
 TRUTHS = {"constant": (None, 0.0), "z2": ("cos z2", 0.3), "amplitude": ("ln amplitude", -0.05)}
@@ -36,11 +34,11 @@ def law(truth: str, test: dict) -> float:
 
 def study_of(truth: str, seed: int):
     """The study with a truth and a noise seed; each test has its own draws."""
-    data = read_toml(find_description("kr90-posture-law", "studies", "study", (".toml",)))
+    data = study_data("kr90-posture-law")
     for number, test in enumerate(data["test"]):
         test["simulate"]["parameters"]["stiffness.z2"] = STIFFNESS * math.exp(law(truth, test))
         test["simulate"]["noise_seed"] = 1000 * seed + number
-    return make_study(StudyFile.model_validate(data), f"kr90-posture-law-{truth}", Path.cwd())
+    return make_study(data, f"kr90-posture-law-{truth}")
 
 
 def line_of(truth: str, seed: int) -> dict:

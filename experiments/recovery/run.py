@@ -12,37 +12,37 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.files import find_description, read_toml
-from jaxmb.io.strict_json import versions
+from jaxmb.fitting import FrfTest
+from jaxmb.results import versions
+from jaxmb.studies import study_data
 
 EXACT = 1e-6
 TRUTH_SEED = 2020
 
 
-def study_file(truth: dict[str, float]) -> StudyFile:
+def described(truth: dict[str, float]) -> dict[str, Any]:
     """The shipped study kr90-modelled with another truth, and nothing given to start from."""
-    data = read_toml(find_description("kr90-modelled", "studies", "study", (".toml",)))
+    data = study_data("kr90-modelled")
     data["test"][0]["simulate"]["parameters"] = truth
     data["start"] = "random"
     data["free"] = {name: {k: v for k, v in part.items() if k != "initial"} for name, part in data["free"].items()}
-    return StudyFile.model_validate(data)
+    return data
 
 
 def as_file(study: jaxmb.Study, truth: dict[str, float], folder: Path) -> jaxmb.Study:
     """The same study with its FRFs written to a file and read from there."""
-    data = study_file(truth).model_dump(exclude_unset=True)
+    data = described(truth)
     (test,) = (t for t in study.tests if isinstance(t, FrfTest))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     jaxmb.write_frf(folder / "frf.npz", jaxmb.FrfSet(frequency_hz, np.asarray(test.measured), "accelerance"))
     data["test"][0].pop("simulate")
     data["test"][0]["file"] = "frf.npz"
-    read = jaxmb.make_study(StudyFile.model_validate(data), study.name, folder)
+    read = jaxmb.make_study(data, study.name, folder)
     return dataclasses.replace(read, truth=study.truth)
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     print("kr90-modelled:")
     print("truth   exact within 1e-6   largest error   median s   longest s")
     for number, truth in enumerate(truths(options.truths)):
-        study = jaxmb.make_study(study_file(truth), f"truth {number}", Path())
+        study = jaxmb.make_study(described(truth), f"truth {number}")
         if number % 2:
             study = as_file(study, truth, options.out)
         errors, seconds, costs = [], [], []

@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.fit.loop import final_state, run_fit
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.files import find_description, read_toml
-from jaxmb.io.strict_json import strict, versions
+from jaxmb.estimation import knowledge
+from jaxmb.fitting import final_state, noise_objective, run_fit
+from jaxmb.results import strict, versions
+from jaxmb.studies import study_data
 
 INTERVAL = 1.96
 """Standard deviations to either side of a 95 % interval."""
@@ -32,16 +31,6 @@ INTERVAL = 1.96
 def print_now(text: str) -> None:
     """Print a line at once: the draws take minutes."""
     print(text, flush=True)
-
-
-def library_study(name: str) -> dict[str, Any]:
-    """Description of a study that comes with jaxmb."""
-    return read_toml(find_description(name, "studies", "study", (".toml",)))
-
-
-def study_of(data: dict[str, Any], name: str, noise_seed: int | None = None) -> jaxmb.Study:
-    """Study from a description."""
-    return jaxmb.make_study(StudyFile.model_validate(data), name, Path(), noise_seed=noise_seed)
 
 
 def true_u(study: jaxmb.Study) -> np.ndarray:
@@ -73,7 +62,7 @@ def seeded(data: dict[str, Any], study: jaxmb.Study, draw: int) -> dict[str, Any
 
 def fused(draws: int) -> dict[str, Any]:
     """Predicted and achieved errors of one FRF posture, of six deflections, and of both."""
-    whole = library_study("kr90-fused")
+    whole = study_data("kr90-fused")
     frf, loads = whole["test"]
     # Deflections tell nothing of damping; a prior too weak to matter takes them through the same search as the others.
     stiffness = {name: part for name, part in whole["free"].items() if name.startswith("stiffness")}
@@ -84,11 +73,11 @@ def fused(draws: int) -> dict[str, Any]:
     }
     predicted, achieved = {}, {}
     for case, data in cases.items():
-        study = study_of(data, case)
+        study = jaxmb.make_study(data, case)
         predicted[case] = dict(zip(study.free.names, at_truth(study), strict=True))
         errors = []
         for draw in range(draws):
-            result = jaxmb.identify(study_of(seeded(data, study, draw), case))
+            result = jaxmb.identify(jaxmb.make_study(seeded(data, study, draw), case))
             errors.append([np.log(result.parameters[n].value / study.truth[n]) for n in study.free.names])
         rms = np.sqrt(np.mean(np.square(errors), axis=0))
         achieved[case] = dict(zip(study.free.names, rms, strict=True))
@@ -111,20 +100,20 @@ def fused(draws: int) -> dict[str, Any]:
 
 def coverage(draws: int) -> dict[str, Any]:
     """How often the 95 % intervals of the parameters that are identifiable at the truth hold it."""
-    validation = library_study("validation-3r")
+    validation = study_data("validation-3r")
     validation["test"] = [
         test | {"simulate": test["simulate"] | {"noise_log_std": test["noise_log_std"]}} for test in validation["test"]
     ]
-    three = library_study("kr90-postures")
+    three = study_data("kr90-postures")
     three["test"] = [test for test in three["test"] if test.get("role") != "check"][:3]
     found = {}
     for name, data in {"validation-3r": validation, "three postures of the KR90": three}.items():
-        study = study_of(data, name)
+        study = jaxmb.make_study(data, name)
         std = at_truth(study)
         identifiable = std < 0.1
         hits, converged, narrowest = [], 0, []
         for draw in range(draws):
-            result = jaxmb.identify(study_of(seeded(data, study, draw), name))
+            result = jaxmb.identify(jaxmb.make_study(seeded(data, study, draw), name))
             converged += result.converged
             inside = []
             for parameter in study.free.names:
@@ -156,16 +145,16 @@ def convergence(starts: int = 100) -> dict[str, Any]:
     found = {}
     for name in ("validation-3r", "validation-3r-postures"):
         refine = {"starts": starts, "keep": starts, "coarse_lines": 0}
-        study = study_of(library_study(name) | {"rounds": 1, "refine": refine}, name)
-        ends = [float(end[0]) for end in run_fit(study, 0).ends]
-        found[name] = sum(objective <= 1e-12 * study.noise_objective for objective in ends) / starts
+        study = jaxmb.make_study(study_data(name) | {"rounds": 1, "refine": refine}, name)
+        ends = [float(end[0]) for end in run_fit(study.problem, study.settings, study.start, 0).ends]
+        found[name] = sum(objective <= 1e-12 * noise_objective(study.problem) for objective in ends) / starts
         print_now(f"{name}: {100 * found[name]:.0f} % of {starts} random starts end at the truth")
     return found
 
 
 def cost(repeats: int = 7) -> dict[str, Any]:
     """Time of residual and Jacobian, and of a whole fit, for 1, 8 and 32 postures; peak memory of the process."""
-    data = library_study("kr90-postures")
+    data = study_data("kr90-postures")
     eight = [test for test in data["test"] if test.get("role") != "check"]
     draw = np.random.default_rng(0)
     more = []
@@ -174,7 +163,7 @@ def cost(repeats: int = 7) -> dict[str, Any]:
         at = {name: f"{angle:.1f} deg" for name, angle in zip(("z1", "z2", "z3"), angles, strict=True)}
         more.append(eight[0] | {"name": f"drawn {number + 1}", "posture": at})
     found: dict[str, Any] = {}
-    studies = {count: study_of(data | {"test": (eight + more)[:count]}, f"{count}") for count in (1, 8, 32)}
+    studies = {count: jaxmb.make_study(data | {"test": (eight + more)[:count]}, f"{count}") for count in (1, 8, 32)}
     seconds: dict[int, list[float]] = {count: [] for count in studies}
     for study in studies.values():
         jax.block_until_ready(final_state(study.problem, jnp.asarray(true_u(study))))

@@ -53,8 +53,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 def fit_some(first: int, count: int) -> None:
     """Fit the studies in turn, each fit with its own seed, and print a line after each."""
     import jaxmb
-    from jaxmb.identify.fit.loop import run_fit
-    from jaxmb.identify.study.format.study_format import StudyFile
+    from jaxmb.fitting import run_fit
 
     # Every process begins with another form, so that each is the first program of some.
     order = [list(FORMS)[(first // count + k) % len(FORMS)] for k in range(len(FORMS))]
@@ -64,7 +63,7 @@ def fit_some(first: int, count: int) -> None:
             "machine": "kuka-kr90", "start": "random", "rounds": 1, "least_rounds": 1, "test": FORMS[name],
             "free": {"stiffness.*": {"lower": 5.5e5, "upper": 1e8}, "damping.*": {"lower": 1.0, "upper": 1e5}},
         }  # fmt: skip
-        studies[name] = jaxmb.make_study(StudyFile.model_validate(data), name, Path())
+        studies[name] = jaxmb.make_study(data, name)
     for seed in range(first, first + count):
         name = order[seed % len(order)]
         study = studies[name]

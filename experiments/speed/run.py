@@ -19,22 +19,19 @@ import peers
 from threadpoolctl import threadpool_limits
 
 import jaxmb
-from jaxmb.identify.fit.loop import run_fit
-from jaxmb.identify.fit.stage import objective
-from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.files import find_description, read_toml
-from jaxmb.io.strict_json import versions
+from jaxmb.fitting import Fit, objective, run_fit
+from jaxmb.results import versions
+from jaxmb.studies import study_data
 
 EXACT = 1e-6
 
 
 def random_start_study() -> jaxmb.Study:
     """The shipped study kr90-modelled without initial values."""
-    data = read_toml(find_description("kr90-modelled", "studies", "study", (".toml",)))
+    data = study_data("kr90-modelled")
     data["start"] = "random"
     data["free"] = {name: {k: v for k, v in part.items() if k != "initial"} for name, part in data["free"].items()}
-    return jaxmb.make_study(StudyFile.model_validate(data), "kr90-modelled", Path())
+    return jaxmb.make_study(data, "kr90-modelled")
 
 
 def largest_error(study: jaxmb.Study, fit: Fit) -> float:

@@ -52,26 +52,11 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         ValueError: the tests cannot tell what is to be found.
     """
     began = time.monotonic()
-    with place(f"study '{study.name}'"):
-        found, rows = _checked_equations(study)
-    robust = any(test.robust for test in study.tests)
-    start = kept_values(study)
-    step = linear_step(found, rows, start, robust)
-    # 1 / (1 / k) is not always k
-    values = np.where(step.without_effect, start, found.decode(step.x))
+    finding = linear_finding(study, seed)
     solved = time.monotonic()
-    finding = Finding(
-        study=study,
-        seed=seed,
-        u=study.free.encode(values),
-        values=values,
-        model=study.free.apply(study.model, jnp.asarray(values)),
-        residual=-np.sqrt(rows.weight * step.robust_weight) * step.residual / rows.std,
-        jacobian=step.jacobian,
-        row_weights=rows.weight * step.robust_weight,
-        known=reported_knowledge(step),
-        linear=Linear(found, rows, step, start),
-    )
+    if finding.linear is None:
+        raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
+    found, _, step, start = finding.linear
     together = groups(information_rows(step.jacobian, finding.row_weights))
     known_together = groups_by_name(together, study.free.names)
     metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together)
@@ -90,7 +75,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
-        parameters=found_parameters(study, values, start, finding.known),
+        parameters=found_parameters(study, finding.values, start, finding.known),
         modes=(),
         metrics=metrics,
         remarks=(*doubts, *data_remarks(study)),
@@ -102,6 +87,36 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         evaluations={"search": 0, "refine": 1, "non_finite": 0},
         seconds=seconds_of(began, solved),
         history=[(1, step.cost)],
+    )
+
+
+def linear_finding(study: Study, seed: int = 0) -> Finding:
+    """The fit of a linear study: one step, with what its tests see of the machine that it found.
+
+    Args:
+        study: from `load_study`, its predictions linear in the free values or their reciprocals.
+        seed: of random orders and draws that are made from it.
+
+    Raises:
+        ValueError: the tests cannot tell what is to be found.
+    """
+    with place(f"study '{study.name}'"):
+        found, rows = _checked_equations(study)
+    start = kept_values(study)
+    step = linear_step(found, rows, start, any(test.robust for test in study.tests))
+    # 1 / (1 / k) is not always k
+    values = np.where(step.without_effect, start, found.decode(step.x))
+    return Finding(
+        study=study,
+        seed=seed,
+        u=study.free.encode(values),
+        values=values,
+        model=study.free.apply(study.model, jnp.asarray(values)),
+        residual=-np.sqrt(rows.weight * step.robust_weight) * step.residual / rows.std,
+        jacobian=step.jacobian,
+        row_weights=rows.weight * step.robust_weight,
+        known=reported_knowledge(step),
+        linear=Linear(found, rows, step, start),
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, library_names, read_toml
@@ -13,6 +14,15 @@ from jaxmb.machine.schema import Machine
 def study_names() -> tuple[str, ...]:
     """Names of the studies that come with jaxmb."""
     return library_names("studies")
+
+
+def study_data(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the file of a study says, as plain data: to be changed and given to `make_study`.
+
+    Raises:
+        InputError: there is no such file, or it is no TOML.
+    """
+    return read_toml(find_description(name_or_path, "studies", "study", (".toml",)))
 
 
 def read_study_file(name_or_path: str | os.PathLike[str], preset: str | None = None) -> tuple[StudyFile, Path]:

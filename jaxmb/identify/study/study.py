@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from jaxmb.identify.study.presets import with_preset
 from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
 from jaxmb.identify.study.reading.tests import check_kinds, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
-from jaxmb.io.validation import place
+from jaxmb.io.validation import place, validated
 from jaxmb.machine.build import Model, build_model, machine_of, without_coordinates
 from jaxmb.machine.schema import Machine
 
@@ -141,11 +141,17 @@ def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = No
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
-def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", noise_seed: int | None = None) -> Study:
+def make_study(
+    file: StudyFile | dict[str, Any],
+    name: str,
+    folder: Path = Path(),
+    source: str = "study",
+    noise_seed: int | None = None,
+) -> Study:
     """Study from its description, for those who build one in Python.
 
     Args:
-        file: the description.
+        file: the description, also as the plain data that a study file holds.
         name: name of the study.
         folder: what paths in the description are relative to.
         source: what messages call the description.
@@ -154,6 +160,7 @@ def make_study(file: StudyFile, name: str, folder: Path, source: str = "study", 
     Raises:
         InputError: see `load_study`.
     """
+    file = validated(StudyFile, file, source) if isinstance(file, dict) else file
     origin = Origin(file, folder, noise_seed)
     with place(source):
         whole = machine_named(file.machine, folder)

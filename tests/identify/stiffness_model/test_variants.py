@@ -13,7 +13,7 @@ from jaxmb.identify.stiffness_model.variants import (
     residual_norms,
     stiffness_models,
 )
-from jaxmb.identify.study.simulation.deflection_design import choose
+from jaxmb.identify.study.simulation.deflection_design import choose_load_cases
 from tests.identify.kr240 import displaced
 from tests.identify.kr270 import MODEL, fitted_cases, made
 
@@ -61,7 +61,7 @@ def test_what_is_left_by_hand(fit_cases):
 def test_chosen_tests_teach_more_than_the_first_ones(models, criterion):
     candidates = made(60, 3)
     purpose = candidates[:3] if criterion == "test-pose" else None
-    design = choose(MODEL, candidates, 12, criterion, models["C1"], purpose)
+    design = choose_load_cases(MODEL, candidates, 12, criterion, models["C1"], purpose)
     rows = models["C1"].observation(MODEL, candidates).reshape(60, 9, -1) / 3e-5
 
     def value(chosen):
@@ -80,7 +80,7 @@ def test_chosen_tests_teach_more_than_the_first_ones(models, criterion):
 def test_candidates_that_do_not_measure_alike(fit_cases):
     less = dataclasses.replace(fit_cases[0], displacement=np.where([[1], [1], [0]], fit_cases[0].displacement, np.nan))
     with pytest.raises(ValueError, match=r"candidates measure \[6, 9\] displacements"):
-        choose(MODEL, [*fit_cases, less], 3)
+        choose_load_cases(MODEL, [*fit_cases, less], 3)
 
 
 def test_what_explains_anything_is_no_fit(models, fit_cases):

@@ -153,8 +153,8 @@ def spring_remarks(machine: Machine) -> list[str]:
         if least < -ROUNDING:
             told.append(
                 f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"
-                f" {least:.3g}, scaled to a diagonal of 1): [complete] finds compliances that are, by minimise_over of"
-                " jaxmb.identify.estimation.semidefinite"
+                f" {least:.3g}, scaled to a diagonal of 1): [complete] finds compliances that are, by"
+                " minimise_over of jaxmb.estimation"
             )
     return told
 

@@ -49,11 +49,11 @@ def designed(
     if design.test_postures is not None:
         places = [np.asarray(posture(model, part.posture | values)) for values in design.test_postures]
         purpose = [dataclasses.replace(candidates[0], name="test pose", q=q) for q in places]
-    chosen = choose(model, candidates, count, design.criterion, stiffness, purpose)
+    chosen = choose_load_cases(model, candidates, count, design.criterion, stiffness, purpose)
     return [candidates[i] for i in sorted(chosen.chosen)]
 
 
-def choose(
+def choose_load_cases(
     model: Model,
     candidates: Sequence[LoadCase],
     count: int,

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.deflections.scatter import convergence, monte_carlo
-from jaxmb.identify.assess.finding import Finding, Linear
-from jaxmb.identify.assess.linear_outcome import kept_values
+from jaxmb.identify.assess.linear_outcome import linear_finding
 from jaxmb.identify.experiments.test import Equations
-from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
-from jaxmb.identify.study.study import linear_in, load_study
+from jaxmb.identify.fit.linear import linear_step
+from jaxmb.identify.study.study import load_study
 
 TRACKER_ALONE = {"balance_kg": 0.0, "encoder_deg": 0.0}
 
@@ -20,23 +19,9 @@ TRACKER_ALONE = {"balance_kg": 0.0, "encoder_deg": 0.0}
 def finding():
     """What is found of a robot of known stiffness, at the truth itself."""
     study = load_study("kr240-joint-stiffness")
-    found = unknowns(study.free, linear_in(study.problem))
-    rows = linear_equations(study.model, study.free, study.tests)
-    start = kept_values(study)
-    step = linear_step(found, rows, start)
     truth = np.array([study.truth[name] for name in study.free.names])
-    return Finding(
-        study=study,
-        seed=2,
-        u=study.free.encode(truth),
-        values=truth,
-        model=study.free.apply(study.model, jnp.asarray(truth)),
-        residual=step.residual,
-        jacobian=step.jacobian,
-        row_weights=rows.weight,
-        known=step.known,
-        linear=Linear(found, rows, step, start),
-    )
+    model = study.free.apply(study.model, jnp.asarray(truth))
+    return dataclasses.replace(linear_finding(study, seed=2), values=truth, model=model)
 
 
 def draws(finding, count, seed=2, upper=None, **errors):
