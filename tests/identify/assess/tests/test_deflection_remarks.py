@@ -53,7 +53,7 @@ def test_a_compliance_that_can_be_is_not(identified):
 
 
 @pytest.mark.parametrize("coupling", [0.0, 1e-8])
-def testspring_remarks_of_possible_machines(coupling):
+def test_spring_remarks_of_possible_machines(coupling):
     whole = compliance(coupling).tolist()
     assert spring_remarks(with_arm(diagonal=None, compliance=whole)) == []
 
