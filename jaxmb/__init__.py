@@ -4,7 +4,7 @@ Importing jaxmb turns on 64-bit floats in JAX, which identification needs, and k
 process; the user's own settings stay (see `jaxmb.runtime`). The public names are imported when they are first used.
 
 More names by subject: `jaxmb.studies`, `jaxmb.results`, `jaxmb.plan`, `jaxmb.laws`, `jaxmb.deflections`, `jaxmb.maps`,
-`jaxmb.estimation`, `jaxmb.fitting`.
+`jaxmb.report`, `jaxmb.estimation`, `jaxmb.fitting`.
 """
 
 import sys

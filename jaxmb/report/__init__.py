@@ -1,10 +1,14 @@
-"""What is shown of results: sections built once, and shown on a terminal or drawn as pictures."""
+"""What is shown of results: sections built once, and shown on a terminal or drawn as pictures.
+
+The public names are imported when they are first used.
+"""
 
 from typing import TYPE_CHECKING
 
 from jaxmb.io.lazy import lazy
 
 if TYPE_CHECKING:
+    from jaxmb.report.maps.placement_plot import placement_figure
     from jaxmb.report.modes.mac_figure import mac_panels
     from jaxmb.report.modes.mode_pairs import ModePairs, measured_pairs
     from jaxmb.report.paper_tables import in_order, mean_error, modes_table, parameters_table
@@ -24,6 +28,7 @@ __all__ = [
     "modes_table",
     "on_terminal",
     "parameters_table",
+    "placement_figure",
     "sections",
     "write_figure",
     "write_report",
@@ -42,6 +47,7 @@ __getattr__, __dir__ = lazy(
         "modes_table": "jaxmb.report.paper_tables",
         "on_terminal": "jaxmb.report.terminal",
         "parameters_table": "jaxmb.report.paper_tables",
+        "placement_figure": "jaxmb.report.maps.placement_plot",
         "sections": "jaxmb.report.result_sections",
         "write_figure": "jaxmb.report.style",
         "write_report": "jaxmb.report.result_sections",

@@ -198,7 +198,10 @@ def test_too_few_tests_are_told(made):
     postures = [{"a": 0.2, "b": 0.5}, {"a": 0.2, "b": 1.4}]
     lines = {"lines": {"first_hz": 10.0, "last_hz": 10.0, "step_hz": 1.0}}
     line = planned_test(simulate=lines, outputs=[["tool", "x"]])
-    free = FREE_AND_MASS | {"mass.upper": {"lower": 5.0, "upper": 50.0}, "rotor_inertia.*": {"lower": 0.0, "upper": 9.0}}
+    free = FREE_AND_MASS | {
+        "mass.upper": {"lower": 5.0, "upper": 50.0},
+        "rotor_inertia.*": {"lower": 0.0, "upper": 9.0},
+    }
     found = jaxmb.inspect(made(line, next={"postures": postures[1:] * 2, "count": 1}, free=free))
     assert found.next is not None
     assert found.next.directions == 4

@@ -7,9 +7,11 @@ import pytest
 from rich.console import Console
 
 from jaxmb.report.cells import number
-from jaxmb.report.complete_plots import complete_figures
+from jaxmb.report.result_sections import sections
+from jaxmb.report.section import Picture
+from jaxmb.report.stiffness_model.tables import stiffness_model_sections
 from jaxmb.report.style import drawing
-from jaxmb.report.tables import result_tables
+from jaxmb.report.terminal import on_terminal
 from tests.identify.kr270 import judged
 
 
@@ -20,7 +22,7 @@ def result():
 
 def text_of(result):
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(result_tables(result, 200))
+    console.print(on_terminal(sections(result), 200))
     return " ".join(console.export_text().split())
 
 
@@ -46,16 +48,18 @@ def test_published_numbers_are_shown_where_there_are_some(result, text):
 
 def test_models_that_are_not_judged_have_dashes_and_draws_a_scatter(result, text):
     check, fit = text.split("tests used in the fit")
+    fit = fit.split("remark")[0]
     metrics = result.as_json()["metrics"]
     assert f"J2: joints and compensator {metrics['parameters']['J2']} - - - - - - -" in check
     assert "scatter % scatter mm" in check
-    assert "scatter" not in fit.split("remark")[0]
+    assert "scatter" not in fit
     assert number(metrics["monte_carlo"]["predicted_std_mm"]["C1"], 2) in check
 
 
 def test_histograms_of_all_models_have_one_scale(result):
+    (section,) = stiffness_model_sections(result)
     with drawing():
-        figures = dict(complete_figures(result))
+        figures = {part.name: part.draw() for part in section.parts if isinstance(part, Picture)}
     limits = {axes.get_xlim() for name in ("errors-check", "errors-fit") for axes in figures[name].axes}
     assert len(limits) == 1
     for name in ("errors-check", "errors-fit"):
