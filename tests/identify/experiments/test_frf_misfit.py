@@ -22,7 +22,7 @@ FREE = {
 
 def study(folder, **keys):
     """Study of FRFs with 3 % of noise."""
-    simulate = {"lines": {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}, "noise_log_std": 0.03}
+    simulate = {"lines": {"first_hz": 0.2, "last_hz": 30.0, "step_hz": 0.2}, "noise_log_std": 0.03}
     test = {"kind": "frf", "name": "a", "posture": POSTURE, "noise_log_std": "estimate", "simulate": simulate} | keys
     settings = {"machine": "manipulator-3r", "test": [test], "free": FREE, "rounds": 2, "least_rounds": 1}
     return make_study(StudyFile.model_validate(settings), "s", folder)

@@ -86,6 +86,7 @@ def test_identified_mass_is_a_machine_that_can_be(tmp_path):
             tmp_path,
             simulate={"parameters": {"mass.load": 0.7}},
             free={"mass.load": {"lower": 0.1, "upper": 5.0}},
+            refine={"coarse_lines": 0},
         )
     )
     assert found.parameters["mass.load"].value == pytest.approx(0.7, rel=1e-6)
