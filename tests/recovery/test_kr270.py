@@ -6,19 +6,18 @@ import json
 import jax
 import numpy as np
 import pytest
-from jaxmb.identify.assess.deflections.misfit import misfit_remarks
 from rich.console import Console
 
 import jaxmb
 from jaxmb.cli import main
+from jaxmb.identify.assess.deflections.misfit import misfit_remarks
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
 from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
 from jaxmb.identify.stiffness_model.variants import compensated_percent
 from jaxmb.io.files import find_description, read_text
 from jaxmb.mechanics.compliance import compliance_matrix
-from jaxmb.report.result_sections import sections
-from jaxmb.report.terminal import on_terminal
+from jaxmb.report.tables import result_tables
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_the_spring_of_the_machine_by_three_angles():
 
 def test_tables_and_files(result, tmp_path):
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(on_terminal(sections(result), 120))
+    console.print(result_tables(result, 120))
     text = console.export_text()
     for part in ("Table 1", "Table 2", "C2: joints, links and compensator", "link1 ry,ry at 80 deg", "J1: joints"):
         assert part in text

@@ -20,7 +20,8 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     test: Any = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=True),
-        *right("measured damping %", "identified damping %"), *left("content"), *right("its energy %"), *right(*(("MAC",) if test.outputs else ())),
+        *right("measured damping %", "identified damping %"), *left("content"),
+        *right("its energy %", *(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), result.study.model.coordinates, []
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):

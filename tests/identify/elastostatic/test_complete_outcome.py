@@ -18,10 +18,9 @@ from jaxmb.identify.study.format.deflection_format import Instruments
 from jaxmb.identify.study.reading.deflections import DeflectionSet
 from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.report.cells import number
-from jaxmb.report.pictures import pictures
-from jaxmb.report.result_sections import sections
+from jaxmb.report.complete_plots import complete_figures
 from jaxmb.report.style import drawing
-from jaxmb.report.terminal import on_terminal
+from jaxmb.report.tables import result_tables
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr270"))
 ANGLES = tuple(np.radians([20.0, 80.0, 140.0]))
@@ -87,7 +86,7 @@ def result(study, fit_tests, checks):
 @pytest.fixture(scope="module")
 def text(result):
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(on_terminal(sections(result), 200))
+    console.print(result_tables(result, 200))
     return " ".join(console.export_text().split())
 
 
@@ -203,7 +202,7 @@ def test_published_numbers_are_shown_for_the_published_machine_alone(result, tex
     other = jaxmb.identify(study)
     assert "published_reduction" not in other.metrics
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(on_terminal(sections(other), 200))
+    console.print(result_tables(other, 200))
     assert "published" not in console.export_text()
 
 
@@ -218,7 +217,7 @@ def test_models_that_are_not_judged_have_dashes_and_draws_a_scatter(result, text
 
 def test_histograms_of_all_models_have_one_scale(result):
     with drawing():
-        figures = {picture.name: picture.draw() for picture in pictures(sections(result))}
+        figures = dict(complete_figures(result))
     limits = {axes.get_xlim() for name in ("errors-check", "errors-fit") for axes in figures[name].axes}
     assert len(limits) == 1
     for name in ("errors-check", "errors-fit"):
