@@ -52,7 +52,9 @@ def _table(told: Table, width: int) -> RichTable:
     shown = [i for i, column in enumerate(told.columns) if width >= WIDE or not column.minor]
     for i in shown:
         column = told.columns[i]
-        table.add_column(Text(column.heading), justify=column.align, no_wrap=not column.wraps)
+        # numbers hold no spaces: only what stands above them goes on in the next line
+        keeps = column.align == "left" and not column.wraps
+        table.add_column(Text(column.heading), justify=column.align, no_wrap=keeps)
     for row in told.rows:
         table.add_row(*(_cell(row[i]) for i in shown))
     return table

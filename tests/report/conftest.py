@@ -4,18 +4,37 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from jaxmb.report.pictures import pictures
+from jaxmb.report.section import Section
+from jaxmb.report.style import drawing
+from jaxmb.report.terminal import on_terminal
+
 
 @pytest.fixture(scope="session")
 def text_of():
-    """Text of a table as a terminal of 120 columns shows it."""
+    """Text of sections, or of a table, as a terminal shows it."""
 
-    def text(renderable) -> str:
-        console = Console(width=120)
+    def text(shown, width: int = 120) -> str:
+        sections = shown if isinstance(shown, list | tuple) else [Section("", (shown,))]
+        console = Console(width=width)
         with console.capture() as captured:
-            console.print(renderable)
+            console.print(on_terminal(sections, width))
         return captured.get()
 
     return text
+
+
+@pytest.fixture(scope="session")
+def figures_of():
+    """Figures of sections, by name, as they are written."""
+
+    def figures(sections) -> dict[str, Figure]:
+        found = pictures(sections)
+        assert len({picture.name for picture in found}) == len(found)
+        with drawing():
+            return {picture.name: picture.draw() for picture in found}
+
+    return figures
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,16 @@
 """Tables and figures of deflection tests: nothing is cut off, and bands say what they are."""
 
 import dataclasses
-import io
 
 import numpy as np
 import pytest
 import tomli_w
-from rich.console import Console
 
 import jaxmb
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.deflection_table import deflections_csv
 from jaxmb.identify.experiments.load_cases import LoadCase, predicted
-from jaxmb.report.deflection_plots import deflection_figures
-from jaxmb.report.style import drawing
-from jaxmb.report.tables import result_tables
+from jaxmb.report.result_sections import sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
 STD = np.repeat([3e-5, 6e-5], 3)
@@ -41,11 +38,10 @@ def result(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def figures(result):
-    with drawing():
-        found = dict(deflection_figures(result))
-        for figure in found.values():
-            figure.draw_without_rendering()
+def figures(result, figures_of):
+    found = figures_of(sections(result))
+    for figure in found.values():
+        figure.draw_without_rendering()
     return found
 
 
@@ -72,15 +68,14 @@ def test_what_is_missed_is_shown_along_each_axis(figures, result):
     _, missed = figures["displacements"].axes
     points = list(missed.containers)
     assert [each.get_label() for each in points] == [f"missed along {axis}" for axis in "xyz"]
+    rows = result.metrics.of(DeflectionMetrics).deflections
     for i, each in enumerate(points):
-        left = [row["measured_mm"][i] - row["predicted_mm"][i] for row in result.metrics["deflections"]]
+        left = [row.measured_mm[i] - row.predicted_mm[i] for row in rows]
         np.testing.assert_allclose(each[0].get_ydata(), left, rtol=1e-12)
 
 
-def test_draws_on_a_bound_stand_in_the_table(result):
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(result_tables(result, 200))
-    text = console.export_text()
+def test_draws_on_a_bound_stand_in_the_table(result, text_of):
+    text = text_of(sections(result), 200)
     assert "on a bound" in text
     row = next(row for row in result.metrics["table2"] if row["parameter"] == "stiffness.q4")
     line = [line.split() for line in text.splitlines() if line.strip().startswith("stiffness.q4")][-1]

@@ -7,25 +7,18 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from jaxmb.identify.experiments.deflection_source import Instruments
+from jaxmb.identify.fit.settings import RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import (
     CompletePart,
     DeflectionTestPart,
     DesignPart,
-    Instruments,
     SimulateDeflections,
 )
+from jaxmb.identify.study.format.frf_format import BandWeight, FrfTestPart, ModalPart, Weights
+from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate, SimulateModes
-from jaxmb.identify.study.format.study_format import (
-    BandWeight,
-    FreePart,
-    FrfTestPart,
-    ModalPart,
-    ModesTestPart,
-    RefinePart,
-    SearchPart,
-    StudyFile,
-    Weights,
-)
+from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 
 TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [

@@ -10,9 +10,8 @@ from matplotlib.image import imread
 import jaxmb
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.report.inspect_plots import inspection_figures, write_inspection_figures
-from jaxmb.report.inspect_tables import inspection_tables
-from jaxmb.report.style import drawing
+from jaxmb.report.inspection.sections import inspection_sections
+from jaxmb.report.pictures import write_pictures
 
 
 def study(prior=False):
@@ -45,7 +44,7 @@ def deflections():
 
 
 def test_tables(inspected, with_prior, deflections, text_of):
-    shown = text_of(inspection_tables(inspected))
+    shown = text_of(inspection_sections(inspected))
     for text in (
         "at the true values",
         "std % after next",
@@ -60,23 +59,22 @@ def test_tables(inspected, with_prior, deflections, text_of):
     ):
         assert text in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 120
-    shown = text_of(inspection_tables(with_prior))
+    shown = text_of(inspection_sections(with_prior))
     assert "yes where the tests halve the prior's std" in shown
     assert "% of prior" in shown
     assert "a table [next] in the study says out of which" in shown
-    shown = text_of(inspection_tables(deflections))
+    shown = text_of(inspection_sections(deflections))
     assert "stiffness.q1: does not act on what is measured" in shown
     assert "unknown" in shown
     assert "stiffness.q1 alone" in shown
 
 
 @pytest.mark.parametrize("which", ["inspected", "with_prior", "deflections"])
-def test_nothing_overlaps_in_the_figures(which, overlapping, request):
-    with drawing():
-        figures = dict(inspection_figures(request.getfixturevalue(which)))
-        assert ("weak-directions" in figures) == (which != "deflections")
-        for name, figure in figures.items():
-            assert not overlapping(figure), name
+def test_nothing_overlaps_in_the_figures(which, overlapping, figures_of, request):
+    figures = figures_of(inspection_sections(request.getfixturevalue(which)))
+    assert ("weak-directions" in figures) == (which != "deflections")
+    for name, figure in figures.items():
+        assert not overlapping(figure), name
 
 
 def test_every_key_of_next_is_described():
@@ -93,7 +91,7 @@ def test_the_example_of_the_documentation_is_a_study():
 
 
 def test_figures_are_written(inspected, tmp_path):
-    files = write_inspection_figures(inspected, tmp_path / "deep")
+    files = write_pictures(inspection_sections(inspected), tmp_path / "deep")
     assert [f.name for f in files] == ["singular-values.png", "standard-deviations.png", "weak-directions.png"]
     for file in files:
         assert imread(file).shape[0] > 300

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.modal_agreement import LonelyMode
+from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
-from jaxmb.report.comparison import ModePairs
-from jaxmb.report.mac_plot import mac_panels
-from jaxmb.report.paper_tables import mean_error, modes_table, paper_tables, parameters_table
-from jaxmb.report.plots import result_figures
-from jaxmb.report.style import drawing
-from jaxmb.report.tables import parameter_table, result_tables
+from jaxmb.report.modes.mac_figure import mac_panels
+from jaxmb.report.modes.mode_pairs import ModePairs
+from jaxmb.report.paper_tables import mean_error, modes_table, parameters_table
+from jaxmb.report.parameters.parameter_table import parameter_table
+from jaxmb.report.result_sections import sections
 from jaxmb.response.modal import Modes
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
@@ -44,13 +45,13 @@ def result(tmp_path_factory):
     return fitted(tmp_path_factory.mktemp("hits"), test, free)
 
 
-def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlapping):
-    with drawing():
-        figures = dict(result_figures(result))
-        overlaps = {name: overlapping(figure) for name, figure in figures.items()}
+def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlapping, figures_of):
+    figures = figures_of(sections(result))
+    overlaps = {name: overlapping(figure) for name, figure in figures.items()}
     assert overlaps == {name: [] for name in figures}
     assert set(figures) == {
-        "cost", "parameters", "correlation", "frf-hammer", "stabilization-hammer", "synthesized-hammer", "mac-hammer",
+        "cost", "parameters", "correlation", "frf-hammer", "residual-hammer", "stabilization-hammer",
+        "synthesized-hammer", "mac-hammer",
     }  # fmt: skip
     frf = figures["frf-hammer"]
     labels = [text.get_text() for text in frf.legends[0].get_texts()]
@@ -59,24 +60,25 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
 
 
 def test_tables_in_the_papers_layout(result, text_of):
-    shown = text_of(paper_tables(result))
+    assert "layout of Huynh" not in text_of(sections(result))  # which is for the paper's own studies
+    source = dataclasses.replace(result.study, source="Huynh et al. 2020, section 5")
+    told = text_of(sections(dataclasses.replace(result, study=source)))
+    shown = told[told.index("Parameters in SI units") :]
     for name, p in result.parameters.items():
         (row,) = (line.split() for line in shown.splitlines() if line.split()[:1] == [name])
         assert [float(cell) for cell in row[1:]] == pytest.approx(
             [result.study.truth[name], p.initial, p.value], rel=5e-3
         )
-    for m, line in enumerate(result.metrics["measured_modes"], 1):
+    for m, line in enumerate(result.metrics.of(FrfMetrics).measured_modes, 1):
         (row,) = (text.split() for text in shown.splitlines() if text.strip().startswith(f"f{m} [Hz]"))
-        assert row[2:] == [f"{line['measured_frequency_hz']:.2f}", f"{line['frequency_hz']:.2f}"]
+        assert row[2:] == [f"{line.measured_frequency_hz:.2f}", f"{line.frequency_hz:.2f}"]
 
 
 def test_modes_that_stand_alone_have_rows(result, text_of):
-    alone = [
-        {"posture": "hammer", "of": "fitted", "frequency_hz": 12.345, "damping_percent": 0.5},
-        {"posture": "hammer", "of": "measured", "frequency_hz": 29.5, "damping_percent": 0.7},
-    ]
-    odd = dataclasses.replace(result, metrics=result.metrics | {"unmatched_modes": alone})
-    rows = [line.split() for line in text_of(result_tables(odd)).splitlines()]
+    alone = (LonelyMode("hammer", "fitted", 12.345, 0.5), LonelyMode("hammer", "measured", 29.5, 0.7))
+    record = dataclasses.replace(result.metrics.of(FrfMetrics), unmatched_modes=alone)
+    metrics = dataclasses.replace(result.metrics, tests=result.metrics.tests | {"frf": record})
+    rows = [line.split() for line in text_of(sections(dataclasses.replace(result, metrics=metrics))).splitlines()]
     # by frequency: 10.2, 11.2, 12.345, 22.6, 29.5 Hz
     assert ["3", "-", "12.345", "-", "-", "0.500", "-"] in rows
     assert ["5", "29.500", "-", "-", "0.700", "-", "-"] in rows
@@ -112,7 +114,7 @@ def test_mac_of_several_fits_beside_each_other(overlapping):
     assert overlapping(figure) == []
 
 
-def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of):
+def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of, figures_of):
     """The true stiffness is the upper bound, where the fit ends."""
     test = {
         "simulate": {"lines": {"first_hz": 5.0, "last_hz": 30.0, "step_hz": 0.5}},
@@ -121,7 +123,7 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of):
     }
     truth = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine("manipulator-3r")))["stiffness.z1"]
     result = fitted(tmp_path, test, {"stiffness.z1": {"lower": 0.5 * truth, "upper": truth, "initial": 0.9 * truth}})
-    figures = dict(result_figures(result))
+    figures = figures_of(sections(result))
     assert "mac-hammer" not in figures
     assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
     assert " bound " in text_of(parameter_table(result))

@@ -6,18 +6,21 @@ import struct
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import jaxmb
-from jaxmb.identify.assess.result import Parameter, interval
+from jaxmb.identify.assess.tests.modes import ModesMetrics
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
-from jaxmb.report.cells import number, percent
-from jaxmb.report.comparison import fitted_modes, mode_pairs
-from jaxmb.report.frf_plot import MOST_POINTS, Curve, _unbroken, _unlike, frf_figure
-from jaxmb.report.plots import cost_figure, parameter_figure, result_figures, write_figures
-from jaxmb.report.tables import result_tables, summary
+from jaxmb.report import write_report
+from jaxmb.report.cells import number, percent, short
+from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
+from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
+from jaxmb.report.frf.phase import continuous_deg, unbroken
+from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
+from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
+from jaxmb.report.result_sections import sections
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -53,7 +56,7 @@ def result(tmp_path_factory):
 
 
 def test_tables(result, text_of):
-    shown = text_of(result_tables(result))
+    shown = text_of(sections(result))
     for name, parameter in result.parameters.items():
         row = next(line for line in shown.splitlines() if line.strip().startswith(name))
         assert number(parameter.value) in row
@@ -62,7 +65,7 @@ def test_tables(result, text_of):
         assert parameter.unit in row
     measured = [line.split() for line in shown.splitlines() if line.strip().startswith("3")][-1]
     assert measured[1] == "22.59"
-    assert measured[2] == f"{result.metrics['measured_modes'][2]['frequency_hz']:.2f}"
+    assert measured[2] == f"{result.metrics.of(ModesMetrics).measured_modes[2].frequency_hz:.2f}"
     assert "z3" in measured
     assert f"status: {result.status}" in shown
 
@@ -89,10 +92,10 @@ def test_percentages(value, text, signed):
 
 
 def test_what_the_verdicts_mean_stands_below_the_table(result, text_of):
-    assert "identifiable: yes where std is below 10 %, weak below 100 %, else no" in text_of(result_tables(result))
+    assert "identifiable: yes where std is below 10 %, weak below 100 %, else no" in text_of(sections(result))
     prior = dataclasses.replace(result.study.problem, prior=Prior(np.zeros(2), np.ones(2)))
     guided = dataclasses.replace(result, study=dataclasses.replace(result.study, problem=prior))
-    shown = text_of(result_tables(guided))
+    shown = text_of(sections(guided))
     assert "yes where the data halve the prior's std or more, weak where they take 5 % off it, else no" in shown
     assert "on a bound" not in shown
 
@@ -101,7 +104,7 @@ def test_values_on_a_bound_are_marked(result, text_of):
     name, other = result.parameters
     p = result.parameters[name]
     parameters = result.parameters | {name: p._replace(value=p.lower)}
-    shown = text_of(result_tables(dataclasses.replace(result, parameters=parameters)))
+    shown = text_of(sections(dataclasses.replace(result, parameters=parameters)))
     assert f" *{number(p.lower)} " in shown
     assert f" {number(result.parameters[other].value)} " in shown
     assert "; * on a bound" in shown
@@ -110,22 +113,22 @@ def test_values_on_a_bound_are_marked(result, text_of):
 def test_times_add_up(result, text_of):
     seconds = {"total": 8.26, "compile": 5.14, "search": 0.649, "refine": 0.351}
     told = "time: 8.3 s (compile 5.1, search 0.6, refine 0.4, else 2.2)"
-    assert told in text_of(summary(dataclasses.replace(result, seconds=seconds)))
+    assert told in text_of(sections(dataclasses.replace(result, seconds=seconds)))
     parts = [float(x) for x in re.findall(r"\d+\.\d", told)]
     assert parts[0] == pytest.approx(sum(parts[1:]))
 
 
 def test_names_are_not_taken_for_styles(result, text_of):
     odd = dataclasses.replace(result, remarks=("the point [red] is [/] not a style",))
-    assert "the point [red] is [/] not a style" in text_of(result_tables(odd))
+    assert "the point [red] is [/] not a style" in text_of(sections(odd))
 
 
 def test_figures_are_written(result, tmp_path):
-    paths = write_figures(result, tmp_path / "new" / "figures")
+    paths = write_report(result, tmp_path / "new" / "figures")
     # The two tests have the same letters in their names, so their files are numbered.
     assert {path.name for path in paths} == {
-        "cost.png", "parameters.png", "correlation.png", "frf-1-frf-1.png", "mac-1-frf-1.png", "modes-2-frf-1.png",
-        "energy-2-frf-1.png", "mac-2-frf-1.png",
+        "cost.png", "parameters.png", "correlation.png", "frf-1-frf-1.png", "residual-1-frf-1.png", "mac-1-frf-1.png",
+        "modes-2-frf-1.png", "energy-2-frf-1.png", "mac-2-frf-1.png",
     }  # fmt: skip
     assert set((tmp_path / "new" / "figures").iterdir()) == set(paths)
     for path in paths:
@@ -139,23 +142,25 @@ def test_figures_are_written(result, tmp_path):
 def test_a_folder_that_cannot_be(result, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        write_figures(result, tmp_path / "file" / "figures")
+        write_report(result, tmp_path / "file" / "figures")
 
 
 def test_modes_beside_the_true_ones(result):
     known = dataclasses.replace(result.study, truth={"stiffness.z1": 2e6, "stiffness.z2": 3e6})
-    pairs = mode_pairs(dataclasses.replace(result, study=known), 0)
+    frf, modes = result.study.fitted
+    pairs = pairs_of_frf_test(dataclasses.replace(result, study=known), frf)
     assert pairs.reference_name == "true"
     assert pairs.partner == (0, 1, 2)
     np.testing.assert_allclose(np.diag(pairs.likeness), 1.0, atol=1e-3)
     # Nobody knows the truth behind a measurement, and so not of the study as a whole.
-    assert {mode_pairs(result, number).reference_name for number in (0, 1)} == {"initial"}
+    assert pairs_of_frf_test(result, frf).reference_name == "initial"
+    assert pairs_of_modes_test(result, modes).reference_name == "initial"
 
 
 def test_fewer_modes_on_one_side(result):
     """The initial machine is far too soft: all of its modes are below the band's end, with others above it."""
     harder = {name: p._replace(initial=2e7) for name, p in result.parameters.items()}
-    pairs = mode_pairs(dataclasses.replace(result, parameters=harder), 1)
+    pairs = pairs_of_modes_test(dataclasses.replace(result, parameters=harder), result.study.fitted[1])
     assert pairs.likeness.shape == (3, 1)
     assert sum(p is None for p in pairs.partner) == 2
 
@@ -164,14 +169,14 @@ def test_energy_is_that_of_the_measured_modes(result):
     test = result.study.tests[1]
     fitted = fitted_modes(result, test)
     np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
-    for m, told in enumerate(result.metrics["measured_modes"]):
-        assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told["energy_share"])
+    for m, told in enumerate(result.metrics.of(ModesMetrics).measured_modes):
+        assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
 
 
 def test_figures_of_a_fit_that_knows_little(result):
     """Infinite standard deviations, no history, costs of zero: there is a figure all the same."""
     unknown = {
-        name: p._replace(std=np.inf, std_log=np.inf, identifiable="no", lower=-1.0)
+        name: p._replace(std=np.inf, std_log=np.inf, identifiable="no", lower=-1.0, interval_95=None)
         for name, p in result.parameters.items()
     }
     odd = dataclasses.replace(result, parameters=unknown, history=[(5, 0.0)], initial_cost=0.0, status="not converged")
@@ -206,8 +211,8 @@ def test_the_fewer_lines_are_shaded(weight, shaded, label):
     assert called == label
 
 
-def test_what_figures_say(result):
-    figures = dict(result_figures(result))
+def test_what_figures_say(result, figures_of):
+    figures = figures_of(sections(result))
     assert figures["mac-2-frf-1"].axes[0].get_title() == "FRF 1: MAC with the initial model"
     colors = [patch.get_facecolor() for patch in figures["modes-2-frf-1"].legends[0].get_patches()]
     assert len(set(colors)) == len(colors) == 2
@@ -215,34 +220,108 @@ def test_what_figures_say(result):
     assert all(axes.get_legend() is None for axes in figures["cost"].axes)
 
 
-def test_labels_do_not_overlap(result, overlapping):
+def test_labels_do_not_overlap(result, overlapping, figures_of):
     """Titles, labels and legends of every figure, as they are drawn."""
-    for name, figure in result_figures(result):
+    for name, figure in figures_of(sections(result)).items():
         assert overlapping(figure) == [], name
 
 
 def test_phase_is_cut_where_it_wraps():
-    x, angle = _unbroken(np.array([1.0, 2.0, 3.0]), np.array([170.0, -170.0, -160.0]))
+    x, angle = unbroken(np.array([1.0, 2.0, 3.0]), np.array([170.0, -170.0, -160.0]))
     np.testing.assert_array_equal(x, [1.0, 2.0, 2.0, 3.0])
     np.testing.assert_array_equal(angle, [170.0, np.nan, -170.0, -160.0])
 
 
-def test_intervals_of_logarithms_are_unsymmetric():
-    p = Parameter(100.0, 50.0, 0.5, "N m/rad", 1.0, 1e4, 10.0, "weak")
-    low, high = interval(p, True)
-    assert low * high == pytest.approx(100.0**2)
-    assert interval(p, False) == pytest.approx((2.0, 198.0))
-    assert np.isfinite(interval(p._replace(std=np.inf, std_log=np.inf), True)).all()
+def wrapped(angle):
+    return (np.asarray(angle) + 180.0) % 360.0 - 180.0
+
+
+def test_a_phase_about_half_a_turn_does_not_flip():
+    noise = np.random.default_rng(0).normal(size=(2, 300)) * 8.0
+    measured = continuous_deg(wrapped(180.0 + noise[0]))
+    fitted = continuous_deg(wrapped(180.0 + noise[1]), measured)
+    assert np.abs(np.diff(measured)).max() < 60.0
+    assert np.abs(np.diff(fitted)).max() < 60.0
+    assert np.abs(fitted - measured).max() < 60.0
+    np.testing.assert_allclose(wrapped(measured), wrapped(180.0 + noise[0]), atol=1e-9)
+
+
+def test_a_phase_that_goes_on_falling_stays_on_the_axis():
+    falling = np.linspace(-10.0, -900.0, 400)
+    shown = continuous_deg(wrapped(falling))
+    assert np.abs(shown).max() <= 270.0
+    assert np.sum(np.abs(np.diff(shown)) > 180.0) == 2
+    beside = continuous_deg(wrapped(falling + 20.0), shown)
+    assert np.abs(beside - shown).max() < 30.0  # it goes on a turn away where the other does
+
+
+def test_a_phase_is_drawn_on_the_turn_with_the_fewest_gaps():
+    """From -180 down to -360 is the same as from 180 to 0, which fits on the axis."""
+    shown = continuous_deg(wrapped(np.linspace(-175.0, -355.0, 50)))
+    assert np.abs(np.diff(shown)).max() < 10.0
+    assert np.isnan(continuous_deg(np.full(3, np.nan))).all()
+    np.testing.assert_array_equal(continuous_deg(np.array([np.nan, 170.0, np.nan, -170.0]))[[1, 3]], [170.0, 190.0])
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_tables_fit_the_terminal(result, width):
+def test_tables_fit_the_terminal(result, width, text_of):
     known = dataclasses.replace(result.study, truth={"stiffness.z1": 2e6, "stiffness.z2": 3e6})
     # The widest that there is: on a bound, with the longer unit of a damping.
     widest = {n: p._replace(value=p.upper, unit="N m s/rad", std_log=1e9) for n, p in result.parameters.items()}
-    console = Console(width=width)
-    with console.capture() as captured:
-        console.print(result_tables(dataclasses.replace(result, study=known, parameters=widest), width))
-    shown = captured.get()
+    shown = text_of(sections(dataclasses.replace(result, study=known, parameters=widest)), width)
     assert "…" not in shown
-    assert ("initial" in shown.split("Modes")[0]) == (width == 120)
+    assert ("initial" in shown.split("FRF tests")[0]) == (width == 120)
+
+
+def test_bounds_are_written_short():
+    assert [short(x) for x in (2e5, 5.5e5, 1.25e6, 100.0, 0.001, -1e-7, np.inf)] == [
+        "2e5", "5.5e5", "1.25e6", "100", "0.001", "-1e-7", "unknown",
+    ]  # fmt: skip
+
+
+def test_the_verdict_comes_first(result, text_of):
+    first, *_ = sections(result)
+    shown = text_of([first])
+    assert "two: the verdict" in shown
+    for part in ("fit:", "converged", "data:", "FRAC", "known:", "2 of 2 parameters"):
+        assert part in shown
+    assert "inspect" not in shown
+    name, _ = result.parameters
+    doubtful = dataclasses.replace(
+        result,
+        status="not converged after 3 rounds: the cost still falls",
+        cost=1e6 * result.cost + 1e6,
+        parameters=result.parameters | {name: result.parameters[name]._replace(identifiable="no", std_log=np.inf)},
+        doubts=tuple(f"doubt {k}" for k in range(8)),
+    )
+    shown = text_of([sections(doubtful)[0]])
+    parts = (
+        "not converged after 3 rounds", "NOT followed within the noise", "1 of 2 parameters", f"1: {name}", "doubt 4",
+        "3 more remarks", "more rounds or starts", "`jaxmb inspect two`",
+    )  # fmt: skip
+    for part in parts:
+        assert part in shown
+    assert "doubt 5" not in shown
+
+
+def test_a_kind_without_sections_is_shown_by_what_all_tests_offer(result, text_of, monkeypatch):
+    monkeypatch.setitem(KINDS, "modes", KINDS["modes"]._replace(sections_at=""))
+    shown = text_of(sections(result))
+    assert "Tests of kind modes" in shown
+    row = next(line.split() for line in shown.split("Tests of kind modes")[1].splitlines() if line.startswith(" FRF 1"))
+    assert row[:4] == ["FRF", "1", "fitted", "9"]
+
+
+def test_residuals_stand_in_standard_deviations(result, figures_of):
+    entry = result.study.fitted[0]
+    left = standard_residuals(result, entry)
+    test = entry.test
+    log_ratio = np.log(np.asarray(test.predict(test.view(result.model))) / np.asarray(test.measured))
+    np.testing.assert_allclose(left[0], log_ratio.real / np.asarray(test.noise_std), atol=1e-12)
+    np.testing.assert_allclose(left[1], log_ratio.imag / np.asarray(test.noise_std), atol=1e-12)
+    figure = residual_figure(result, entry)
+    assert len(figure.axes) == 9
+    assert all(axes.get_ylim() == (-4.0, 4.0) for axes in figure.axes)
+    drawn = figure.axes[0].lines[1].get_ydata()
+    np.testing.assert_allclose(drawn, left[0, :, 0, 0])
+    assert "0.01 of log H is one std, stated" in figure.legends[0].get_title().get_text()

@@ -19,8 +19,9 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     """Modes of a modal test beside those of the identified machine: frequency, then damping."""
     test: Any = entry.test
     columns = (
-        *right("mode", "measured Hz", "identified Hz", "error %", "measured damping %", "identified damping %"),
-        *left("content"), *right("its energy %"), *right(*(("MAC",) if test.outputs else ())),
+        *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=True),
+        *right("measured damping %", "identified damping %"), *left("content"),
+        *right("its energy %", *(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), result.study.model.coordinates, []
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
