@@ -33,6 +33,14 @@ def test_the_example_is_a_study():
     assert len(StudyFile.model_validate(tomllib.loads(example)).test) == 2
 
 
+def test_keys_of_the_short_version_are_keys():
+    short = TEXT.split("## In short")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| ([^|]*) \|", short, re.MULTILINE)
+    keys = {key for cell in cells for key in re.findall(r"`\[*(\w+)\]*`", cell)}
+    assert keys <= {key for part in PARTS for key in part.model_fields}
+    assert {"machine", "kind", "posture", "file", "noise_log_std", "free"} <= keys
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if not re.search(rf"\b{key}\b", TEXT)]
