@@ -82,7 +82,7 @@ def test_deflections_count_by_what_is_explained_of_them(tmp_path):
     assert told["holdout"]["explained_percent"] == pytest.approx(100.0 / 1.1)
     assert told["holdout"]["log_error"] < 1e-9
     both = verdict(study.model, [entry for entry in study.entries if entry.kind == "deflection"])
-    assert both["explained_percent"] == pytest.approx((100.0 + 100.0 / 1.1) / 2.0)
+    assert both.explained_percent == pytest.approx((100.0 + 100.0 / 1.1) / 2.0)
 
 
 def test_a_result_tells_what_deflections_in_a_fit_of_several_kinds_explain(tmp_path):

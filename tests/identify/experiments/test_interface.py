@@ -10,6 +10,7 @@ import pytest
 
 from jaxmb.identify.assess.ambiguity import not_held_back
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.one_model import one_model
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, Score, Test
@@ -134,19 +135,27 @@ def test_it_counts_beside_others(arm):
     assert one_model(finding).degrees == problem.data_rows - 4
 
 
-def told(finding, entries):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Told(KindMetrics):
     """Metrics of the new kind."""
-    return {"balanced": [entry.name for entry in entries], "rows": [rows.start for *_, rows in finding.of(entries)]}
+
+    balanced: tuple[str, ...]
+    rows: tuple[int, ...]
+
+    @classmethod
+    def found(cls, finding, entries):
+        """Of a fit."""
+        return cls(tuple(entry.name for entry in entries), tuple(rows.start for *_, rows in finding.of(entries)))
 
 
 def said(finding, entries, metrics):
     """Remarks of the new kind."""
-    return [f"{len(entries)} balance, {len(metrics['balanced'])} told of"]
+    return [f"{len(entries)} balance, {len(metrics.balanced)} told of"]
 
 
 def test_a_row_of_the_registry_is_all_that_a_result_needs(arm, monkeypatch):
     """FRFs alone know all four numbers; a balance that is another machine's moves them, and the result tells it."""
-    monkeypatch.setitem(KINDS, "balance", Kind("", metrics_at=f"{__name__}:told", remarks_at=f"{__name__}:said"))
+    monkeypatch.setitem(KINDS, "balance", Kind("", metrics_at=f"{__name__}:Told", remarks_at=f"{__name__}:said"))
     exact = identify(with_toy(arm))
     assert exact.converged
     for name, true in TRUTH.items():

@@ -25,7 +25,7 @@ def test_a_row_leads_to_what_it_names(kind):
     assert row.format.model_fields["kind"].annotation.__args__ == (kind,)
     if kind in EXAMPLES:
         assert arguments(row.reader) == ["part", "label", "setting"]
-        assert arguments(row.metrics) == ["finding", "entries"]
+        assert arguments(row.metrics.found) == ["finding", "entries"]
     if row.remarks is not None:
         assert arguments(row.remarks) == ["finding", "entries", "metrics"]
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from rich.console import Console, RenderableType
 
 from jaxmb.maps import MapSettings, ModalMap, ModalMaps, PostureMap, Postures, find_zones
 from jaxmb.maps.modal.modal_maps import ModalMapSettings
@@ -19,7 +20,15 @@ def posture_map(values, threshold=0.4, length=1.0):
     return {"dexterity": PostureMap("robot", "dexterity", values, "tool", postures, None, threshold, zones, settings)}
 
 
-def test_zones(text_of):
+def text_of(shown: RenderableType) -> str:
+    """What a terminal shows."""
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+def test_zones():
     said = text_of(posture_map_tables(posture_map(np.array([0.1, 0.4, 0.5, 0.2]))))
     assert "dexterity of robot, length 1 m: zones of at least 0.4" in said
     assert "Z1  50.0 %  10 to 20 deg  10 to 20 deg  0.5000" in said
@@ -34,7 +43,7 @@ def test_a_length_at_the_end_of_its_search_is_remarked():
     assert sentence.startswith("length: 0.001 m is an end of the search")
 
 
-def test_least_and_greatest_values_with_what_is_known(text_of):
+def test_least_and_greatest_values_with_what_is_known():
     places = np.array([[0.0, 0.0], [0.1, 0.0], [np.nan, np.nan]])
     postures = Postures(("tool.x",), (np.arange(3.0),), (False,), places, ("q1", "q2"), np.zeros((3, 3)), "tool", {},
                         ("q1", "q2"))  # fmt: skip
