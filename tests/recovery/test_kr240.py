@@ -62,7 +62,7 @@ def test_true_values_lie_within_their_errors(result):
 
 
 def test_joint_6_is_stressed_less_than_4_and_5(result):
-    tests = result.study.deflections[0].tests
+    tests = result.study.fitted[0].source.cases
     efforts = np.array([np.asarray(frame_jacobian(result.study.model, t.q, t.frame)).T @ t.wrench for t in tests])
     size = np.sqrt(np.mean(efforts**2, axis=0))
     assert size[5] < min(size[3], size[4])

@@ -51,11 +51,11 @@ def test_what_is_compensated_on_configurations_not_used(result):
 def test_the_machine_that_is_written_can_be_and_predicts(result, tmp_path):
     jaxmb.write_machine(result.machine, tmp_path / "machine.toml")
     model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "machine.toml"))
-    checks = next(group for group in result.study.deflections if group.role == "check")
-    rows = np.concatenate([p[t.measured] for p, t in zip(predicted(model, checks.tests), checks.tests, strict=True)])
-    assert compensated_percent(checks.tests, rows) > 95.0
+    cases = result.study.checks[0].source.cases
+    rows = np.concatenate([p[t.measured] for p, t in zip(predicted(model, cases), cases, strict=True)])
+    assert compensated_percent(cases, rows) > 95.0
     assert result.metrics["completion"]["possible"]
-    measured, _ = measured_displacements(checks.tests)
+    measured, _ = measured_displacements(cases)
     assert rows.shape == measured.shape
 
 
