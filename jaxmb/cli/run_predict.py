@@ -27,6 +27,9 @@ def predict(
     kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
 ) -> None:
     """Modes and frequency responses of a machine; write frf.npz and a figure."""
+    with wrong_input():
+        robot = find_robot(machine)  # what is wrong in its file is told before JAX is imported
+
     import numpy as np
 
     from jaxmb.machine.values import coordinate_values
@@ -42,7 +45,6 @@ def predict(
     from jaxmb.response.modal import check_mass_matrix, modes
 
     with wrong_input():
-        robot = find_robot(machine)
         model = robot.model
         derivatives = check_kind(kind)
         points, _ = endpoints(frame_name(model, frame), None, None)
