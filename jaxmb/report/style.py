@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from jaxmb.io.files import write_whole
@@ -49,7 +50,8 @@ def write_figure(figure: Figure, path: Path) -> Path:
     Raises:
         OSError: the file cannot be written.
     """
+    figure.set_dpi(DPI)
     buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
+    FigureCanvasAgg(figure).print_png(buffer)  # savefig draws a figure with a layout twice
     write_whole(path, buffer.getvalue())
     return path

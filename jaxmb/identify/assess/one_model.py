@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
@@ -184,12 +185,10 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     freedom = sum(b.degrees for b in tests if np.isfinite(b.degrees))
 
     def chance(drop: float, degrees: int) -> float:
-        from scipy.stats import chi2 as chi2_law
-        from scipy.stats import f as f_law
-
         if degrees == 0:
             return 1.0
-        return float(f_law.sf(drop / degrees, degrees, freedom) if estimated else chi2_law.sf(drop, degrees))
+        drop = max(drop, 0.0)  # rounding, where nothing drops
+        return float(fdtrc(degrees, freedom, drop / degrees) if estimated else chdtrc(degrees, drop))
 
     first = np.cumsum([0, *(b.residual.size for b in tests)])
     drops = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.result import INTERVAL, Result
@@ -24,7 +24,7 @@ REACH = 3.5
 """Standard deviations to either side that are looked at."""
 WIDEST = 4.0
 """Of u to either side, where the standard deviation is not known or larger: a factor of 55."""
-RISE = float(chi2.ppf(0.95, 1))
+RISE = float(chdtri(1, 1.0 - 0.95))
 """Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
 
 

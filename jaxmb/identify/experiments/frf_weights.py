@@ -28,18 +28,29 @@ def resonances(level: np.ndarray, frequency_hz: np.ndarray, prominence: float) -
         frequency_hz: frequencies [f], Hz.
         prominence: in decades of magnitude.
     """
-    from scipy.signal import find_peaks, peak_widths  # half a second to import
-
-    peaks, found = find_peaks(level, prominence=prominence)
-    if not peaks.size:
-        return peaks
-    depth = np.minimum(0.5, 0.5 * np.log10(2.0) / found["prominences"])
+    # As scipy.signal's find_peaks and peak_widths, whose import takes longer than a fit.
+    ends = np.append(np.flatnonzero(np.diff(level)), level.size - 1)
+    starts = np.append(0, ends[:-1] + 1)
+    runs = level[starts]  # lines of one level in a row
+    tops = 1 + np.flatnonzero((runs[1:-1] > runs[:-2]) & (runs[1:-1] > runs[2:]))
     keep = []
-    for peak, share in zip(peaks, depth, strict=True):
-        _, _, left, right = peak_widths(level, [peak], rel_height=float(share))
-        low, high = np.interp([left[0], right[0]], np.arange(level.size), frequency_hz)
-        keep.append(high - low <= 2.0 * MOST_DAMPING * frequency_hz[peak])
-    return peaks[np.array(keep)]
+    for peak in (starts[tops] + ends[tops]) // 2:
+        flanks = [side[: np.argmax(side > level[peak]) or side.size] for side in (level[peak::-1], level[peak:])]
+        stands_out = level[peak] - max(flank.min() for flank in flanks)
+        if stands_out < prominence:
+            continue
+        height = level[peak] - min(0.5 * stands_out, 0.5 * np.log10(2.0))
+        left, right = (_crossing(flank, height) for flank in flanks)
+        low, high = np.interp([peak - left, peak + right], np.arange(level.size), frequency_hz)
+        if high - low <= 2.0 * MOST_DAMPING * frequency_hz[peak]:
+            keep.append(peak)
+    return np.array(keep, dtype=int)
+
+
+def _crossing(flank: np.ndarray, height: float) -> float:
+    """How many lines down a flank the level falls to a height, lines between two interpolated."""
+    line = int(np.argmax(flank <= height))
+    return line - (height - flank[line]) / (flank[line - 1] - flank[line])
 
 
 def peak_weights(

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaincinv
+from scipy.special import chdtri
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.reduction import Reduction
@@ -157,11 +157,8 @@ def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> 
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """What a chi-square of so many degrees of freedom stays below with a probability.
-
-    Not by scipy.stats, whose import takes longer than all else here.
-    """
-    return float(2.0 * gammaincinv(0.5 * freedom, probability))
+    """What a chi-square of so many degrees of freedom stays below with a probability."""
+    return float(chdtri(freedom, 1.0 - probability))
 
 
 def completed_model(model: Model, found: Completion) -> Model:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.signal import find_peaks, peak_widths
 
 from jaxmb.identify.assess.remarks import data_remarks
-from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.experiments.frf_weights import MOST_DAMPING, band_weights, peak_weights, resonances, usable_lines
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
@@ -232,3 +233,20 @@ def test_what_has_no_line_is_said_in_one_sentence(measured, study):
     h[:2, 0] = np.nan
     [told] = data_remarks(study(h))
     assert "tool z from tool x (1 FRF): no usable line; tool x from tool x, tool y, tool z (3 FRFs): 2 of 150" in told
+
+
+@pytest.mark.parametrize("digits", [1, 12], ids=["with plateaus", "without"])
+def test_resonances_are_the_peaks_and_widths_that_scipy_finds(digits):
+    random = np.random.default_rng(0)
+    count = 0
+    for size in range(1, 200):
+        level = np.round(0.05 * np.cumsum(random.normal(size=size)), digits)
+        frequency_hz = np.sort(random.uniform(1.0, 200.0, size))
+        expected, properties = find_peaks(level, prominence=0.1)
+        depth = np.minimum(0.5, 0.5 * np.log10(2.0) / properties["prominences"])
+        ends = [np.ravel(peak_widths(level, [p], share)[2:]) for p, share in zip(expected, depth, strict=True)]
+        width = np.array([np.ptp(np.interp(e, np.arange(size), frequency_hz)) for e in ends])
+        expected = expected[width <= 2.0 * MOST_DAMPING * frequency_hz[expected]]
+        np.testing.assert_array_equal(resonances(level, frequency_hz, 0.1), expected)
+        count += expected.size
+    assert count > 300

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_outcome import HoldOut, law_blocks, law_covariance, law_outcome
@@ -155,9 +156,7 @@ def _tried(
 
 
 def _chance(z: float, candidates: int) -> float:
-    from scipy.stats import norm
-
-    return min(2.0 * candidates * float(norm.sf(abs(z))), 1.0) if np.isfinite(z) else 1.0
+    return min(2.0 * candidates * float(ndtr(-abs(z))), 1.0) if np.isfinite(z) else 1.0
 
 
 def _promised(
