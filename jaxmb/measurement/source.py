@@ -1,11 +1,10 @@
 """Measured FRFs wherever they come from: a file of FRFs, or time records that a description turns into some."""
 
 import os
-import warnings
 from pathlib import Path
 
 from jaxmb.io.validation import InputError
-from jaxmb.measurement.files.frf_file import READERS, read_frf
+from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks
 from jaxmb.measurement.records.file import Estimate, estimate_of_records, measurement_names
 
 
@@ -28,7 +27,4 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
     if path.suffix.lower() not in READERS:
         names = ", ".join(measurement_names())
         raise InputError(f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}")
-    with warnings.catch_warnings(record=True) as passed_over:
-        warnings.simplefilter("always")
-        frf_set = read_frf(path)
-    return Estimate(frf_set, tuple(str(warning.message) for warning in passed_over))
+    return Estimate(*read_frf_and_remarks(path))

@@ -7,11 +7,11 @@ without stiffness has no elasticity that is known, and does not give way.
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_energy
 from jaxmb.mechanics.kinematics import frame_index, node_poses
@@ -134,7 +134,7 @@ def elastic_deflection(
     return jnp.where(jnp.max(jnp.abs(excess(e))) <= 1e-9 * scale, e, jnp.nan)
 
 
-@eqx.filter_jit
+@compiled
 def cartesian_compliance(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "6 6"]:

@@ -4,11 +4,11 @@ With P_b the pseudo-inertia of body b (`spatial.pseudo_inertia`) and T_b(q) its 
 sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses
 from jaxmb.spatial import pseudo_inertia, rotation_vector
@@ -19,7 +19,7 @@ def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
     return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
 
 
-@eqx.filter_jit
+@compiled
 def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     """Mass matrix of the machine at q, symmetric positive definite.
 
@@ -68,7 +68,7 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     return -jnp.sum(moments @ model.gravity)
 
 
-@eqx.filter_jit
+@compiled
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """Generalized effort [n] that holds the machine against gravity at q, in Nm or N by coordinate.
 
@@ -125,7 +125,7 @@ def spring_energy(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"])
     return 0.5 * jnp.sum(model.spring_stiffness * spring_stretch(model, q, q_rest) ** 2)
 
 
-@eqx.filter_jit
+@compiled
 def inverse_dynamics(
     model: Model,
     q: Float[Array, "n"],

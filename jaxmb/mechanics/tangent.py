@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
@@ -61,7 +62,7 @@ def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture
     return q if at == "posture" else static_equilibrium(model, q)
 
 
-@eqx.filter_jit
+@compiled
 def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Tangent:
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
@@ -95,7 +96,7 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     return Tangent(mass_matrix(model, point), damping, stiffness)
 
 
-@eqx.filter_jit
+@compiled
 def linearize_moving(
     model: Model,
     q: Float[Array, "n"],

@@ -1,10 +1,10 @@
 """Joint targets at which a loaded machine stands where an unloaded one should."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_deflection
 from jaxmb.mechanics.kinematics import check_coordinates, frame_index, frame_jacobian, frame_pose, node_poses
@@ -14,7 +14,7 @@ from jaxmb.spatial import rotation_vector
 MOST_STEPS = 20
 
 
-@eqx.filter_jit
+@compiled
 def loaded_pose(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
 ) -> Float[Array, "4 4"]:
@@ -38,7 +38,7 @@ def loaded_pose(
     return poses[model.frame_node[index]] @ model.frame_offset[index]
 
 
-@eqx.filter_jit
+@compiled
 def corrected_target(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
 ) -> Float[Array, "n"]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
@@ -15,7 +15,7 @@ from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, 
 from jaxmb.response.frf_kind import DIRECTIONS, FrfKind, Point, check_kind, endpoints
 
 
-@eqx.filter_jit
+@compiled
 def frf(
     model: Model,
     q: Float[Array, "n"],
@@ -58,7 +58,7 @@ def frf(
     return h * ((1j * omega) ** derivatives)[:, None, None]
 
 
-@eqx.filter_jit
+@compiled
 def frf_finite_force(
     model: Model,
     q: Float[Array, "n"],

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.linalg import eigenpairs
 from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import first_order
@@ -85,7 +86,7 @@ def record_hits(
     return _records(tangent, stiffness, softening, output_rows, input_rows, impulse, hit, samples, between)
 
 
-@eqx.filter_jit
+@compiled
 def _records(
     tangent: Tangent, stiffness: Array, softening: Softening, output_rows: Array, input_rows: Array, impulse: Array,
     hit: tuple[float, float, float], samples: int, between: int,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.mechanics.tangent import Tangent
 
@@ -85,7 +86,7 @@ def _unit_diagonal(masses: np.ndarray) -> np.ndarray:
     return masses * scale[..., :, None] * scale[..., None, :]
 
 
-@eqx.filter_jit
+@compiled
 def oscillating_modes(
     tangent: Tangent,
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:

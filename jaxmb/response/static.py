@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,
@@ -53,7 +53,7 @@ def cartesian_stiffness(
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
 
-@eqx.filter_jit
+@compiled
 def deflection(
     model: Model,
     q: Float[Array, "n"],

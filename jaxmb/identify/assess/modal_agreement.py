@@ -3,11 +3,11 @@
 import dataclasses
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import View, called
 from jaxmb.machine.build import Model
@@ -21,7 +21,7 @@ UNPAIRABLE = 1e6
 """Cost of a pair that must not be, beside costs of about 1."""
 
 
-_rows = eqx.filter_jit(response_rows)
+_rows = compiled(response_rows)
 """Compiled as a whole: operation by operation, dozens of sensors cost many seconds."""
 
 

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import NOTABLE
 from jaxmb.identify.experiments.entry import Source
 from jaxmb.identify.experiments.instruments import Instruments
@@ -69,6 +69,6 @@ def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, 
     return told
 
 
-@eqx.filter_jit
+@compiled
 def _joint_columns(model: Model, q: Float[Array, "t n"], frame: str) -> Float[Array, "t 6 n"]:
     return jax.vmap(lambda at: elastic_jacobian(model, at, frame)[:, : len(model.coordinates)])(q)

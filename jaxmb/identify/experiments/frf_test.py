@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 from scipy.optimize import linear_sum_assignment
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf_weights import resonances
 from jaxmb.identify.experiments.motion import MotionView, PostureTest
 from jaxmb.identify.experiments.probe import Probe
@@ -217,7 +218,7 @@ class FrfTest(PostureTest):
         )
 
 
-@eqx.filter_jit
+@compiled
 def predict_frf(
     view: MotionView,
     omega: Float[Array, "f"],

@@ -5,12 +5,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian
@@ -207,7 +207,7 @@ def _grouped(model: Model, cases: Sequence[LoadCase]) -> list[tuple[list[int], t
     return found
 
 
-@eqx.filter_jit
+@compiled
 def _jacobians(
     model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"], frame: int, points: tuple[int, ...]
 ) -> tuple[Array, Array]:
@@ -246,7 +246,7 @@ def predicted(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
     return [found[i] for i in range(len(cases))]
 
 
-@eqx.filter_jit
+@compiled
 def compliances(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t e e"]:
     """Compliance of all elastic degrees of freedom at some postures."""
     return jax.vmap(lambda at: compliance_matrix(model, at))(q)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 from optax.assignment import hungarian_algorithm
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.motion import MotionView, PostureTest
 from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -143,7 +144,7 @@ class ModesTest(PostureTest):
         return float(np.min(np.asarray(self.frequency_hz)))
 
 
-@eqx.filter_jit
+@compiled
 def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
     """`ModesTest.predict`, compiled."""
     return test.predict(view)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support
@@ -41,7 +42,7 @@ class MotionView(eqx.Module):
     """Entries of the tangent that the free parameters move, where that is known."""
 
 
-@eqx.filter_jit
+@compiled
 def motion_view(
     model: Model, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...], inputs: tuple[Point, ...]
 ) -> MotionView:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -161,7 +162,7 @@ def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
     return float(residual @ residual)
 
 
-@eqx.filter_jit
+@compiled
 def final_state(problem: Problem, u: Float[Array, "d"]) -> tuple[Array, Array, Array]:
     """Residual and Jacobian at the end of a fit, in units of the noise, and the weight of each row."""
     value, jacobian = residual_and_jacobian(problem.residual, u)

@@ -3,13 +3,13 @@
 import functools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, finished, start, step
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
@@ -81,7 +81,7 @@ class LeastSquares:
         return np.asarray(state.u)[evaluated][order], objectives[order]
 
 
-@eqx.filter_jit
+@compiled
 def _advance_least_squares(
     problem: Problem, box: Box, gradient_tolerance: Float[Array, ""], state: LeastSquaresState
 ) -> LeastSquaresState:
@@ -96,7 +96,7 @@ def _advance_least_squares(
     return state
 
 
-@eqx.filter_jit
+@compiled
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """Bounded least squares from one point to its end, compiled as a whole."""
 
@@ -213,7 +213,7 @@ def _optimizer(method: str, most_steps: int) -> Any:
     return optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
 
 
-@eqx.filter_jit
+@compiled
 def _some_steps(optimizer: Any, problem: Problem, box: Box, state: DescentState) -> DescentState:
     def one(_: int, s: DescentState) -> DescentState:
         value, gradient = jax.value_and_grad(problem.objective)(s.u)

@@ -3,12 +3,12 @@
 import functools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
@@ -83,7 +83,7 @@ class PopulationSearch:
         return ranked[np.sort(first)], fitness[np.sort(first)]
 
 
-@eqx.filter_jit
+@compiled
 def _one_generation(algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState) -> SearchState:
     key, key_ask, key_tell = jax.random.split(state.key, 3)
     asked, memory = algorithm.ask(key_ask, state.algorithm, params)
@@ -140,7 +140,7 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
     return algorithm, name in population_based_algorithms
 
 
-@eqx.filter_jit
+@compiled
 def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
     fitness = jax.lax.map(problem.objective, population, batch_size=8)
     finite = jnp.isfinite(fitness)

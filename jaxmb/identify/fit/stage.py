@@ -5,10 +5,10 @@ A stage's state is a pytree of arrays, so that any of them can be saved between 
 
 from typing import Any, NamedTuple, Protocol
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem
 
 STEPS_AT_ONCE = 10
@@ -48,7 +48,7 @@ class Stage(Protocol):
         ...
 
 
-@eqx.filter_jit
+@compiled
 def objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
     """The objective of a problem, compiled."""
     return problem.objective(u)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf_test import predict_frf
 from jaxmb.identify.experiments.frf_weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion import MotionView, motion_view
@@ -114,7 +115,7 @@ def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple
     return Motion(tangent, slope, rows, rows_slope)
 
 
-@eqx.filter_jit
+@compiled
 def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
     def tangent(u: Array) -> Tangent:
         return motion_view(_model(place, u), q, at, (), ()).tangent
@@ -122,7 +123,7 @@ def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tange
     return tangent(place.u), jax.jacfwd(tangent)(place.u)
 
 
-@eqx.filter_jit
+@compiled
 def _rows(
     place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
 ) -> tuple[Float[Array, "p n"], Float[Array, "p n d"] | None]:
@@ -159,7 +160,7 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
     return jnp.concatenate([part.reshape(-1, size) for part in (rows.real, rows.imag)])
 
 
-_compiled_observed = eqx.filter_jit(observed)
+_compiled_observed = compiled(observed)
 
 
 def observation(place: Place, candidate: Candidate) -> Float[np.ndarray, "m d"]:

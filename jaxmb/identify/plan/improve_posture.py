@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.plan.candidates import Candidate, Motion, Place, motion_of, observation, observed
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -121,7 +121,7 @@ def _slope(
     return sum((np.tensordot(w, m, np.ndim(w)) for w, m in pairs), np.zeros(where.size))
 
 
-@eqx.filter_jit
+@compiled
 def _motion_slope(
     place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...], where: Int[Array, "k"]
 ) -> tuple[Motion, Motion]:
@@ -133,7 +133,7 @@ def _motion_slope(
     return motion(q[where]), jax.jacfwd(motion)(q[where])
 
 
-@eqx.filter_jit
+@compiled
 def _told_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
     """d tr(G J^T J) by the small motions."""
 

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_stretch
@@ -203,13 +203,13 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
     return None
 
 
-@eqx.filter_jit
+@compiled
 def _stretches(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t s"]:
     """Stretch of every spring between frames from its free length, at some postures."""
     return jax.vmap(lambda at: spring_stretch(model, at, at))(q)
 
 
-@eqx.filter_jit
+@compiled
 def _stretch_slope(model: Model, q: Float[Array, "n"]) -> Float[Array, "s n"]:
     """Derivative of the stretches by the coordinates."""
     return jax.jacfwd(lambda at: spring_stretch(model, at, at))(q)

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
@@ -15,7 +15,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import gravity_effort
 
-_gravity_effort = eqx.filter_jit(gravity_effort)
+_gravity_effort = compiled(gravity_effort)
 
 LEAST_TESTS = 3
 """Tests below which nothing can be held out and a law still be found from the others."""

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, counted_jacobian, dexterity, length_power
@@ -69,7 +69,7 @@ def characteristic_length(
     return next((end for end in LENGTHS if math.isclose(length, end, rel_tol=SHORTEST)), length)
 
 
-@eqx.filter_jit
+@compiled
 def _narrow(
     model: Model,
     postures: Float[Array, "p n"],

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
@@ -92,7 +92,7 @@ def dexterity(
     return _dexterity(model, q, frame, jnp.asarray(length, dtype=float), joints, directions)
 
 
-@eqx.filter_jit
+@compiled
 def _dexterity(
     model: Model, q: Array, frame: str, length: Array, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Array:

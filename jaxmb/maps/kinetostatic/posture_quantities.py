@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
@@ -141,7 +141,7 @@ GROUPS = {
 """What is computed together."""
 
 
-@eqx.filter_jit
+@compiled
 def _batch(
     model: Model,
     postures: Float[Array, "p n"],

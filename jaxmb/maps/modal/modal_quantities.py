@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 from threadpoolctl import threadpool_limits
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches, padded
@@ -199,7 +199,7 @@ def _solved(
             yield rows, future.result()
 
 
-@eqx.filter_jit
+@compiled
 def _tangents(model: Model, postures: Float[Array, "b n"], frame: str) -> tuple[Tangent, Float[Array, "b 3 n"]]:
     def at(q: Array) -> tuple[Tangent, Array]:
         return tangent_about(model, q, q), elastic_jacobian(model, q, frame)[:3]
@@ -252,7 +252,7 @@ def _gradients(
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
 
 
-@eqx.filter_jit
+@compiled
 def _pulled_back(
     vary: Vary,
     u: Float[Array, "d"],

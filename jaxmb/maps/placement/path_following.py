@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
@@ -177,14 +177,14 @@ def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
     return shifted
 
 
-@eqx.filter_jit
+@compiled
 def _solve(
     model: Model, poses: Float[Array, "b 4 4"], starts: Float[Array, "b n"], frame: str, names: tuple[str, ...]
 ) -> tuple[Array, Array]:
     return jax.vmap(lambda pose, start: inverse_kinematics(model, pose, frame, start, names))(poses, starts)
 
 
-@eqx.filter_jit
+@compiled
 def _follow(
     model: Model,
     poses: Float[Array, "b k 4 4"],

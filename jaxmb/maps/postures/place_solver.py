@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
@@ -137,7 +137,7 @@ def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: st
     return places.reshape(*coordinates.shape[:-1], 3)
 
 
-@eqx.filter_jit
+@compiled
 def _solve(
     model: Model,
     targets: Float[Array, "b 3"],
@@ -173,6 +173,6 @@ def _solve(
     return jax.vmap(pose if keep else place_only)(targets, starts)
 
 
-@eqx.filter_jit
+@compiled
 def _places(model: Model, rows: Float[Array, "p n"], frame: str) -> Float[Array, "p 3"]:
     return jax.vmap(lambda q: frame_pose(model, q, frame)[:3, 3])(rows)

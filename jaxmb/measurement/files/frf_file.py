@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import secrets
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +18,20 @@ from jaxmb.measurement.files.uff_write import write_uff
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
 
-READERS: dict[str, Callable[[Path], FrfSet]] = {
-    ".npz": read_npz, ".uff": read_uff, ".unv": read_uff, ".mat": read_mat, ".csv": read_csv,
-}  # fmt: skip
+Reader = Callable[[Path], tuple[FrfSet, tuple[str, ...]]]
+
+
+def _without_remarks(reader: Callable[[Path], FrfSet]) -> Reader:
+    return lambda path: (reader(path), ())
+
+
+READERS: dict[str, Reader] = {
+    ".npz": _without_remarks(read_npz),
+    ".uff": read_uff,
+    ".unv": read_uff,
+    ".mat": _without_remarks(read_mat),
+    ".csv": _without_remarks(read_csv),
+}
 WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
     ".npz": write_npz, ".uff": write_uff, ".unv": write_uff, ".csv": write_csv,
 }  # fmt: skip
@@ -28,11 +40,19 @@ WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
 def read_frf(path: str | os.PathLike[str]) -> FrfSet:
     """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v5 to v7.3) or CSV, by its ending.
 
-    docs/frf-files.md describes what each format holds.
+    docs/frf-files.md describes what each format holds. What a file holds beside FRFs is passed over with a warning.
 
     Raises:
         InputError: the file cannot be read or does not hold a set; the message names the file and the place in it.
     """
+    frf_set, remarks = read_frf_and_remarks(path)
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=2)
+    return frf_set
+
+
+def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[str, ...]]:
+    """FRF set from a file as `read_frf` gives it, and what was passed over in the file."""
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -40,7 +60,7 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
             f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(READERS)}"
         )
     try:
-        found = reader(path)
+        found, remarks = reader(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     if found.unit not in (SI_UNITS[found.kind], UNKNOWN):
@@ -48,7 +68,7 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
             unit_scale(found.unit, found.kind)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
-    return found
+    return found, remarks
 
 
 def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:

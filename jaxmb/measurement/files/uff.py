@@ -5,7 +5,6 @@ set: a file of any size needs little more memory than the set itself.
 """
 
 import dataclasses
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,12 +31,11 @@ SILENT = (151,)
 """Datasets of which nothing is needed: the header, which names the program that wrote the file."""
 
 
-def read_uff(path: Path) -> FrfSet:
-    """FRF set from a universal file.
+def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
+    """FRF set from a universal file, and remarks on what else the file holds and is passed over.
 
     All frequency response functions of the file make one set: they share one frequency axis, kind and unit. Pairs of
-    output and input of which the file has no function are NaN. Coherence functions join in. What else the file holds is
-    passed over with a warning.
+    output and input of which the file has no function are NaN. Coherence functions join in.
 
     Raises:
         InputError: the file is no universal file, is damaged, holds no frequency response function, or functions that
@@ -51,7 +49,7 @@ def read_uff(path: Path) -> FrfSet:
         raise InputError(f"{path}: {error}") from None
 
 
-def _read(file: BinaryIO, path: Path) -> FrfSet:
+def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     by_line: dict[int, Function] = {}
     others: Counter[str] = Counter()
     positions, system = Positions(), None
@@ -99,9 +97,8 @@ def _read(file: BinaryIO, path: Path) -> FrfSet:
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
     if positions.local and positions.has_systems:
         others["positions in local coordinate systems"] += 1
-    if others:
-        warnings.warn(f"{path}: passed over {_counted(others)}", stacklevel=5)
-    return FrfSet(
+    remarks = (f"{path}: passed over {_counted(others)}",) if others else ()
+    frf_set = FrfSet(
         frequency_hz=frequency_hz,
         frf=frf,
         kind=kind,
@@ -115,6 +112,7 @@ def _read(file: BinaryIO, path: Path) -> FrfSet:
         nodes=positions.in_metres(system),
         source=record.get("source", _source(path, responses[0])),
     )
+    return frf_set, remarks
 
 
 def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:

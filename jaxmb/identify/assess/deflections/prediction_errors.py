@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.deflection_test import DeflectionTest, deflection_test
 from jaxmb.identify.experiments.entry import Entry
@@ -166,7 +166,7 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[n
     return np.where(lost > NO_EFFECT * size, np.nan, np.sqrt(variance))
 
 
-@eqx.filter_jit
+@compiled
 def _predicted(problem: Problem, test: DeflectionTest, u: Float[Array, "d"]) -> tuple[Array, Array]:
     """Displacements at u and their derivatives by u."""
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.assess.laws.law_record import Laws
 from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
 from jaxmb.identify.fit.problem import Problem
@@ -103,7 +104,7 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fi
     return Fitted(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective))
 
 
-@eqx.filter_jit
+@compiled
 def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array]:
     def goes_on(counted: tuple[Array, Any]) -> Array:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])
@@ -115,7 +116,7 @@ def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array]:
     return state.u, state.objective
 
 
-@eqx.filter_jit
+@compiled
 def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
     value, jacobian = residual_and_jacobian(problem.residual, x)
     return value / problem.problem.noise_unit, jacobian / problem.problem.noise_unit

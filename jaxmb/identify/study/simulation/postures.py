@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
@@ -83,7 +83,7 @@ def lowest_frame(model: Model, q: np.ndarray) -> float:
     return float(np.asarray(heights)[0, _movable(model)].min())
 
 
-@eqx.filter_jit
+@compiled
 def _seen(model: Model, q: jax.Array, load: tuple[str, np.ndarray] | None) -> tuple[jax.Array, jax.Array]:
     """Heights of all frames [c, f] and efforts of the load [c, n]."""
 
