@@ -105,9 +105,25 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
     size = np.abs(left[np.isfinite(left)])
     largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
-    width, height = max(1.0 + 2.6 * columns, 4.6), 1.45 + 1.35 * rows
-    figure = Figure(figsize=(width, height), layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    left_in, right_in, bottom_in, top_in, gap_in = 0.6, 0.15, 0.45, 0.75, 0.22
+    width = max(left_in + 2.6 * columns + right_in, 4.6)
+    height = bottom_in + 1.35 * rows + gap_in * (rows - 1) + top_in
+    figure = Figure(figsize=(width, height))
+    # Margins are in inches and not left to a layout engine, as in `frf_figure`.
+    edges = {
+        "left": left_in / width,
+        "right": 1 - right_in / width,
+        "bottom": bottom_in / height,
+        "top": 1 - top_in / height,
+    }
+    grid = figure.subplots(
+        rows,
+        columns,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        gridspec_kw=edges | {"hspace": gap_in / 1.35, "wspace": 0.06},
+    )
     outputs, inputs = dof_names(test.outputs), dof_names(test.inputs)
     for o in range(rows):
         for i, axes in enumerate(grid[o]):
@@ -126,11 +142,11 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
             told = "no usable line" if not seen.size else (
                 f"RMS {np.sqrt(np.mean(seen**2)):.2g}, {100.0 * np.mean(np.abs(seen) > BAND):.0f} % beyond"
             )  # fmt: skip
-            axes.set_title(f"{outputs[o]} / {inputs[i]}: {told}", pad=3, fontsize=7)
+            axes.set_title(f"{outputs[o]} / {inputs[i]}: {told}", pad=3, y=1.0, fontsize=7)
             axes.set_ylim(-reach, reach)
     for axes in grid[-1]:
         axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")
-    figure.supylabel("residual of log H / std", fontsize=8)
+    figure.supylabel("residual of log H / std", x=0.12 / width, fontsize=8)
     level, estimated = noise_of(result, entry)
     how = ("estimated" if estimated else "stated") + ("" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)")
     title = _title(entry)
@@ -141,7 +157,7 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
         Patch(color="0.92", label=f"± {BAND:g} std"),
     ]
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=3, title_fontsize=9,
+        handles=handles, loc="upper center", ncols=3, title_fontsize=9,
         title=f"{title}: what is left; {level:.2g} of log H is one std, {how}",
     )  # fmt: skip
     return figure

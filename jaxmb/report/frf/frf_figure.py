@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxmb.report.frf.phase import continuous_deg, unbroken
-from jaxmb.report.style import FITTED
+from jaxmb.report.style import FITTED, PowersOfTen
 from jaxmb.response.frf_kind import DERIVATIVES
 
 MOST_POINTS = 6
@@ -98,7 +98,7 @@ def frf_figure(
             _magnitude(magnitude, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves], limits)
             _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
             heading = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})")
-            magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3)
+            magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3, y=1.0)
             if shaded is not None:
                 _shade(magnitude, phase, frequency_hz, shaded[:, o, i])
             for axes in panels:
@@ -151,6 +151,7 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
         axes.text(0.5, 0.5, "no usable line", transform=axes.transAxes, ha="center", va="center", color="0.4")
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
     axes.yaxis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
+    axes.yaxis.set_major_formatter(PowersOfTen())
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.report.parameters.parameter_table import free_values
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
+from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
 
 
 def cost_figure(result: Result) -> Figure:
@@ -26,6 +26,8 @@ def cost_figure(result: Result) -> Figure:
     if curve.size:  # a logarithmic axis needs something to show
         axes.set_xscale("log")
         axes.set_yscale("log")
+        logarithmic_ticks(axes.xaxis)
+        logarithmic_ticks(axes.yaxis)
         low, high = curve[:, 1].min(), curve[:, 1].max()
         if low / 10.0 <= result.study.settings.tolerance <= 10.0 * high:
             axes.axhline(result.study.settings.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")
@@ -81,6 +83,7 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
     low, high = min(p.lower for p in found), max(p.upper for p in found)
     if low > 0.0 and all(logarithmic[name] for name in names):
         axes.set_xscale("log")
+        logarithmic_ticks(axes.xaxis)
         limits = low / 1.6, high * 1.6
     else:
         limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
