@@ -12,13 +12,13 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".c
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
-# JAX's traces make hundred thousands of objects that stay; to look through them after every 700 new ones is slow.
-gc.set_threshold(200_000, 30, 30)
-
 import jax
 import pytest
 
 import jaxmb  # noqa: F401  (turns on 64-bit floats)
+
+# JAX's traces make hundred thousands of objects that stay; to look through them after every 700 new ones is slow.
+gc.set_threshold(200_000, 30, 30)
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 25_000
