@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from jaxmb.measurement.frf_set import FrfSet, pick
 from jaxmb.measurement.reciprocity import joined_inputs, reciprocal_pairs, symmetrized, total_unsymmetry, unsymmetry

@@ -11,8 +11,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
-from tests.identify.arm import FREE as ARM_FREE
-from tests.identify.arm import frf, loads, shapes, study_of
+from tests.identify.arm import FREE as ARM_FREE, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]

@@ -6,8 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import difference, read_frf

@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 import pyuff
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf, write_frf

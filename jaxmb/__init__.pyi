@@ -1,0 +1,120 @@
+from .identify.assess.identify import identify as identify
+from .identify.assess.result import Result as Result
+from .identify.assess.saved_result import (
+    load_result as load_result,
+    write_result as write_result,
+)
+from .identify.parameters.model_parameters import (
+    parameters as parameters,
+    set_parameters as set_parameters,
+)
+from .identify.plan.inspection import (
+    Inspection as Inspection,
+    inspect as inspect,
+)
+from .identify.study.file import study_names as study_names
+from .identify.study.study import (
+    Study as Study,
+    load_study as load_study,
+    make_study as make_study,
+)
+from .io.validation import InputError as InputError
+from .machine.build import (
+    Model as Model,
+    build_model as build_model,
+)
+from .machine.file import (
+    load_machine as load_machine,
+    machine_names as machine_names,
+    write_machine as write_machine,
+)
+from .machine.schema import Machine as Machine
+from .machine.tables import machine_from_dh as machine_from_dh
+from .measurement.files.frf_file import (
+    read_frf as read_frf,
+    write_frf as write_frf,
+)
+from .measurement.frf_set import (
+    FrfSet as FrfSet,
+    as_kind as as_kind,
+    in_band as in_band,
+    lines as lines,
+    pick as pick,
+    to_si as to_si,
+)
+from .measurement.modal.analysis import (
+    ModalAnalysis as ModalAnalysis,
+    modal_analysis as modal_analysis,
+)
+from .measurement.modal.indicators import (
+    cmif as cmif,
+    frac as frac,
+    modal_mass as modal_mass,
+    modal_phase_collinearity as modal_phase_collinearity,
+    modal_phase_deviation as modal_phase_deviation,
+)
+from .measurement.modal.model import (
+    ModalModel as ModalModel,
+    synthesize as synthesize,
+)
+from .measurement.reciprocity import (
+    joined_inputs as joined_inputs,
+    symmetrized as symmetrized,
+    unsymmetry as unsymmetry,
+)
+from .measurement.records.file import (
+    frf_of_records as frf_of_records,
+    measurement_names as measurement_names,
+    read_records as read_records,
+)
+from .measurement.records.impacts import (
+    cut_hits as cut_hits,
+    estimate_frf_from_hits as estimate_frf_from_hits,
+    find_hits as find_hits,
+)
+from .measurement.records.time_records import (
+    estimate_frf as estimate_frf,
+    estimate_periodic_frf as estimate_periodic_frf,
+)
+from .mechanics.dynamics import (
+    gravity_effort as gravity_effort,
+    inverse_dynamics as inverse_dynamics,
+    mass_matrix as mass_matrix,
+)
+from .mechanics.equilibrium import static_equilibrium as static_equilibrium
+from .mechanics.kinematics import (
+    coordinates as coordinates,
+    frame_jacobian as frame_jacobian,
+    frame_pose as frame_pose,
+    frames as frames,
+    posture as posture,
+    reference_posture as reference_posture,
+)
+from .mechanics.tangent import (
+    Tangent as Tangent,
+    linearize as linearize,
+    linearize_moving as linearize_moving,
+)
+from .response.frf import (
+    convert_frf as convert_frf,
+    frf as frf,
+    frf_finite_force as frf_finite_force,
+    response_rows as response_rows,
+)
+from .response.hits import (
+    Softening as Softening,
+    record_hits as record_hits,
+)
+from .response.modal import (
+    Modes as Modes,
+    energy_shares as energy_shares,
+    mac as mac,
+    modes as modes,
+    undamped_modes as undamped_modes,
+)
+from .response.static import (
+    cartesian_stiffness as cartesian_stiffness,
+    deflection as deflection,
+)
+
+__version__: str
