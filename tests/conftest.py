@@ -7,6 +7,8 @@ from pathlib import Path
 
 # The matrices are small: with more threads BLAS's workers wait for each other, for several times the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Most programs are compiled once and run a few times: without LLVM's optimizations that takes two thirds of the time.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # In a folder of the tests' own, also of the processes that they start; JAX reads it when it is imported.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
