@@ -1,18 +1,12 @@
 """`jaxmb map`."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from jaxmb.maps import ModalMaps, PostureMap
 
 SHOW = ["dexterity"]
 
@@ -160,45 +154,27 @@ def map_postures(
                 shown=shown,
                 good=thresholds_of(good or []),
             )
+    from jaxmb.io.files import write_whole
+    from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
+    from jaxmb.report.maps.sections import MAP_FIGURES, modal_map_sections, posture_map_sections
+    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.terminal import on_terminal
+
     folder = writable(robot.folder(out, "map"), ("map.json",))
     console = console_of()
-    tables, remarks, text = _report(found, length is not None)
-    console.print(tables, highlight=False)
-    for sentence in remarks:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    sections = (
+        modal_map_sections(found) if isinstance(found, ModalMaps)
+        else posture_map_sections(found, plane, length is not None)
+    )  # fmt: skip
+    console.print(on_terminal(sections, console.width))
     with writing(folder):
-        from jaxmb.io.files import write_whole
-
+        text = modal_maps_json(found) if isinstance(found, ModalMaps) else posture_maps_json(found)
         write_whole(folder / "map.json", text.encode())
-        figures = _figures(found, folder / "figures", plane)
+        figures = write_pictures(sections, folder / "figures")
+        for name in MAP_FIGURES - {path.stem for path in figures}:  # of an earlier map; no other file is touched
+            (folder / "figures" / f"{name}.png").unlink(missing_ok=True)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
     console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _report(found: "dict[str, PostureMap] | ModalMaps", length_given: bool) -> "tuple[Group, list[str], str]":
-    """What goes to the screen, remarks on it, and the text of map.json."""
-    from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
-    from jaxmb.report.maps.tables import modal_map_remarks, modal_map_tables, posture_map_remarks, posture_map_tables
-
-    if isinstance(found, ModalMaps):
-        return modal_map_tables(found), modal_map_remarks(found), modal_maps_json(found)
-    remarks = [] if length_given else posture_map_remarks(found)
-    return posture_map_tables(found), remarks, posture_maps_json(found)
-
-
-def _figures(found: "dict[str, PostureMap] | ModalMaps", folder: Path, plane: str | None) -> list[Path]:
-    """Write the figures, and remove those of an earlier map that this one does not draw; no other file is touched."""
-    from jaxmb.maps import ModalMaps
-    from jaxmb.report.maps.modal_map_plots import MODAL_FIGURES, write_modal_map_figures
-    from jaxmb.report.maps.posture_map_plots import POSTURE_FIGURES, write_map_figures
-
-    if isinstance(found, ModalMaps):
-        figures = write_modal_map_figures(found, folder)
-    else:
-        figures = write_map_figures(found, folder, plane)
-    for name in {*POSTURE_FIGURES, *MODAL_FIGURES.values()} - {path.name for path in figures}:
-        (folder / name).unlink(missing_ok=True)
-    return figures
 
 
 def _refuse(options: Mapping[str, object], quantity: str) -> None:

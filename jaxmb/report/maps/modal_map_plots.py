@@ -1,20 +1,14 @@
 """Figures of frequencies, damping and compliance over postures, with what is known of them."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxmb.maps.modal.modal_maps import INTERVAL_95, ModalMap, ModalMaps
-from jaxmb.maps.modal.modal_quantities import MODAL_QUANTITIES
 from jaxmb.report.maps.words import MODAL_SHOWN_AS, held_posture, numbers, wrapped
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, drawing, write_figure
+from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
-MODAL_FIGURES = {name: f"{name.replace('_', '-')}.png" for name in MODAL_QUANTITIES}
-"""Name of the file of each quantity."""
 LEVELS = 10
 """Number of bands of colour, about."""
 COLOURS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
@@ -23,22 +17,6 @@ MOST_COLUMNS = 4
 """Panels beside each other, at most."""
 SAME = 1e-9
 """Relative range at and below which all values count as the same, and one band shows them."""
-
-
-def write_modal_map_figures(found: ModalMaps, folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw each quantity over the postures, and write it as a PNG file.
-
-    Args:
-        found: from `modal_maps`.
-        folder: where the files go; it is made where it does not exist.
-
-    Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with drawing():
-        return [write_figure(modal_map_figure(found, name), folder / MODAL_FIGURES[name]) for name in found.maps]
 
 
 def modal_map_figure(found: ModalMaps, quantity: str) -> Figure:

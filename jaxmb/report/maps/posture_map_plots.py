@@ -1,14 +1,9 @@
-"""Figures of posture maps: written for each map, in the space of the coordinates and in the workspace."""
-
-import os
-from collections.abc import Mapping
-from pathlib import Path
+"""Figures of posture maps in the space of the coordinates."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmb.maps.kinetostatic.posture_maps import PostureMap
-from jaxmb.maps.kinetostatic.posture_quantities import QUANTITIES
 from jaxmb.report.maps.map_style import (
     LABELLED,
     SHOWN_AS,
@@ -20,35 +15,7 @@ from jaxmb.report.maps.map_style import (
     singular_line,
     title,
 )
-from jaxmb.report.maps.workspace_plot import workspace_figure
-from jaxmb.report.style import ALERT, FITTED, drawing, write_figure
-
-POSTURE_FIGURES = tuple(f"{name}-{space}.png" for name in QUANTITIES for space in ("joints", "workspace"))
-"""Names of all files that `write_map_figures` can write."""
-
-
-def write_map_figures(
-    maps: Mapping[str, PostureMap], folder: str | os.PathLike[str], plane: str | None = None
-) -> list[Path]:
-    """Draw each map in joint space and, over two coordinates, in the workspace, and write them as PNG files.
-
-    Args:
-        maps: maps by quantity.
-        folder: where the files go; it is made where it does not exist.
-        plane: the workspace's axes, as "xz"; where not given those along which the frame moves most.
-
-    Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    with drawing():
-        for name, found in maps.items():
-            written.append(write_figure(joint_space_figure(found), folder / f"{name}-joints.png"))
-            if len(found.postures.over) > 1:
-                written.append(write_figure(workspace_figure(found, plane), folder / f"{name}-workspace.png"))
-    return written
+from jaxmb.report.style import ALERT, FITTED
 
 
 def joint_space_figure(found: PostureMap) -> Figure:

@@ -5,7 +5,9 @@ import pytest
 
 from jaxmb.maps import ModalMap, ModalMaps, Postures
 from jaxmb.maps.modal.modal_maps import ModalMapSettings
-from jaxmb.report.maps.modal_map_plots import modal_map_figure, write_modal_map_figures
+from jaxmb.report.maps.modal_map_plots import modal_map_figure
+from jaxmb.report.maps.sections import modal_map_sections
+from jaxmb.report.pictures import write_pictures
 
 X, Z = np.linspace(0.0, 1.0, 7), np.linspace(0.0, 2.0, 8)
 
@@ -68,5 +70,5 @@ def test_more_modes_than_columns_and_three_axes(tmp_path):
     figure = modal_map_figure(found, "frequency")
     assert sum(axes.get_visible() and axes.get_title().startswith("mode") for axes in figure.axes) == 5
     assert "at the middle of the other axes" in figure.get_suptitle()
-    written = write_modal_map_figures(found, tmp_path)
+    written = write_pictures(modal_map_sections(found), tmp_path)
     assert [path.name for path in written] == ["frequency.png", "static-compliance.png"]

@@ -12,8 +12,10 @@ from jaxmb.maps import Placement, PlacementResult, posture_maps
 from jaxmb.maps.placement.placement import PlacementSettings
 from jaxmb.report.maps.map_style import bands
 from jaxmb.report.maps.placement_plot import placement_figure
-from jaxmb.report.maps.posture_map_plots import joint_space_figure, write_map_figures
+from jaxmb.report.maps.posture_map_plots import joint_space_figure
+from jaxmb.report.maps.sections import posture_map_sections
 from jaxmb.report.maps.workspace_plot import best_in_cells, workspace_figure
+from jaxmb.report.pictures import write_pictures
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_one_and_three_coordinates(maps, tmp_path):
     cube = over_q5(found, np.stack([found.values, 0.5 * found.values], axis=-1), found.postures.position)
     postures = dataclasses.replace(found.postures, over=("q3",), grid=grid[1:], revolute=(True,))
     line = dataclasses.replace(found, values=found.values[0], postures=postures, determinant=None, zones=())
-    written = write_map_figures({"cube": cube, "line": line}, tmp_path)
+    written = write_pictures(posture_map_sections({"cube": cube, "line": line}), tmp_path)
     assert [path.name for path in written] == ["cube-joints.png", "cube-workspace.png", "line-joints.png"]
     assert "best over q5" in joint_space_figure(cube).get_suptitle()
 

@@ -1,59 +1,67 @@
-"""Tables and remarks of `jaxmb map`: zones of good postures, least and greatest values over the postures."""
+"""What a report says of maps: zones of good postures, least and greatest values, remarks and figures."""
 
 import math
 from collections.abc import Mapping
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from jaxmb.maps.kinetostatic.characteristic_length import LENGTHS
 from jaxmb.maps.kinetostatic.posture_maps import PostureMap
+from jaxmb.maps.kinetostatic.posture_quantities import QUANTITIES
 from jaxmb.maps.modal.modal_maps import ModalMaps
+from jaxmb.maps.modal.modal_quantities import MODAL_QUANTITIES
 from jaxmb.maps.zones import Ranges
 from jaxmb.report.cells import number
 from jaxmb.report.maps.words import MODAL_SHOWN_AS
+from jaxmb.report.section import Lines, Picture, Row, Section, Table, drawn_by, left, right
+
+MAP_FIGURES = {f"{name}-{space}" for name in QUANTITIES for space in ("joints", "workspace")} | {
+    name.replace("_", "-") for name in MODAL_QUANTITIES
+}
+"""Names of all pictures that maps can have."""
 
 
-def posture_map_tables(maps: Mapping[str, PostureMap]) -> Group:
-    """The zones of each map below what is mapped; for a map without zones its best value."""
-    parts: list[RenderableType] = []
-    for found in maps.values():
-        parts.append(Text(_title(found), style="italic"))
-        parts.append(zone_table(found) if found.zones else Text(f"no zone: {_best(found)}"))
-    return Group(*parts)
+def posture_map_sections(
+    maps: Mapping[str, PostureMap], plane: str | None = None, length_given: bool = False
+) -> list[Section]:
+    """Each map's zones, or its best value where it has none, and the map in joint space and in the workspace.
 
-
-def posture_map_remarks(maps: Mapping[str, PostureMap]) -> list[str]:
-    """A sentence where the characteristic length is an end of the range in which it was looked for."""
-    found = maps.get("dexterity")
-    if found is None or found.settings.length_m not in LENGTHS:
-        return []
-    return [
-        f"length: {found.settings.length_m:g} m is an end of the search, so that no length is best and the dexterity"
-        " says little: choose what counts by --directions (as x,y,rz) and --joints, or give --length"
-    ]
+    Args:
+        maps: maps by quantity.
+        plane: the workspace's axes, as "xz"; where not given those along which the frame moves most.
+        length_given: whether the characteristic length was chosen by hand, so that nothing is to be said of it.
+    """
+    sections = []
+    for name, found in maps.items():
+        drawn = [Picture(f"{name}-joints", _drawn_by("posture_map_plots:joint_space_figure", found))]
+        if len(found.postures.over) > 1:
+            drawn.append(Picture(f"{name}-workspace", _drawn_by("workspace_plot:workspace_figure", found, plane)))
+        at_end = name == "dexterity" and found.settings.length_m in LENGTHS and not length_given
+        remark = Lines(
+            (
+                f"length: {found.settings.length_m:g} m is an end of the search, so that no length is best and the"
+                " dexterity says little: choose what counts by --directions (as x,y,rz) and --joints, or give --length",
+            )
+        )
+        zones = zone_table(found) if found.zones else Lines((f"no zone: {_best(found)}",))
+        sections.append(Section(_title(found), (zones, *([remark] if at_end else []), *drawn)))
+    return sections
 
 
 def zone_table(found: PostureMap) -> Table:
     """The zones of a map: their share of the postures, their ranges and their best value."""
-    table = Table(box=None, pad_edge=False)
     over, revolute = found.postures.over, found.postures.revolute
-    for name in ("zone", "share", *(f"{c} reaches" for c in over), *(f"{c} all good" for c in over), "best"):
-        table.add_column(name, justify="right")
+    ranges = left(*(f"{c} reaches" for c in over), *(f"{c} all good" for c in over))
+    rows = []
     for i, zone in enumerate(found.zones, 1):
         ends = [*_ranges(zone.extent, revolute), *_ranges(zone.box, revolute)]
-        table.add_row(f"Z{i}", f"{100 * zone.share:.1f} %", *ends, number(zone.best))
-    return table
+        rows.append((f"Z{i}", f"{100 * zone.share:.1f} %", *ends, number(zone.best)))
+    return Table("", (*left("zone"), *right("share"), *ranges, *right("best")), tuple(rows))
 
 
-def modal_map_tables(found: ModalMaps) -> Group:
-    """Number of postures; least and greatest value of each quantity, with their standard deviations."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("quantity")
-    for name in ("least", "std", "greatest", "std", "median std"):
-        table.add_column(name, justify="right")
+def modal_map_sections(found: ModalMaps) -> list[Section]:
+    """Number of postures; least and greatest value of each quantity, with their standard deviations; the maps."""
+    rows: list[Row] = []
     for name, shown in found.maps.items():
         label, unit, scale = MODAL_SHOWN_AS[name]
         count = shown.values.shape[-1] if shown.by_mode else 1
@@ -62,18 +70,25 @@ def modal_map_tables(found: ModalMaps) -> Group:
             std = None if shown.std is None else (shown.std[..., m] if shown.by_mode else shown.std) * scale
             row = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
             if not np.isfinite(values).any():
-                table.add_row(*row, "none")
+                rows.append((*row, "none", "", "", "", ""))
                 continue
             for at in (np.nanargmin(values), np.nanargmax(values)):
                 row += [number(float(values.flat[at])), "" if std is None else _std(float(std.flat[at]))]
             relative = None if std is None else 100.0 * std / np.abs(values)
             known = relative is not None and np.isfinite(relative).any()
             row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if known else "unknown")
-            table.add_row(*row)
-    return Group(Text(f"{found.machine}: {np.sum(found.postures.reached)} postures", style="italic"), table)
+            rows.append(tuple(row))
+    columns = (*left("quantity"), *right("least", "std", "greatest", "std", "median std"))
+    remarks = _modal_remarks(found)
+    drawn = (
+        Picture(name.replace("_", "-"), _drawn_by("modal_map_plots:modal_map_figure", found, name))
+        for name in found.maps
+    )
+    title = f"{found.machine}: {np.sum(found.postures.reached)} postures"
+    return [Section(title, (Table("", columns, tuple(rows)), *([Lines(remarks)] if remarks else []), *drawn))]
 
 
-def modal_map_remarks(found: ModalMaps) -> list[str]:
+def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
     """Sentences on places that are not reached and on parameters that are not, or hardly, known."""
     said = []
     reached = found.postures.reached
@@ -90,7 +105,11 @@ def modal_map_remarks(found: ModalMaps) -> list[str]:
                 f"{MODAL_SHOWN_AS[name][0]}: nothing is known of {parameter}, so that the standard deviation of"
                 f" {100 * share:.0f} % of the values is unknown"
             )
-    return said
+    return tuple(said)
+
+
+def _drawn_by(function: str, *arguments: object):
+    return drawn_by(f"jaxmb.report.maps.{function}", *arguments)
 
 
 def _title(found: PostureMap) -> str:
