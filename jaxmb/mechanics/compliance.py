@@ -24,11 +24,6 @@ SPRING_AXES = ("x", "y", "z", "rx", "ry", "rz")
 """Degrees of freedom of a virtual spring."""
 
 
-def elastic_names(model: Model) -> tuple[str, ...]:
-    """Names of the elastic degrees of freedom: "q2", "link2 ry"."""
-    return (*model.coordinates, *(f"{name} {axis}" for name in model.virtual_springs for axis in SPRING_AXES))
-
-
 def elastic_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, e: Float[Array, "e"] | None = None
 ) -> Float[Array, "6 e"]:
