@@ -23,7 +23,7 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
         try:
             return jitted(*args, **kwargs)
-        except ValueError as error:
+        except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise
             plain = type(error)(*error.args)

@@ -17,6 +17,7 @@ from jaxmb.identify.assess.one_model import OneModel as OneModel
 from jaxmb.identify.assess.profile import with_profiles as with_profiles
 from jaxmb.identify.assess.result import (
     Mode as Mode,
+    Outcome as Outcome,
     Parameter as Parameter,
     Result as Result,
 )

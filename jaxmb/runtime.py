@@ -70,13 +70,15 @@ def keep_programs() -> None:
 
     Not where JAXMB_COMPILATION_CACHE is "off", where JAX was given a folder by the user, and where none can be written.
     """
+    from platformdirs import user_cache_path
+
     asked = os.environ.get(CACHE, "on")
     if asked not in ("on", "off"):
         warnings.warn(f"{CACHE} is '{asked}', expected 'on' or 'off'", RuntimeWarning, stacklevel=4)
-    if asked == "off" or _is_set("jax_compilation_cache_dir"):
-        return
-    folder = _cache_folder()
-    if folder is None:
+    folder = user_cache_path("jaxmb", appauthor=False) / "programs"
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(folder):  # not the user's: jaxmb's in a parent process
+        del os.environ["JAX_COMPILATION_CACHE_DIR"]
+    if asked == "off" or _is_set("jax_compilation_cache_dir") or not _made(folder):
         return
     _set("jax_compilation_cache_dir", str(folder))
     _set("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -111,18 +113,15 @@ def cut_back(folder: Path, most_bytes: int = MOST_BYTES) -> None:
                 return
 
 
-def _cache_folder() -> Path | None:
-    """The folder of compiled programs, made where it is not there; None where it cannot be written."""
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("jaxmb", appauthor=False) / "programs"
+def _made(folder: Path) -> bool:
+    """Whether a folder is there, or could be made, and can be written."""
     if not folder.is_absolute():  # there is no home
-        return None
+        return False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
-        return None
-    return folder if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else None
+        return False
+    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
 
 
 def _is_set(option: str) -> bool:

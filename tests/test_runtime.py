@@ -144,6 +144,12 @@ def test_the_cache_can_be_turned_off(printed, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_child_process_can_turn_the_cache_of_its_parent_off(printed, tmp_path):
+    ours = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jaxmb" / "programs")}
+    assert printed(f"import jaxmb, jax; {SETTINGS}", JAXMB_COMPILATION_CACHE="off", **ours) == "True None"
+    assert printed(f"import jaxmb, jax; {SETTINGS}", **ours) == f"True {tmp_path / 'jaxmb' / 'programs'}"
+
+
 def test_another_word_than_on_and_off_is_told(monkeypatch):
     monkeypatch.setenv("JAXMB_COMPILATION_CACHE", "of")
     with pytest.warns(RuntimeWarning, match="JAXMB_COMPILATION_CACHE is 'of', expected 'on' or 'off'"):

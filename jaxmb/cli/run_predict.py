@@ -36,7 +36,7 @@ def predict(
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import frame_name, posture as posture_of
-    from jaxmb.mechanics.tangent import linearize
+    from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.frf.predicted import predicted_sections
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
@@ -51,7 +51,7 @@ def predict(
         q = posture_of(model, coordinate_values(posture))
         band = None if band_hz is None else _band(*band_hz)
         tangent = linearize(model, q)
-        check_mass_matrix(np.asarray(tangent.mass), model.coordinates)
+        check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
     found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band

@@ -4,7 +4,6 @@ import math
 
 from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.result import Parameter, Result
-from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.test import PLAUSIBLE
 from jaxmb.identify.fit.noise import noise_objective
 from jaxmb.report.cells import number, percent
@@ -45,9 +44,8 @@ def _noise_line(result: Result) -> str:
     study = result.study
     expected = noise_objective(study.problem)
     if not math.isfinite(expected):
-        noise = (result.metrics.of(FrfMetrics) or FrfMetrics()).noise_log_std or {}
-        each = ", ".join(f"{number(level, 2)} ({name})" for name, level in noise.items())
-        return f"what is left was taken for noise, of log H {each}" if noise else "what is left was taken for noise"
+        levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
+        return ", ".join(["what is left was taken for noise", *levels])
     times = math.sqrt(max(result.cost, 0.0) / expected) if expected > 0.0 else math.nan
     if not math.isfinite(times):
         return ""
@@ -66,7 +64,7 @@ def _parts(told: Verdict) -> list[str]:
     if told.frequency_error_hz is not None:
         parts.append(f"frequencies off by {number(told.frequency_error_hz, 2)} Hz on average")
     if told.explained_percent is not None:
-        parts.append(f"{told.explained_percent:.1f} % of the deflections explained")
+        parts.append(f"{told.explained_percent:.1f} % of the measured values explained")
     return parts
 
 

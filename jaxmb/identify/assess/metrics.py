@@ -27,6 +27,11 @@ class KindMetrics:
     """What a result tells of the tests of one kind beside what it tells of all. A kind that has something to tell has a
     class of its own, named in its row of `jaxmb.identify.study.kinds`."""
 
+    @property
+    def noise_text(self) -> str:
+        """The noise that was estimated from what the fit leaves, in a sentence; empty where none was."""
+        return ""
+
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
         """Of a fit.

@@ -7,6 +7,7 @@ from jaxtyping import Complex, Float
 
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
 
 DEFECTIVE = 1e-6
@@ -38,7 +39,7 @@ def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Flo
         first = int(np.argmax(singular))
         at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
         with place(f"posture {at}"):
-            check_mass_matrix(masses[first], model.coordinates)
+            check_mass_matrix(masses[first], motion_coordinates(model))
 
 
 def eigenpairs(

@@ -26,9 +26,8 @@ from jaxmb.maps.modal.eigenvalues import (
     lowest_modes,
     stacked,
 )
-from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import TOOL, check_rigid_links, frame_index
-from jaxmb.mechanics.tangent import Tangent, tangent_about
+from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_jacobian, tangent_about
 
 MODAL_QUANTITIES = {
     "frequency": "Hz",
@@ -138,11 +137,11 @@ def number_of_modes(model: Model, modes: int | None) -> int:
     Raises:
         ValueError: the machine does not have so many.
     """
-    most = len(model.coordinates)
+    most = len(motion_coordinates(model))
     if modes is None:
         return min(MOST_MODES, most)
     if not 1 <= modes <= most:
-        raise ValueError(f"modes: {modes}, expected 1 to {most}, the number of the machine's coordinates")
+        raise ValueError(f"modes: {modes}, expected 1 to {most}, as many as the machine has")
     return modes
 
 
@@ -202,7 +201,7 @@ def _solved(
 @compiled
 def _tangents(model: Model, postures: Float[Array, "b n"], frame: str) -> tuple[Tangent, Float[Array, "b 3 n"]]:
     def at(q: Array) -> tuple[Tangent, Array]:
-        return tangent_about(model, q, q), elastic_jacobian(model, q, frame)[:3]
+        return tangent_about(model, q, q), motion_jacobian(model, q, frame)[:3]
 
     return jax.vmap(at)(postures)
 

@@ -8,6 +8,7 @@ from matplotlib.patches import Patch
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.report.modes.mac_figure import MOST_MODES
 from jaxmb.report.modes.mode_pairs import fitted_modes
 from jaxmb.report.style import FITTED, MEASURED
@@ -65,7 +66,7 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
     measurement stand out."""
     test: Any = entry.test
     fitted = fitted_modes(result, test)
-    names = result.study.model.coordinates
+    names = motion_coordinates(result.study.model)
     count = min(fitted.frequency_hz.size, MOST_MODES)
     figure = Figure(figsize=(max(4.2, 1.4 + 0.38 * len(names)), 0.9 + 0.95 * count), layout="constrained")
     grid = np.atleast_1d(figure.subplots(count, 1, sharex=True, sharey=True))

@@ -1,4 +1,4 @@
-"""How the errors of identified parameters hang together, as a picture."""
+"""Correlation matrix of the identified parameters as a heat map."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,7 +10,7 @@ MOST_NUMBERS = 12
 
 
 def correlation_figure(result: Result) -> Figure:
-    """Correlation matrix of what was free: 1 where two parameters can only rise together, -1 against each other."""
+    """Correlation matrix of the free parameters: 1 where two only rise together, -1 where one falls as the other rises."""
     names = result.study.free.names
     matrix = result.correlation
     size = 1.6 + 0.27 * len(names) * (1.4 if len(names) <= MOST_NUMBERS else 1.0)

@@ -81,7 +81,7 @@ def together_lines(result: Result) -> list[str]:
 
 
 def correlation_sections(result: Result) -> list[Section]:
-    """Pairs of parameters whose errors hang together, and the picture of all."""
+    """Pairs of strongly correlated parameters, and the correlation matrix as a heat map."""
     names = result.study.free.names
     if len(names) < 2 or result.study.is_linear:
         return []

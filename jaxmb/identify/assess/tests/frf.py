@@ -28,6 +28,12 @@ class FrfMetrics(KindMetrics):
     unmatched_modes: tuple[LonelyMode, ...] | None = None
     """Modes without a partner, of either side."""
 
+    @property
+    def noise_text(self) -> str:
+        """Standard deviations of log H."""
+        levels = (self.noise_log_std or {}).items()
+        return f"of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
+
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "FrfMetrics":
         """Of a fit; see `KindMetrics`."""

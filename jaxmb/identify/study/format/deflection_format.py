@@ -105,6 +105,11 @@ class DeflectionTestPart(TestPart):
     """Whether outliers are given less weight; one set that says so is enough."""
     instruments: Instruments | None = None
 
+    @property
+    def source_file(self) -> str | None:
+        """The file that holds its measurements; None where it is simulated."""
+        return self.file
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):

@@ -89,6 +89,11 @@ class FrfTestPart(PostureTestPart):
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
     """What figures call the unit of frequency, which the fit takes for hertz."""
 
+    @property
+    def source_file(self) -> str | None:
+        """The file that holds its measurements; None where it is simulated."""
+        return self.file
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):

@@ -25,6 +25,11 @@ class TestPart(Part):
     role: Literal["fit", "check"] = "fit"
     """"check": it is predicted and compared, and the fit does not see it."""
 
+    @property
+    def source_file(self) -> str | None:
+        """The file that holds its measurements; None where it is simulated or stands in the study itself."""
+        return None
+
     def as_published(self) -> Self:
         """The test as a published method takes it, where that differs from ours."""
         return self

@@ -43,7 +43,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
 def _names(parts: Sequence[TestPart]) -> list[str]:
     """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
-    files = [getattr(part, "file", None) if part.name is None else None for part in parts]
+    files = [part.source_file if part.name is None else None for part in parts]
     stems = [None if file is None else Path(file).stem for file in files]
     taken = [*stems, *(part.name for part in parts), *numbered]
     return [
