@@ -10,7 +10,7 @@ MOST_NUMBERS = 12
 
 
 def correlation_figure(result: Result) -> Figure:
-    """Correlation matrix of the free parameters: 1 where two only rise together, -1 where one falls as the other rises."""
+    """Correlation matrix of the free parameters: 1 where two rise together, -1 where one falls as the other rises."""
     names = result.study.free.names
     matrix = result.correlation
     size = 1.6 + 0.27 * len(names) * (1.4 if len(names) <= MOST_NUMBERS else 1.0)
