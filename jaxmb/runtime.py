@@ -1,4 +1,4 @@
-"""What JAX is told when jaxmb is imported: 64-bit floats, threads that cannot block each other, a cache of programs.
+"""What is set in JAX when jaxmb is imported: 64-bit floats, threads that cannot block each other, a cache of programs.
 
 What the user has set stays. The rest is set in the environment where JAX is not imported yet, which child processes
 inherit, and in JAX's configuration where it is.
@@ -39,7 +39,7 @@ LOOK_EVERY_S = 3600.0
 
 
 def prepare() -> None:
-    """Tell JAX everything that the user has not decided otherwise."""
+    """Set everything that the user has not decided otherwise."""
     _set("jax_enable_x64", True)
     one_thread()
     keep_programs()

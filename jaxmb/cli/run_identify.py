@@ -44,7 +44,7 @@ def identify(
     with wrong_input():
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
-        file, path = read_study_file(study, preset)  # what is wrong in it is told before JAX is imported
+        file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.profile import profiled, with_profiles

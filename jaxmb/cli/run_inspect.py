@@ -18,7 +18,7 @@ def inspect(
     from jaxmb.identify.study.file import read_study_file
 
     with wrong_input():
-        file, path = read_study_file(study)  # what is wrong in it is told before JAX is imported
+        file, path = read_study_file(study)  # what is wrong in it is reported before JAX is imported
 
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study

@@ -28,7 +28,7 @@ def predict(
 ) -> None:
     """Modes and frequency responses of a machine; write frf.npz and a figure."""
     with wrong_input():
-        robot = find_robot(machine)  # what is wrong in its file is told before JAX is imported
+        robot = find_robot(machine)  # what is wrong in its file is reported before JAX is imported
 
     import numpy as np
 

@@ -77,8 +77,8 @@ def fit_section(result: Result) -> Section:
     )
     parts = {name: round(seconds[name], 1) for name in ("compile", "search", "refine")}
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
-    told = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
-    lines.append(f"time: {sum(parts.values()):.1f} s ({told})")  # the sum of what is told, and the total to 0.2 s
+    each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
+    lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of what is told, and the total to 0.2 s
     searched = not (result.study.is_linear or result.study.complete is not None)
     draw = drawn_by("jaxmb.report.parameters.parameter_figure:cost_figure", result)
     return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

@@ -36,8 +36,8 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
         yield Text("\n".join(part.lines))
     if isinstance(part, Facts):
         grid = RichTable.grid(padding=(0, 1))
-        for about, told in part.rows:
-            grid.add_row(Text(f"{about}:" if about else ""), Text(told))
+        for about, sentence in part.rows:
+            grid.add_row(Text(f"{about}:" if about else ""), Text(sentence))
         yield grid
     if isinstance(part, Table):
         if part.title:
@@ -47,15 +47,15 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
             yield Text(part.caption, style="dim")
 
 
-def _table(told: Table, width: int) -> RichTable:
+def _table(content: Table, width: int) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    shown = [i for i, column in enumerate(told.columns) if width >= WIDE or not column.minor]
+    shown = [i for i, column in enumerate(content.columns) if width >= WIDE or not column.minor]
     for i in shown:
-        column = told.columns[i]
+        column = content.columns[i]
         # numbers hold no spaces: only what stands above them goes on in the next line
         keeps = column.align == "left" and not column.wraps
         table.add_column(Text(column.heading), justify=column.align, no_wrap=keeps)
-    for row in told.rows:
+    for row in content.rows:
         table.add_row(*(_cell(row[i]) for i in shown))
     return table
 

@@ -19,25 +19,25 @@ EXACT = 1e-3
 
 def verdict_section(result: Result) -> Section:
     """Did the fit converge, does the machine follow the data, what is known and what not, and what is to be done."""
-    told = [("fit", [result.status]), ("data", data_sentences(result)), *known(result)]
-    told += [("doubts", doubts(result)), ("to do", to_do(result))]
-    rows = [(about if k == 0 else "", text) for about, texts in told for k, text in enumerate(texts)]
+    sentences = [("fit", [result.status]), ("data", data_sentences(result)), *known(result)]
+    sentences += [("doubts", doubts(result)), ("to do", to_do(result))]
+    rows = [(about if k == 0 else "", text) for about, texts in sentences for k, text in enumerate(texts)]
     return Section(f"{result.study.name}: the verdict", (Facts(tuple(rows)),))
 
 
 def data_sentences(result: Result) -> list[str]:
     """Whether the identified machine follows the data, in units of their noise and by what is explained."""
-    told, stiffness = [_noise_line(result)], result.metrics.stiffness_model
+    sentences, stiffness = [_noise_line(result)], result.metrics.stiffness_model
     if stiffness is not None:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
         what = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
-        told.append(f"of the deflections {what} are compensated: {', '.join(percents)}")
+        sentences.append(f"of the deflections {what} are compensated: {', '.join(percents)}")
     metrics = result.metrics
     both = metrics.fit is not None and metrics.holdout is not None
     for verdict, what in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
         if verdict is not None and (parts := _parts(verdict)):
-            told.append(f"{what}{', '.join(parts)}")
-    return [text for text in told if text]
+            sentences.append(f"{what}{', '.join(parts)}")
+    return [text for text in sentences if text]
 
 
 def _noise_line(result: Result) -> str:
@@ -55,16 +55,16 @@ def _noise_line(result: Result) -> str:
     return f"{follows}, what is left is {number(times, 3)} times the noise"
 
 
-def _parts(told: Verdict) -> list[str]:
+def _parts(verdict: Verdict) -> list[str]:
     parts = []
-    if told.frac is not None:
-        parts.append(f"FRAC {told.frac:.4f}")
-    if told.log_error is not None:
-        parts.append(f"error of log H {number(told.log_error, 2)}")
-    if told.frequency_error_hz is not None:
-        parts.append(f"frequencies off by {number(told.frequency_error_hz, 2)} Hz on average")
-    if told.explained_percent is not None:
-        parts.append(f"{told.explained_percent:.1f} % of the measured values explained")
+    if verdict.frac is not None:
+        parts.append(f"FRAC {verdict.frac:.4f}")
+    if verdict.log_error is not None:
+        parts.append(f"error of log H {number(verdict.log_error, 2)}")
+    if verdict.frequency_error_hz is not None:
+        parts.append(f"frequencies off by {number(verdict.frequency_error_hz, 2)} Hz on average")
+    if verdict.explained_percent is not None:
+        parts.append(f"{verdict.explained_percent:.1f} % of the measured values explained")
     return parts
 
 
@@ -76,12 +76,12 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     shown = {name: p for name, p in result.parameters.items() if name not in tied}
     for name, p in shown.items():
         by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p)}")
-    told = [("known", [f"{len(by_verdict['yes'])} of {len(shown)} parameters"])]
+    sentences = [("known", [f"{len(by_verdict['yes'])} of {len(shown)} parameters"])]
     for verdict, what in (("weak", "weakly known"), ("no", "not known")):
         if names := by_verdict[verdict]:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            told.append((what, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
-    return told
+            sentences.append((what, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
+    return sentences
 
 
 def _std(p: Parameter) -> str:
@@ -96,10 +96,10 @@ def doubts(result: Result) -> list[str]:
 
 def to_do(result: Result) -> list[str]:
     """What helps where the fit did not converge, or parameters are not known."""
-    told = []
+    sentences = []
     if not result.converged:
-        told.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
+        sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
     unknown = any(p.identifiable != "yes" for p in result.parameters.values())
     if unknown and result.study.complete is None:
-        told.append(f"`jaxmb inspect {result.study.name}` says why parameters are not known, and what would help")
-    return told
+        sentences.append(f"`jaxmb inspect {result.study.name}` says why parameters are not known, and what would help")
+    return sentences

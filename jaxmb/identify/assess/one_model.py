@@ -280,13 +280,13 @@ def _fitted_apart(
     return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
 
 
-def one_model_remarks(told: OneModel | None) -> list[str]:
+def one_model_remarks(found: OneModel | None) -> list[str]:
     """A sentence where one model does not do, with the parameter that explains most of it."""
-    if told is None or told.does:
+    if found is None or found.does:
         return []
-    size = f"one linear model does not do: the residual is {told.residual_over_noise:.2g} times the noise"
-    line = told.parameters[0]
+    size = f"one linear model does not do: the residual is {found.residual_over_noise:.2g} times the noise"
+    line = found.parameters[0]
     if line.p_holm >= LEVEL:
-        return [f"{size}; the tests disagree (p {told.separate.p:.1g}), but on no single parameter"]
+        return [f"{size}; the tests disagree (p {found.separate.p:.1g}), but on no single parameter"]
     left = "" if line.leaves is None else f", which leaves {line.leaves:.3g} times the noise"
     return [f"{size}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between the tests{left}"]

@@ -62,12 +62,12 @@ def _with_whole_paths(value: Any, folder: Path) -> Any:
         return [_with_whole_paths(entry, folder) for entry in value]
     if not isinstance(value, dict):
         return value
-    told = {key: _with_whole_paths(entry, folder) for key, entry in value.items()}
+    whole = {key: _with_whole_paths(entry, folder) for key, entry in value.items()}
     for key in PATHS:
         # what is no file is the name of something that comes with jaxmb
-        if isinstance(told.get(key), str) and (folder / told[key]).is_file():
-            told[key] = str((folder / told[key]).resolve())
-    return told
+        if isinstance(whole.get(key), str) and (folder / whole[key]).is_file():
+            whole[key] = str((folder / whole[key]).resolve())
+    return whole
 
 
 def load_result(folder: str | os.PathLike[str]) -> Result:
@@ -108,7 +108,7 @@ def _saved(path: Path) -> dict[str, Any]:
 
 def _result(saved: Mapping[str, Any], study: Study) -> Result:
     metrics = read_metrics(saved["metrics"], study)
-    parameters = {name: _parameter(told) for name, told in saved["parameters"].items()}
+    parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
     study = _with_noise(study, saved["estimated_noise"])
     model, machine = _machine(study, metrics, parameters)
     return Result(
@@ -133,20 +133,20 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
     )
 
 
-def _parameter(told: Mapping[str, Any]) -> Parameter:
-    low, high = told["interval_95"]
+def _parameter(data: Mapping[str, Any]) -> Parameter:
+    low, high = data["interval_95"]
     numbers = {
-        "std": _number(told["std"], math.inf),
-        "std_log": _number(told["std_log"], math.inf),
-        "lower": _number(told["lower"], -math.inf),
-        "upper": _number(told["upper"], math.inf),
+        "std": _number(data["std"], math.inf),
+        "std_log": _number(data["std_log"], math.inf),
+        "lower": _number(data["lower"], -math.inf),
+        "upper": _number(data["upper"], math.inf),
         "interval_95": None if low is None else (low, high),
     }
-    return Parameter(**{**told, **numbers})
+    return Parameter(**{**data, **numbers})
 
 
-def _number(told: float | None, unknown: float = math.nan) -> float:
-    return unknown if told is None else told
+def _number(value: float | None, unknown: float = math.nan) -> float:
+    return unknown if value is None else value
 
 
 def _with_noise(study: Study, levels: Mapping[str, float]) -> Study:
@@ -162,9 +162,12 @@ def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]
     """The identified machine."""
     stiffness = metrics.stiffness_model
     if stiffness is not None:
-        told = stiffness.completion
+        completion = stiffness.completion
         return completed_machine(
-            study, Completion({}, told.joints, told.links, told.freedom, told.chi_square, limit=math.nan)
+            study,
+            Completion(
+                {}, completion.joints, completion.links, completion.freedom, completion.chi_square, limit=math.nan
+            ),
         )
     values = [parameters[name].value for name in study.free.names]
     model = study.free.apply(study.model, jnp.asarray(values))

@@ -54,7 +54,7 @@ def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
 def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, list[str]]]:
     """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever, and the
     joints that the least one is of [t]."""
-    told: list[tuple[float, list[str]]] = [(1.0, [])] * len(cases)
+    conditions: list[tuple[float, list[str]]] = [(1.0, [])] * len(cases)
     for frame in {test.frame for test in cases}:
         of_frame = [i for i, test in enumerate(cases) if test.frame == frame]
         columns = np.array(_joint_columns(model, jnp.asarray(np.stack([cases[i].q for i in of_frame])), frame))
@@ -65,8 +65,8 @@ def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, 
             columns[:, :3] /= length
             _, size, right = np.linalg.svd(columns, full_matrices=False)
             for i, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
-                told[i] = float(sizes[-1] / sizes[0]), names[parts >= NOTABLE * parts.max()].tolist()
-    return told
+                conditions[i] = float(sizes[-1] / sizes[0]), names[parts >= NOTABLE * parts.max()].tolist()
+    return conditions
 
 
 @compiled

@@ -72,8 +72,8 @@ def deflection_tests(
     if max(counts.values()) > least:
         lacking = next(what for what, count in counts.items() if count == least)
         place = f"deflection test '{called[least]}'" if least < len(called) else f"deflection test number {least + 1}"
-        told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise ValueError(f"{place} has none of the {lacking}: there are {told}, expected one of each a test")
+        wanted = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise ValueError(f"{place} has none of the {lacking}: there are {wanted}, expected one of each a test")
     spread = np.broadcast_to(np.asarray(std, float), displacement.shape)
     at = (frame,) if points is None else tuple(points)
     tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)]
@@ -174,8 +174,8 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         found[name] = (place, units[unit])
     for name in ("test", WRENCH, MOTION):
         if not any(part in found for part in ((name,) if isinstance(name, str) else name)):
-            told = name if isinstance(name, str) else " ".join(name)
-            raise ValueError(f"there is no column of {told}, expected at least one")
+            wanted = name if isinstance(name, str) else " ".join(name)
+            raise ValueError(f"there is no column of {wanted}, expected at least one")
     return found
 
 

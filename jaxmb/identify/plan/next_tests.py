@@ -51,18 +51,18 @@ def pool_of(
     """
     like = next(test for test in tests if part.like in (None, test.name))
     everything = candidates_of(part, like, names)
-    told = information_of(place, everything)
-    kept = [i for i, rows in enumerate(told) if np.isfinite(rows).all()]
+    information = information_of(place, everything)
+    kept = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
     if not kept:
         raise ValueError(f"[next]: none of {len(everything)} candidates has finite frequency responses")
-    return like.name, [everything[i] for i in kept], told[kept], len(everything) - len(kept)
+    return like.name, [everything[i] for i in kept], information[kept], len(everything) - len(kept)
 
 
 def choose_next(
     part: NextPart,
     like: str,
     pool: Sequence[Candidate],
-    told: Float[np.ndarray, "c d d"],
+    information: Float[np.ndarray, "c d d"],
     left_out: int,
     made: Float[np.ndarray, "m d"],
     place: Place,
@@ -77,7 +77,7 @@ def choose_next(
         part: how many, and by what they are judged.
         like: test that they are like.
         pool: candidates.
-        told: `compressed` rows of each.
+        information: `compressed` rows of each.
         left_out: candidates that are not in the pool.
         made: rows of what is planned and known before.
         place: machine, free parameters, values.
@@ -86,10 +86,10 @@ def choose_next(
     Raises:
         ValueError: so few tests leave a parameter unknown that more could tell.
     """
-    basis = known_directions(np.concatenate([made, *told]))
-    design = choose_tests(told @ basis, part.count, part.criterion, made=made @ basis)
+    basis = known_directions(np.concatenate([made, *information]))
+    design = choose_tests(information @ basis, part.count, part.criterion, made=made @ basis)
     drawn = tuple(pool[i] for i in design.chosen)
-    rows = [told[i] for i in design.chosen]
+    rows = [information[i] for i in design.chosen]
     where, *ends = ranges_of(part, place.model.coordinates)
     tests = drawn
     if where.size:

@@ -37,7 +37,7 @@ class Compensated:
     """rad, ascending."""
 
     @property
-    def told(self) -> str:
+    def angles_text(self) -> str:
         """The angles in deg, for messages."""
         return ", ".join(f"{np.degrees(a):.6g}" for a in self.angles)
 
@@ -256,7 +256,7 @@ def _matrix(
     for test, angle in _not_tested(joint, model, tests):
         raise ValueError(
             f"deflection test '{test}': {joint.joint} is {np.degrees(angle):.6g} deg, where its compliance"
-            f" was not identified, expected one of {joint.told} deg"
+            f" was not identified, expected one of {joint.angles_text} deg"
         )
     nearest = _distances(joint, model, tests).argmin(axis=1)
     rows = np.repeat(nearest, [int(test.measured.sum()) for test in tests])

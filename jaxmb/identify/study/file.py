@@ -1,4 +1,4 @@
-"""Study files and their machines, found and checked: what is wrong in one is told before JAX is imported."""
+"""Study files and their machines, found and checked: what is wrong in one is reported before JAX is imported."""
 
 import os
 from pathlib import Path

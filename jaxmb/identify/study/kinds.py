@@ -1,4 +1,4 @@
-"""The kinds of tests: a row for each, and nowhere else is one kind told from another.
+"""The kinds of tests: a row for each, the only place that distinguishes them.
 
 Rows name what they need as texts, "module:object". So reading a study file loads no more than its format, and a row can
 name the report, which stands above studies.

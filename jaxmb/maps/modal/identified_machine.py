@@ -61,17 +61,17 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
     except ValueError as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     _check_linearized(data.get("linearize_at") if isinstance(data, dict) else None, str(path))
-    told = data.get("covariance") if isinstance(data, dict) else None
-    if told is None:
+    saved = data.get("covariance") if isinstance(data, dict) else None
+    if saved is None:
         raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
     try:
         bounds = [
             _bound(data["parameters"][tied[0]], tied, scale)
-            for tied, scale in zip(told["tied"], told["scale"], strict=True)
+            for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
         ]
         free = free_parameters(model, bounds)
         width = np.where(free.logarithmic, 1.0, free.width)
-        covariance = checked_covariance(free, told["matrix"]) / np.outer(width, width)  # null becomes NaN
+        covariance = checked_covariance(free, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     return Identified(model, free, covariance)
@@ -86,7 +86,7 @@ def _check_linearized(at: str | None, source: str) -> None:
         )
 
 
-def _bound(told: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:
+def _bound(saved: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:
     if scale not in ("log", "linear"):
         raise ValueError(f"covariance: the scale of {tied[0]} is '{scale}', expected 'log' or 'linear'")
-    return Bound(tuple(tied), float(told["lower"]), float(told["upper"]), None, scale == "log")
+    return Bound(tuple(tied), float(saved["lower"]), float(saved["upper"]), None, scale == "log")

@@ -22,7 +22,7 @@ REASONS = (
     "outside the joint limits",
     "at or across a singular posture",
 )
-"""Why a path is not possible, by number; 0 where it is. Of several branches the one that gets farthest is told."""
+"""Why a path is not possible, by number; 0 where it is. Of several branches the one that gets farthest counts."""
 REACHED = 1e-8
 """Distance from a pose, m or rad, below which it is reached: Gauss-Newton ends near 1e-14."""
 SAME = 1e-5

@@ -12,24 +12,24 @@ from jaxmb.identify.assess.tests.deflections import Settling
 from jaxmb.report.style import FITTED, INITIAL, TRUE
 
 
-def convergence_figure(result: Result, told: Settling) -> Figure:
+def convergence_figure(result: Result, found: Settling) -> Figure:
     """Each value from so many tests in random orders: median and central 90 % of the orders (Fig. 5).
 
     With all tests all orders are the same, and the band has no width: it tells when more tests change nothing, and not
     how sure the value is. The 95 % interval of that stands at the end.
     """
-    names = [name for name in result.study.free.names if np.isfinite(told.values[name].median).any()]
+    names = [name for name in result.study.free.names if np.isfinite(found.values[name].median).any()]
     across = min(max(len(names), 1), 3)
     down = max(-(-len(names) // across), 1)
     figure = Figure(figsize=(0.6 + 2.4 * across, 0.9 + 1.8 * down), layout="constrained")
     grid = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     for axes, name in zip(grid, names, strict=False):
-        _convergence_panel(axes, result, told, name)
+        _convergence_panel(axes, result, found, name)
     for axes in grid[len(names) :]:
         axes.set_visible(False)
     lost = [name for name in result.study.free.names if name not in names]
     note = f"; not determined: {', '.join(lost)}" if lost else ""
-    title = f"{result.study.name}: {told.orders} random orders of the tests{note}"
+    title = f"{result.study.name}: {found.orders} random orders of the tests{note}"
     figure.suptitle("\n".join(textwrap.wrap(title, 46 * across)), fontsize=9, x=0.01, ha="left")
     for axes in grid[max(len(names) - across, 0) : len(names)]:  # the lowest of each column
         axes.set_xlabel("number of tests")
@@ -39,10 +39,10 @@ def convergence_figure(result: Result, told: Settling) -> Figure:
     return figure
 
 
-def _convergence_panel(axes: Axes, result: Result, told: Settling, name: str) -> None:
+def _convergence_panel(axes: Axes, result: Result, found: Settling, name: str) -> None:
     parameter = result.parameters[name]
     unit = 10.0 ** (3 * int(np.floor(np.log10(abs(parameter.value)) / 3.0))) if parameter.value else 1.0
-    counts, band = told.tests, told.values[name]
+    counts, band = found.tests, found.values[name]
     lower, median, upper = band.lower / unit, band.median / unit, band.upper / unit
     axes.fill_between(
         counts,

@@ -139,10 +139,10 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
                             frequency_hz[beyond], np.full(beyond.sum(), sign * 0.96 * reach), arrow, ms=3, color=ALERT
                         )
             seen = left[:, :, o, i][np.isfinite(left[:, :, o, i])]
-            told = "no usable line" if not seen.size else (
+            text = "no usable line" if not seen.size else (
                 f"RMS {np.sqrt(np.mean(seen**2)):.2g}, {100.0 * np.mean(np.abs(seen) > BAND):.0f} % beyond"
             )  # fmt: skip
-            axes.set_title(f"{outputs[o]} / {inputs[i]}: {told}", pad=3, y=1.0, fontsize=7)
+            axes.set_title(f"{outputs[o]} / {inputs[i]}: {text}", pad=3, y=1.0, fontsize=7)
             axes.set_ylim(-reach, reach)
     for axes in grid[-1]:
         axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")

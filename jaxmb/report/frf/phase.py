@@ -18,9 +18,9 @@ def continuous_deg(angle: np.ndarray, beside: np.ndarray | None = None) -> np.nd
         beside: a phase that this one is compared with, as it is drawn; 0 where it is not finite.
     """
     seen = np.flatnonzero(np.isfinite(angle))
-    told = np.array(angle, dtype=float)
+    continuous = np.array(angle, dtype=float)
     if not seen.size:
-        return told
+        return continuous
     middle = np.zeros(angle.size) if beside is None else np.where(np.isfinite(beside), beside, 0.0)
     first = float(angle[seen[0]])
     if beside is not None:
@@ -28,8 +28,8 @@ def continuous_deg(angle: np.ndarray, beside: np.ndarray | None = None) -> np.nd
     else:
         starts = [start for start in (first, first - 360.0, first + 360.0) if abs(start) <= FARTHEST]
     paths = [_followed(angle[seen], middle[seen], start) for start in starts]
-    told[seen] = min(paths, key=lambda path: int(np.sum(np.abs(np.diff(path)) > 180.0)))
-    return told
+    continuous[seen] = min(paths, key=lambda path: int(np.sum(np.abs(np.diff(path)) > 180.0)))
+    return continuous
 
 
 def _followed(angle: np.ndarray, middle: np.ndarray, start: float) -> np.ndarray:

@@ -75,14 +75,14 @@ def _panel(above: Axes, below: Axes, result: Result, laws: Laws, parameter: str,
     above.plot(unit * dense, curve, color=FITTED, lw=1.4)
     below.axhline(0.0, color=FITTED, lw=1.4)
     law, own, std, law_std = (_column(lines, key) for key in ("law", "own", "own_std_log", "law_std_log"))
-    told = np.isfinite(own) & (std < WIDEST)
+    narrow = np.isfinite(own) & (std < WIDEST)
     points = own / others
     ends = np.abs(np.exp(np.array([[-1.0], [1.0]]) * INTERVAL * std) - 1.0) * points
     style = {"fmt": "o", "ms": 4, "mfc": MEASURED, "mec": "black", "ecolor": "black", "elinewidth": 0.9, "mew": 0.7}
-    above.errorbar(unit * x[told], points[told], yerr=ends[:, told], **style)
+    above.errorbar(unit * x[narrow], points[narrow], yerr=ends[:, narrow], **style)
     percent = 100.0 * (own / law - 1.0)
     below.errorbar(
-        unit * x[told], percent[told], yerr=(100.0 * ends / (law / others))[:, told], capsize=2, **style
+        unit * x[narrow], percent[narrow], yerr=(100.0 * ends / (law / others))[:, narrow], capsize=2, **style
     )  # fmt: skip
     below.errorbar(
         unit * x, np.zeros(x.size), yerr=100.0 * np.minimum(INTERVAL * law_std, 10.0), fmt="none", ecolor=FITTED,

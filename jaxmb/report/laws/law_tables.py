@@ -12,25 +12,25 @@ MOST_ROWS = 5
 
 def law_sections(result: Result) -> list[Section]:
     """Whether one model does for all tests, and which laws were considered and taken; nothing for a single test."""
-    told, laws = result.metrics.one_model, result.metrics.laws
-    parts: list[Part | None] = [None if told is None else one_model_part(told, len(result.study.tests))]
+    found, laws = result.metrics.one_model, result.metrics.laws
+    parts: list[Part | None] = [None if found is None else one_model_part(found, len(result.study.tests))]
     if laws is not None:
         parts.append(law_table(laws))
         parts.append(Picture("laws", drawn_by("jaxmb.report.laws.law_figure:law_figure", result, laws)))
     return section("Does one model do for all tests?", parts)
 
 
-def one_model_part(told: OneModel, tests: int) -> Lines | Table:
+def one_model_part(found: OneModel, tests: int) -> Lines | Table:
     """A line where one model does for all tests; else the parameters that would have to differ between them."""
-    size = f"the residual is {number(told.residual_over_noise, 3)} times the noise"
-    if told.does:
+    size = f"the residual is {number(found.residual_over_noise, 3)} times the noise"
+    if found.does:
         return Lines((f"one model does for all {tests} tests: {size}",))
     rows = []
-    for line in told.parameters[:MOST_ROWS]:
+    for line in found.parameters[:MOST_ROWS]:
         left_over = "-" if line.leaves is None else number(line.leaves, 3)
         spread, drop = percent(100.0 * line.spread), number(line.drop, 3)
         rows.append((line.parameter, spread, left_over, drop, str(line.degrees), chance(line.p_holm)))
-    every = told.separate
+    every = found.separate
     rows.append(("all of them", "", "", number(every.drop, 3), str(every.degrees), chance(every.p)))
     columns = (
         *left("if this one differs"),

@@ -65,12 +65,12 @@ def analysed_modes_table(name: str, pairs: Sequence[ModePair], alone: Sequence[L
             rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
         else:
             rows.append((mode.frequency_hz, ("-", frequency, "-", "-", damping, "-")))
-    told = [(str(m), *cells) for m, (_, cells) in enumerate(sorted(rows), 1)]
+    numbered = [(str(m), *cells) for m, (_, cells) in enumerate(sorted(rows), 1)]
     if pairs:
         hz = np.mean([abs(p.frequency_hz - p.measured_frequency_hz) for p in pairs])
         percent = np.mean([abs(p.damping_percent - p.measured_damping_percent) for p in pairs])
-        told.append(("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", ""))
-    return Table(f"Modes, {name}: measured (modal analysis) and identified", columns, tuple(told))
+        numbered.append(("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", ""))
+    return Table(f"Modes, {name}: measured (modal analysis) and identified", columns, tuple(numbered))
 
 
 def true_modes_table(name: str, pairs: Sequence[TrueMode]) -> Table:

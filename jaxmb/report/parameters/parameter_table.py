@@ -100,8 +100,8 @@ def profile_sections(result: Result) -> list[Section]:
     profiles, rows = result.metrics.profiles, []
     if profiles is None:
         return []
-    for name, told in profiles.items():
-        ends = (*told.linear_interval, *told.interval)
+    for name, profile in profiles.items():
+        ends = (*profile.linear_interval, *profile.interval)
         cells = ["-" if end is None else number(end) for end in ends]
         rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
     columns = (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to"))

@@ -18,15 +18,15 @@ def profile_figure(result: Result) -> Figure:
     down = -(-len(profiles) // across)
     figure = Figure(figsize=(max(0.8 + 2.6 * across, 6.0), 0.9 + 2.2 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False)
-    for axes, (name, told) in zip(grid.ravel(), profiles.items(), strict=False):
-        values, mine = told.values, result.parameters[name].value
+    for axes, (name, profile) in zip(grid.ravel(), profiles.items(), strict=False):
+        values, mine = profile.values, result.parameters[name].value
         true = result.study.truth.get(name)
         narrow = mine != 0.0 and np.ptp(values) < NARROW * abs(mine)
         if narrow:  # numbers that differ in their last digits cannot be read
             values, true = 100.0 * (values / mine - 1.0), None if true is None else 100.0 * (true / mine - 1.0)
         axes.axhline(RISE, color=ALERT, lw=0.9, ls="--", label="95 %")
-        axes.plot(values, told.expected, color=INITIAL, lw=4.0, alpha=0.5, label="by the standard deviation")
-        axes.plot(values, told.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="all others fitted again")
+        axes.plot(values, profile.expected, color=INITIAL, lw=4.0, alpha=0.5, label="by the standard deviation")
+        axes.plot(values, profile.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="all others fitted again")
         if true is not None:
             axes.axvline(true, color=TRUE, lw=1.1, label="true")
         if result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min():

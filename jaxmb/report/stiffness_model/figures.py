@@ -12,18 +12,18 @@ BINS = 31
 """Of a histogram of errors: odd, so that the middle one is about 0."""
 
 
-def error_figure(study: str, told: StiffnessModelMetrics, role: str) -> Figure:
+def error_figure(study: str, metrics: StiffnessModelMetrics, role: str) -> Figure:
     """Histograms of the errors after compensation along x, y and z, a row for each model.
 
     The middle bin is centred on 0, and bins are the same in the figures of fitted and of other tests.
 
     Args:
         study: its name.
-        told: what was found.
+        metrics: what was found.
         role: of the tests, "fit" or "check".
     """
-    errors, models = told.errors_mm(role) or {}, list(told.parameters)
-    both = [told.errors_mm(each) or {} for each in ROLES]
+    errors, models = metrics.errors_mm(role) or {}, list(metrics.parameters)
+    both = [metrics.errors_mm(each) or {} for each in ROLES]
     largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
     bins = np.linspace(-largest, largest, BINS + 1)
     figure = Figure(figsize=(7.2, 0.8 + 1.15 * len(models)), layout="constrained")

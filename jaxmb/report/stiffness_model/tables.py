@@ -29,49 +29,49 @@ ROLES = {"check": "not used in the fit", "fit": "used in the fit"}
 def stiffness_model_sections(result: Result) -> list[Section]:
     """What a complete stiffness model was reduced to, what its variants compensate, and its compliances; nothing of a
     study that has none."""
-    told = result.metrics.stiffness_model
-    if told is None:
+    metrics = result.metrics.stiffness_model
+    if metrics is None:
         return []
-    roles = [role for role in ROLES if told.rows(role)]
+    roles = [role for role in ROLES if metrics.rows(role)]
     parts: list[Part | None] = [
-        reduction_table(told),
-        *(compensation_table(told, role) for role in roles),
-        None if told.compensator is None else compensator_table(told.compensator),
+        reduction_table(metrics),
+        *(compensation_table(metrics, role) for role in roles),
+        None if metrics.compensator is None else compensator_table(metrics.compensator),
         compliance_table(result),
     ]
     for role in roles:
-        draw = drawn_by("jaxmb.report.stiffness_model.figures:error_figure", result.study.name, told, role)
+        draw = drawn_by("jaxmb.report.stiffness_model.figures:error_figure", result.study.name, metrics, role)
         parts.append(Picture(f"errors-{role}", draw))
     draw = drawn_by("jaxmb.report.stiffness_model.figures:compliance_figure", result)
     return section("Complete stiffness model", [*parts, Picture("compliances", draw)])
 
 
-def reduction_table(told: StiffnessModelMetrics) -> Table:
+def reduction_table(metrics: StiffnessModelMetrics) -> Table:
     """Number of parameters by step, in the layout of Table 1 of Klimchik et al. 2014."""
-    published = told.published_reduction  # of the machine of that paper alone
+    published = metrics.published_reduction  # of the machine of that paper alone
     rows = [
         (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
-        for step, count in told.reduction.items()
+        for step, count in metrics.reduction.items()
     ]
     columns = (*left("step", "model"), *right("parameters", *(("published",) if published else ())))
     return Table("Reduction of the model (layout of Klimchik et al. 2014, Table 1)", columns, tuple(rows))
 
 
-def compensation_table(told: StiffnessModelMetrics, role: str) -> Table:
+def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
     """What each model leaves of the deflections, mm, in the layout of Table 2 of Klimchik et al. 2014.
 
     Models that cannot be judged on these tests have dashes. Of the tests on which compensation is judged the last two
     columns say, where the errors of the instruments were drawn, how far the compensated percent and the predicted
     translations scatter with them (standard deviations).
     """
-    drawn = told.monte_carlo if role == told.judged else None
+    drawn = metrics.monte_carlo if role == metrics.judged else None
     scatter = () if drawn is None else ("scatter %", "scatter mm")
-    by_name, rows = {row.model: row for row in told.rows(role) or ()}, []
-    for name in ("none", *told.parameters):
+    by_name, rows = {row.model: row for row in metrics.rows(role) or ()}, []
+    for name in ("none", *metrics.parameters):
         label = name if name == "none" else f"{name}: {MODELS[name]}"
         row = by_name.get(name)
         if row is None:
-            rows.append((label, str(told.parameters[name]), *["-"] * (len(AXES) + 1 + len(scatter))))
+            rows.append((label, str(metrics.parameters[name]), *["-"] * (len(AXES) + 1 + len(scatter))))
             continue
         cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
         cells.append(f"{row.compensated_percent:.1f}")
@@ -85,15 +85,15 @@ def compensation_table(told: StiffnessModelMetrics, role: str) -> Table:
     return Table(title, columns, tuple(rows))
 
 
-def _scatter(told: dict[str, float], model: str) -> str:
-    return number(told[model], 2) if model in told else "-"
+def _scatter(deviations: dict[str, float], model: str) -> str:
+    return number(deviations[model], 2) if model in deviations else "-"
 
 
-def compensator_table(told: CompensatorOutcome) -> Table:
+def compensator_table(found: CompensatorOutcome) -> Table:
     """Compliance of the compensated joint at its angles, and of the spring that was fitted to them."""
-    spring, rows, caption = told.spring, [], ""
-    for i, angle in enumerate(told.angle_deg):
-        cells = [number(float(told.compliance[i])), number(float(told.std[i]), 2)]
+    spring, rows, caption = found.spring, [], ""
+    for i, angle in enumerate(found.angle_deg):
+        cells = [number(float(found.compliance[i])), number(float(found.std[i]), 2)]
         if spring is not None:
             cells.append(number(float(spring.fitted_compliance[i])))
         rows.append((f"{angle:.4g} deg", *cells))
@@ -106,7 +106,7 @@ def compensator_table(told: CompensatorOutcome) -> Table:
         said = [f"{name} {number(value)} +- {number(std, 2)} {unit}" for name, value, std, unit in values]
         caption = f"compensator: {', '.join(said)}"
     columns = (*left("angle"), *right("compliance", "std", *(("by the spring",) if spring is not None else ())))
-    title = f"Compliance of {told.joint} by its angle, with the link before it (rad/Nm)"
+    title = f"Compliance of {found.joint} by its angle, with the link before it (rad/Nm)"
     return Table(title, columns, tuple(rows), caption)
 
 

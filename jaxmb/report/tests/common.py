@@ -21,14 +21,16 @@ def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     """How well the identified machine predicts each test: what its score tells; a column for what any of them has."""
-    told = [(entry, _prediction(result, entry)) for entry in entries]
+    predictions = [(entry, _prediction(result, entry)) for entry in entries]
     kinds = [
         ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
         ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
         ("frequencies off by Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
         ("explained %", lambda p: None if p.explained_percent is None else f"{p.explained_percent:.1f}"),
     ]
-    shown = [(heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in told)]
+    shown = [
+        (heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in predictions)
+    ]
     rows = [
         (
             entry.name,
@@ -36,7 +38,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
             str(entry.test.rows),
             *((p is not None and cell(p)) or "-" for _, cell in shown),
         )
-        for entry, p in told
+        for entry, p in predictions
     ]
     columns = (*left("test", "role"), *right("rows", *(heading for heading, _ in shown)))
     return Table("", columns, tuple(rows))

@@ -42,14 +42,14 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
     """Predicted against measured translations and rotations, a row for each set of tests and kind."""
     rows = []
     for line in metrics.sets:
-        for kind, told in (("translation (mm)", line.translation), ("rotation (deg)", line.rotation)):
-            if told.explained_percent is None:
+        for kind, errors in (("translation (mm)", line.translation), ("rotation (deg)", line.rotation)):
+            if errors.explained_percent is None:
                 continue
-            lengths = told.mean_measured, told.max_measured, told.mean_gap, told.max_gap
+            lengths = errors.mean_measured, errors.max_measured, errors.mean_gap, errors.max_gap
             rows.append(
                 (
                     line.set, "fitted" if line.role == "fit" else "held out", str(line.tests), kind,
-                    *(MISSING if x is None else number(x, 3) for x in lengths), f"{told.explained_percent:.1f}",
+                    *(MISSING if x is None else number(x, 3) for x in lengths), f"{errors.explained_percent:.1f}",
                 )
             )  # fmt: skip
     columns = (

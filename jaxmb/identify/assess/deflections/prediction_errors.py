@@ -86,8 +86,8 @@ class Gaps:
     def with_unit(self, unit: Unit) -> dict[str, float | None]:
         """The numbers by names that end on their unit."""
         lengths = [field.name for field in dataclasses.fields(self)][:-1]
-        told = {f"{name}_{unit}": getattr(self, name) for name in lengths}
-        return told | {"explained_percent": self.explained_percent}
+        named = {f"{name}_{unit}": getattr(self, name) for name in lengths}
+        return named | {"explained_percent": self.explained_percent}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,11 +186,11 @@ def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Gaps:
     moves = [move for move in (row.moved(unit) for row in rows) if move.seen.any()]
     if not moves:
         return Gaps(*[None] * 7)
-    told = []
+    lengths = []
     for values in (
         [np.linalg.norm(move.measured[move.seen]) for move in moves],
         [np.linalg.norm(move.missed[move.seen]) for move in moves],
     ):
-        told += [float(np.mean(values)), float(np.max(values)), float(np.sqrt(np.mean(np.square(values))))]
-    whole, left = told[2], told[5]
-    return Gaps(*told, explained_percent=100.0 * (1.0 - left / whole) if whole else None)
+        lengths += [float(np.mean(values)), float(np.max(values)), float(np.sqrt(np.mean(np.square(values))))]
+    whole, left = lengths[2], lengths[5]
+    return Gaps(*lengths, explained_percent=100.0 * (1.0 - left / whole) if whole else None)

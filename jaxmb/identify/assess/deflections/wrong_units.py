@@ -86,11 +86,11 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     left = misfit([entry.source.cases for entry in entries])
     if left <= GROSS:
         return []
-    tried = [(told, misfit(changed)) for told, changed in _candidates(entries)]
+    tried = [(change, misfit(changed)) for change, changed in _candidates(entries)]
     least = min(share for _, share in tried)
     if least > MENDS * left:
         return []
-    best = " or ".join(told for told, share in tried if share <= least + ALIKE)
+    best = " or ".join(change for change, share in tried if share <= least + ALIKE)
     return [
         f"{100.0 * left:.3g} % of the displacements are left, and {100.0 * least:.2g} % with {best}: is a column in"
         " another unit, or its sign reversed?"
@@ -106,7 +106,7 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
     if not known.any() or inside(values).any():
         return []
     factors = (FACTORS | OF_ANGLES).items()
-    best = [told for told, f in factors if inside(found.decode(f * found.encode(values))).all()]
+    best = [change for change, f in factors if inside(found.decode(f * found.encode(values))).all()]
     if not best:
         return []
     return [

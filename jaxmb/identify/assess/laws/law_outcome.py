@@ -1,4 +1,4 @@
-"""What is told of laws that were chosen: coefficients, values in each test, errors of tests held out."""
+"""What a result says of laws that were chosen: coefficients, values in each test, errors of tests held out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def law_outcome(
     study: Study, chosen: Sequence[Term], fit: Fitted, considered: Sequence[Candidate], without: HoldOut,
     with_laws: HoldOut, apart: Sequence[np.ndarray],
 ) -> Laws:  # fmt: skip
-    """What is told of the terms that were chosen and considered."""
+    """What a result says of the terms that were chosen and considered."""
     problem = law_problem(study, chosen, fit.coefficients.size)
     covariance, std = law_covariance(study, problem, fit, len(chosen))
     free, d = study.free, study.free.size

@@ -35,9 +35,9 @@ def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mappi
     tables, errors = {}, {}
     for role in ("fit", "check"):
         if tests := cases_of(entries, role):
-            told = able(model, tests, variants)
-            tables[role] = _table2(model, tests, told)
-            errors[role] = {name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in told.items()}
+            usable = able(model, tests, variants)
+            tables[role] = _table2(model, tests, usable)
+            errors[role] = {name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in usable.items()}
     percent = {row.model: row.compensated_percent for row in tables["check" if "check" in tables else "fit"][1:]}
     return Compensation(
         table2_fit=tables.get("fit"),
@@ -58,7 +58,7 @@ def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str,
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         return [
             f"{' and '.join(stiffness.name for stiffness in models)} are not judged on the check tests: the compliance"
-            f" of {joint.joint} was identified at {joint.told} deg, and not at the"
+            f" of {joint.joint} was identified at {joint.angles_text} deg, and not at the"
             f" {'angle' if len(others) == 1 else 'angles'} of deflection {'test' if len(others) == 1 else 'tests'}"
             f" {named}{more}"
         ]

@@ -42,23 +42,23 @@ def compensation_scatter(
     """
     fitted = [entry for entry in entries if entry.role == "fit"]
     fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
-    told = able(model, judged, variants)
+    usable = able(model, judged, variants)
     rows = {name: v.model.observation(model, fit_tests) for name, v in variants.items()}
-    seen = {name: v.model.observation(model, judged) for name, v in told.items()}
+    seen = {name: v.model.observation(model, judged) for name, v in usable.items()}
     of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
     truth = rows[best] @ variants[best].fit.values
     robust = any(entry.test.robust for entry in fitted)
     measured, _ = measured_displacements(judged)
-    moved = {name: np.empty((draws, measured.size)) for name in told}
+    moved = {name: np.empty((draws, measured.size)) for name in usable}
     for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
-        for name, variant in told.items():
+        for name, variant in usable.items():
             fit = least_squares(variant.model, rows[name], truth + drawn - of_machine, std, robust)
             moved[name][k] = seen[name] @ fit.values
-    percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in told}
+    percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
     # what measured less deviation leaves of measured is the deviation, by point and direction
-    spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in told}
+    spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in usable}
     return CompensationScatter(
         draws=draws,
-        compensated_percent_std={name: float(np.std(percent[name], ddof=1)) for name in told},
-        predicted_std_mm={name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in told},
+        compensated_percent_std={name: float(np.std(percent[name], ddof=1)) for name in usable},
+        predicted_std_mm={name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in usable},
     )

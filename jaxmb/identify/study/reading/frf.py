@@ -140,15 +140,15 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
 
 def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
     """One sentence on the lines [output, input] that are not used; none where all are."""
-    told = []
+    counts = []
     if (lost == lines).any():
-        told.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
+        counts.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
     some = (lost > 0) & (lost < lines)
     if some.any():
         least, most = lost[some].min(), lost[some].max()
         count = f"{most}" if least == most else f"{least} to {most}"
-        told.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
-    return [f"{'; '.join(told)}; zero or not finite, and left out"] if told else []
+        counts.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
+    return [f"{'; '.join(counts)}; zero or not finite, and left out"] if counts else []
 
 
 def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
