@@ -9,7 +9,7 @@ from jaxmb.identify.assess.laws.law_record import (
     ChosenTerm as ChosenTerm,
     Laws as Laws,
 )
-from jaxmb.identify.assess.one_model import (
+from jaxmb.identify.assess.laws.one_model import (
     LEVEL as LEVEL,
     OneModel as OneModel,
 )

@@ -6,6 +6,7 @@
 from jaxmb.identify.assess.finding import Finding as Finding
 from jaxmb.identify.assess.holdout import Verdict as Verdict
 from jaxmb.identify.assess.identify import identify as identify
+from jaxmb.identify.assess.laws.one_model import OneModel as OneModel
 from jaxmb.identify.assess.linear_outcome import linear_finding as linear_finding
 from jaxmb.identify.assess.metrics import (
     KindMetrics as KindMetrics,
@@ -13,7 +14,6 @@ from jaxmb.identify.assess.metrics import (
     Profile as Profile,
     TrueMode as TrueMode,
 )
-from jaxmb.identify.assess.one_model import OneModel as OneModel
 from jaxmb.identify.assess.profile import with_profiles as with_profiles
 from jaxmb.identify.assess.result import (
     Mode as Mode,
@@ -21,7 +21,7 @@ from jaxmb.identify.assess.result import (
     Parameter as Parameter,
     Result as Result,
 )
-from jaxmb.identify.assess.stiffness_model.record import StiffnessModelMetrics as StiffnessModelMetrics
+from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics as StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics as DeflectionMetrics
 from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics
 from jaxmb.identify.assess.tests.modes import ModesMetrics as ModesMetrics

@@ -13,9 +13,9 @@ from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks
+from jaxmb.identify.assess.laws.one_model import one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.one_model import one_model, one_model_remarks
 from jaxmb.identify.assess.remarks import (
     bound_remarks,
     data_remarks,

@@ -12,8 +12,8 @@ from scipy.optimize import linear_sum_assignment
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import Verdict, verdict
 from jaxmb.identify.assess.laws.law_record import Laws
-from jaxmb.identify.assess.one_model import OneModel
-from jaxmb.identify.assess.stiffness_model.record import StiffnessModelMetrics
+from jaxmb.identify.assess.laws.one_model import OneModel
+from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.kinds import KINDS, by_kind

@@ -1,7 +1,7 @@
 """Whether one model does for all tests, and the laws that its parameters follow, as tables."""
 
 from jaxmb.identify.assess.laws.law_record import Laws
-from jaxmb.identify.assess.one_model import OneModel
+from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.result import Result
 from jaxmb.report.cells import chance, number, percent
 from jaxmb.report.section import Lines, Part, Picture, Section, Table, drawn_by, left, right, section

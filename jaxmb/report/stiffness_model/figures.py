@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.assess.stiffness_model.record import StiffnessModelMetrics
+from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.report.stiffness_model.tables import MODELS, ROLES
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
 

@@ -1,7 +1,7 @@
 """Tables of a complete stiffness model: how it was reduced, what its variants compensate, and its parameters."""
 
 from jaxmb.identify.assess.result import Result
-from jaxmb.identify.assess.stiffness_model.record import CompensatorOutcome, StiffnessModelMetrics
+from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.report.cells import number
 from jaxmb.report.section import Cell, Part, Picture, Section, Table, drawn_by, left, right, section
 

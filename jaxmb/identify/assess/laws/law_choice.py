@@ -18,7 +18,7 @@ from jaxmb.identify.assess.laws.law_problem import (
     terms_of,
 )
 from jaxmb.identify.assess.laws.law_record import Candidate, Laws
-from jaxmb.identify.assess.one_model import LEVEL, relative_columns
+from jaxmb.identify.assess.laws.one_model import LEVEL, relative_columns
 from jaxmb.identify.estimation.identifiability import scaled_svd
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study

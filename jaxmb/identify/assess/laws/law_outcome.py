@@ -15,7 +15,7 @@ from jaxmb.identify.assess.laws.law_record import (
     ValueInTest,
     WithLaws,
 )
-from jaxmb.identify.assess.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
+from jaxmb.identify.assess.laws.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
 from jaxmb.identify.estimation.identifiability import knowledge, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.law_terms import Term

@@ -11,13 +11,13 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remark
 from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
-from jaxmb.identify.assess.stiffness_model.record import (
+from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
+from jaxmb.identify.assess.stiffness_model_metrics import (
     CompensatorOutcome,
     CompletionOutcome,
     SpringOutcome,
     StiffnessModelMetrics,
 )
-from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.estimation.identifiability import correlation, limits
 from jaxmb.identify.experiments.entry import Entry

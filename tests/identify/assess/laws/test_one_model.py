@@ -7,7 +7,7 @@ from scipy.linalg import block_diag
 from scipy.stats import chi2, kstest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.one_model import (
+from jaxmb.identify.assess.laws.one_model import (
     Block,
     agreement,
     blocks,
