@@ -34,10 +34,11 @@ from jaxmb.identify.fit.loop import (
     run_fit as run_fit,
 )
 from jaxmb.identify.fit.noise import (
-    noise_factor as noise_factor,
+    Misfit as Misfit,
+    misfit as misfit,
+    misfits as misfits,
     noise_objective as noise_objective,
     row_variances as row_variances,
-    widening as widening,
 )
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise as with_estimated_noise
 from jaxmb.identify.fit.problem import (

@@ -4,8 +4,6 @@ import math
 
 from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.result import Parameter, Result
-from jaxmb.identify.experiments.test import PLAUSIBLE
-from jaxmb.identify.fit.noise import noise_objective
 from jaxmb.report.cells import number, percent
 from jaxmb.report.section import Facts, Section
 
@@ -41,18 +39,14 @@ def data_sentences(result: Result) -> list[str]:
 
 
 def _noise_line(result: Result) -> str:
-    study = result.study
-    expected = noise_objective(study.problem)
-    if not math.isfinite(expected):
+    left = result.metrics.misfit
+    if left is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
-        return ", ".join(["what is left was taken for noise", *levels])
-    times = math.sqrt(max(result.cost, 0.0) / expected) if expected > 0.0 else math.nan
-    if not math.isfinite(times):
-        return ""
-    if times < EXACT:
+        return ", ".join(["what is left was taken for noise", *levels]) if levels else ""
+    if left.factor < EXACT:
         return "followed exactly"
-    follows = "followed" if times**2 <= PLAUSIBLE else "NOT followed within the noise"
-    return f"{follows}, what is left is {number(times, 3)} times the noise"
+    follows = "followed" if left.explained else "NOT followed within the noise"
+    return f"{follows}, what is left is {number(left.factor, 3)} times the noise"
 
 
 def _parts(verdict: Verdict) -> list[str]:

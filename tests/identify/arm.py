@@ -66,7 +66,7 @@ def study_of(folder, *tests, free=FREE, noise_seed=None, machine=MACHINE, **sett
 def finding_at(study, u):
     """What a fit that ended at u would have found."""
     residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
-    known = knowledge(jacobian, row_variances(study.problem, residual, weights))
+    known = knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights))
     values = study.free.values(np.asarray(u))
     model = study.free.apply(study.model, jnp.asarray(values))
     return Finding(study, 0, np.asarray(u), values, model, residual, jacobian, weights, known)

@@ -11,9 +11,10 @@ from rich.console import Console
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.assess.linear_outcome import outlier_remarks
-from jaxmb.identify.assess.remarks import excess_remark
+from jaxmb.identify.assess.remarks import excess_remarks
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
+from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
 from jaxmb.identify.stiffness_model.variants import compensated_percent
 from jaxmb.io.files import find_description, read_text
@@ -105,6 +106,6 @@ def test_a_model_that_does_not_follow_is_told(result):
     assert rows["possible"]
     assert not any("times what the noise" in remark for remark in result.remarks)
     fit = linear_fit(np.ones((9, 1)), np.r_[np.zeros(8), 1.0], np.full(9, 1e-3), robust=True)
-    (excess,), (outliers,) = excess_remark(1e3), outlier_remarks(fit.weights)
+    (excess,), (outliers,) = excess_remarks(Misfit(1e6, 100.0)), outlier_remarks(fit.weights)
     assert "times what the noise alone gives" in excess
     assert outliers.startswith("1 of 9")

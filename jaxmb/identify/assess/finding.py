@@ -13,6 +13,7 @@ from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
+from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
@@ -53,6 +54,22 @@ class Finding:
     def views(self) -> tuple[View, ...]:
         """What each fitted test sees of the identified machine."""
         return tuple(test.view(self.model) for test in self.study.tests)
+
+    @functools.cached_property
+    def misfit(self) -> Misfit | None:
+        """What the fit leaves of all data, over what their noise leaves; None where that is to be estimated."""
+        tests = self.study.tests
+        if self.linear is not None:
+            return self.linear.step.misfit
+        if not all(test.noise_known for test in tests):
+            return None
+        data, own = slice(0, self.study.problem.data_rows), sum(test.nuisance_rows for test in tests)
+        return misfits(self.residual, self.jacobian, self.row_weights, [data], [own])[0]
+
+    @functools.cached_property
+    def misfits(self) -> list[Misfit]:
+        """What the fit leaves of each fitted test, over what its noise leaves."""
+        return misfits_of_tests(self.study.problem, self.residual, self.jacobian, self.row_weights)
 
     @functools.cached_property
     def agreements(self) -> tuple[ModalAgreement | None, ...]:

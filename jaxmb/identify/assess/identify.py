@@ -106,7 +106,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
-    variances = row_variances(problem, residual, row_weights)
+    variances = row_variances(problem, residual, jacobian, row_weights)
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(x), free.lower_value, free.upper_value) for x in (u, initial_u))
@@ -131,7 +131,11 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
     machine = study.machine_with(finding.model)
-    of_kinds, excess, impossible = kind_remarks(finding, metrics), excess_remarks(finding), machine_remarks(machine)
+    of_kinds, excess, impossible = (
+        kind_remarks(finding, metrics),
+        excess_remarks(finding.misfit),
+        machine_remarks(machine),
+    )
     lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
     return Result(
         study=study,

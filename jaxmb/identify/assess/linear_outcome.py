@@ -64,7 +64,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     # what is grossly wrong first: nothing else is worth reading then
     doubts = (
         *kind_remarks(finding, metrics),
-        *excess_remarks(finding),
+        *excess_remarks(finding.misfit),
         *outlier_remarks(step.robust_weight),
         *machine_remarks(machine),
         *value_remarks(finding),

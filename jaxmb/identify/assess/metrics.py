@@ -16,6 +16,7 @@ from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
@@ -107,6 +108,8 @@ class Metrics(Mapping[str, Any]):
     true_modes: tuple[TrueMode, ...] | None = None
     largest_frequency_error_hz: float | None = None
     largest_damping_error_percent: float | None = None
+    misfit: Misfit | None = None
+    """What the fit leaves of the data, over what their noise leaves; None where that is to be estimated."""
     fit: Verdict | None = None
     """How well the fitted tests are predicted."""
     holdout: Verdict | None = None
@@ -178,6 +181,7 @@ def fit_metrics(finding: Finding) -> Metrics:
             kinds[kind] = record
     return dataclasses.replace(
         _truth_metrics(finding),
+        misfit=finding.misfit,
         fit=verdict(finding.model, study.fitted) if study.fitted else None,
         holdout=verdict(finding.model, study.checks) if study.checks else None,
         tests=kinds,

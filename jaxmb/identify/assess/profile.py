@@ -117,7 +117,7 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     others = np.delete(jacobian, i, axis=1)
     column = jacobian[:, i] - others @ np.linalg.lstsq(others, jacobian[:, i], rcond=None)[0]
     curvature = float(column @ column)
-    variance = float(knowledge(jacobian, row_variances(study.problem, residual, weights)).std[i] ** 2)
+    variance = float(knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights)).std[i] ** 2)
     return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
 
 

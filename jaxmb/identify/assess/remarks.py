@@ -7,7 +7,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.experiments.test import called
-from jaxmb.identify.fit.noise import noise_objective, widening
+from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import sentence
@@ -28,22 +28,13 @@ def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
     return told
 
 
-def excess_remarks(finding: Finding) -> list[str]:
-    """A sentence on a cost that the noise does not explain."""
-    if finding.linear is not None:
-        return excess_remark(finding.linear.step.excess)
-    problem = finding.study.problem
-    square = float(np.sum(finding.residual**2)) * float(problem.noise_unit) ** 2
-    return excess_remark(np.sqrt(square / noise_objective(problem)))  # 0 where the noise is not known beforehand
-
-
-def excess_remark(factor: float) -> list[str]:
-    """A sentence where a fit leaves that many times the stated noise, and more than can be."""
-    if widening(factor) == 1.0:
+def excess_remarks(misfit: Misfit | None) -> list[str]:
+    """A sentence where a fit leaves more than noise of the stated size; None where it was not stated."""
+    if misfit is None or misfit.explained:
         return []
     return [
-        f"the cost is {factor**2:.3g} times what the noise alone gives: the model cannot follow the data, or the noise"
-        f" is larger than stated; standard deviations are widened for it"
+        f"the cost is {misfit.square:.3g} times what the noise alone gives: the model cannot follow the data, or the"
+        f" noise is larger than stated; standard deviations are widened for it"
     ]
 
 

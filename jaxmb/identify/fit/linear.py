@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.test import Equations, Test
-from jaxmb.identify.fit.noise import noise_factor, widening
+from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE
 from jaxmb.machine.build import Model
@@ -61,8 +61,8 @@ class LinearStep:
     """Whether the robust weights came to rest."""
     cost: float
     """Sum of weight (residual / std)^2, the robust weights in it."""
-    excess: float
-    """`noise_factor` of the rows."""
+    misfit: Misfit
+    """What is left of the rows, over what their noise leaves."""
 
 
 def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknowns:
@@ -132,17 +132,17 @@ def linear_step(found: Unknowns, rows: Equations, start: Float[np.ndarray, "d"],
         robust_weight=np.asarray(fitted.weights),
         settled=fitted.settled,
         cost=float(np.sum(weight * (residual / rows.std) ** 2)),
-        excess=noise_factor(np.sqrt(weight) * residual / rows.std, rows.weight, determined, fitted.weights),
+        misfit=misfit(np.sqrt(weight) * residual / rows.std, rows.weight, determined, fitted.weights),
     )
 
 
 def reported_knowledge(step: LinearStep) -> Knowledge:
     """What the tests tell of the values, as it is reported.
 
-    Standard deviations are widened where the model does not follow the data (`widening`). A value on a bound has none:
-    the data would move it beyond, and what they say of it there they do not say of the bound.
+    Standard deviations are widened where the model does not follow the data (`Misfit.widening`). A value on a bound has
+    none: the data would move it beyond, and what they say of it there they do not say of the bound.
     """
-    factor = widening(step.excess)
+    factor = step.misfit.widening
     std = np.where(step.on_bound, np.inf, factor * step.known.std)
     covariance = factor**2 * step.known.covariance
     return step.known._replace(std=std, covariance=covariance, verdict=verdicts(std, None))

@@ -1,53 +1,137 @@
 """What the residuals of a fit say of the noise of each test."""
 
-import numpy as np
+import dataclasses
+from collections.abc import Sequence
 
-from jaxmb.identify.experiments.test import PLAUSIBLE
+import numpy as np
+from jaxtyping import Float
+from scipy.special import chdtri
+
+from jaxmb.identify.estimation.identifiability import scaled_svd
 from jaxmb.identify.fit.problem import Problem
 
+FALSE_ALARM = 1e-3
+"""Probability with which noise that is as stated is taken for more than that."""
 
-def noise_factor(
-    residual: np.ndarray, row_weights: np.ndarray, parameters: int, robust_weight: np.ndarray | None = None
-) -> float:
-    """How many times larger than stated the noise of some rows is, judged by what a fit leaves.
 
-    The root of the sum of squared residuals over what noise of the stated size leaves on average, the weights being
-    relative: only what they make of errors of the stated deviations says how large a cost may be.
+@dataclasses.dataclass(frozen=True)
+class Misfit:
+    """What a fit leaves of some rows, over what noise of the stated size leaves there on average."""
+
+    square: float
+    """Ratio of the sums of squares."""
+    degrees: float
+    """Degrees of freedom: under noise of the stated size degrees times square is a chi-square of so many."""
+
+    @property
+    def factor(self) -> float:
+        """How many times larger than stated the noise is, judged by what is left."""
+        return float(np.sqrt(self.square))
+
+    @property
+    def explained(self) -> bool:
+        """Whether noise of the stated size explains it."""
+        return self.square <= float(chdtri(self.degrees, FALSE_ALARM)) / self.degrees
+
+    @property
+    def widening(self) -> float:
+        """By what standard deviations are multiplied: 1 where noise of the stated size explains what is left.
+
+        What the stated deviations do not explain is taken as noise of that size.
+
+        Source: Birge, "The calculation of errors by the method of least squares", Phys. Rev. 40, 207 (1932).
+        """
+        return 1.0 if self.explained else self.factor
+
+
+def misfit(
+    residual: Float[np.ndarray, "m"],
+    row_weights: Float[np.ndarray, "m"],
+    parameters: float,
+    robust_weight: Float[np.ndarray, "m"] | None = None,
+) -> Misfit:
+    """Of rows to which so many parameters were fitted.
 
     Args:
         residual: in units of the noise, scaled by the roots of the weights (and of the robust weights).
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
-        parameters: number of parameters that were fitted to the rows.
+        parameters: degrees of freedom that the fit takes from the rows.
         robust_weight: what a robust fit gave each row, 1 without it.
     """
     counts = (row_weights > 0.0).astype(float) if robust_weight is None else robust_weight * (row_weights > 0.0)
+    each = float(np.average(row_weights, weights=counts))
     free = max(float(counts.sum()) - parameters, 1.0)
-    return float(np.sqrt(np.sum(residual**2) / (np.average(row_weights, weights=counts) * free)))
+    evenness = float(np.sum(counts * row_weights) ** 2 / (np.sum(counts) * np.sum(counts * row_weights**2)))
+    return Misfit(float(np.sum(residual**2)) / (each * free), free * evenness)
 
 
-def widening(factor: float) -> float:
-    """By what standard deviations are multiplied where a fit leaves that many times the stated noise: the same where
-    its square is above `PLAUSIBLE`, else 1.
+def misfits(
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    row_weights: Float[np.ndarray, "m"],
+    groups: Sequence[slice],
+    nuisance: Sequence[int] = (),
+) -> list[Misfit]:
+    """Of each group of rows of one fit, which takes from every group the degrees of freedom that it spends there.
 
-    What the stated deviations do not explain is taken as noise of that size.
+    With H = J J^+ the fit leaves (I - H) e of errors e of variances W, so the sum of squares over rows g has the mean
+    tr C and the variance 2 tr C^2, C the block of (I - H) W (I - H) at g; where all weights are 1, tr C is the number
+    of rows less the trace of their block of H. A chi-square of tr(C)^2 / tr(C^2) degrees of freedom has both.
 
-    Source: Birge, "The calculation of errors by the method of least squares", Phys. Rev. 40, 207 (1932).
+    Args:
+        residual: at the fit, in units of the noise, scaled by the roots of the weights.
+        jacobian: of the residual; a prior's rows among them.
+        row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
+        groups: rows of each.
+        nuisance: degrees of freedom that numbers of its own take from each group.
+
+    Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 2, 110 (1946).
     """
-    return factor if factor**2 > PLAUSIBLE else 1.0
+    svd = scaled_svd(jacobian)
+    basis = svd.left[: residual.size, : svd.rank]
+    whole = (basis.T * row_weights) @ basis
+    # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
+    used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
+    found = []
+    for k, rows in enumerate(groups):
+        u, w = basis[rows][used[rows]], row_weights[rows][used[rows]]
+        if not w.size:
+            found.append(Misfit(0.0, 1.0))
+            continue
+        own, once, twice = u.T @ u, (u.T * w) @ u, (u.T * w**2) @ u
+        mean = float(np.sum(w) - 2.0 * np.trace(once) + np.sum(whole * own))
+        mixed = own @ whole
+        square = float(
+            np.sum(w**2) - 4.0 * np.trace(twice) + 2.0 * np.sum(whole * once) + 2.0 * np.sum(once**2)
+            + 2.0 * np.sum(twice * own) - 4.0 * np.sum(once * mixed.T) + np.sum(mixed * mixed.T)
+        )  # fmt: skip
+        degrees = mean**2 / square if square > 0.0 else 0.0
+        # At least one degree: where the fit can follow all rows, nothing is left that says how large the noise is.
+        each = mean / degrees if degrees > 0.0 else float(np.mean(w))
+        degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
+        found.append(Misfit(float(np.sum(residual[rows] ** 2)) / (each * degrees), degrees))
+    return found
 
 
-def row_variances(problem: Problem, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+def misfits_of_tests(
+    problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray
+) -> list[Misfit]:
+    """Of each test of a problem (see `misfits`)."""
+    return misfits(residual, jacobian, row_weights, problem.rows, [test.nuisance_rows for test in problem.tests])
+
+
+def row_variances(problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated.
 
-    So it is where the noise was stated and the model does not follow the test (`widening`): intervals by the stated
-    noise would be those of another fit. What a model cannot follow goes on over many lines, which then tell no more
-    than one: their variance counts as many times as there are.
+    So it is where the noise was stated and the model does not follow the test: intervals by the stated noise would be
+    those of another fit. What a model cannot follow goes on over many lines, which then tell no more than one: their
+    variance counts as many times as there are.
     """
     variances = row_weights.copy()
-    for rows, test in zip(problem.rows, problem.tests, strict=True):
-        factor = noise_factor(residual[rows], row_weights[rows], problem.free.size)
-        if not test.noise_known or widening(factor) > 1.0:
-            variances[rows] *= factor**2 * test.correlated_rows(residual[rows], row_weights[rows])
+    left = misfits_of_tests(problem, residual, jacobian, row_weights)
+    for rows, test, own in zip(problem.rows, problem.tests, left, strict=True):
+        if not (test.noise_known and own.explained):
+            variances[rows] *= own.square * test.correlated_rows(residual[rows], row_weights[rows])
     return variances
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit.noise import noise_factor
+from jaxmb.identify.fit.noise import misfits_of_tests
 from jaxmb.identify.fit.problem import Problem, final_state, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
@@ -64,12 +64,11 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
 
 def _factors(problem: Problem, u: np.ndarray) -> np.ndarray:
     """How many times larger than it is taken the noise of each test is; 1 where it is known."""
-    residual, _, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    left = misfits_of_tests(problem, residual, jacobian, row_weights)
     factors = np.ones(len(problem.tests))
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
         if not test.noise_known:
-            factor = noise_factor(residual[rows], row_weights[rows], problem.free.size)
-            # rounding is left where there is no noise at all
-            factor = max(factor, np.finfo(float).eps)
+            factor = max(left[k].factor, np.finfo(float).eps)  # rounding is left where there is no noise at all
             factors[k] = factor * np.sqrt(test.correlated_rows(residual[rows], row_weights[rows]))
     return factors

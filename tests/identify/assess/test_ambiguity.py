@@ -71,7 +71,7 @@ def fitted():
     study = jaxmb.load_study("validation-3r")
     fit = run_fit(study.problem, study.settings, study.start, 0)
     finding = finding_at(study, fit.best_u)
-    return finding, fit, row_variances(study.problem, finding.residual, finding.row_weights)
+    return finding, fit, row_variances(study.problem, finding.residual, finding.jacobian, finding.row_weights)
 
 
 def with_agreements(finding, *agreements):

@@ -9,7 +9,7 @@ import jaxmb
 from jaxmb.identify.assess.linear_outcome import check_equations
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.fit.linear import linear_equations
-from jaxmb.identify.fit.noise import noise_factor, widening
+from jaxmb.identify.fit.noise import misfit
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from tests.identify.kr240 import (
     FREE,
@@ -128,7 +128,7 @@ def test_a_misfit_widens_deviations(study, plain):
 
 def widened(cost, weight):
     """What a cost makes of standard deviations, of 72 rows with 6 parameters."""
-    return widening(noise_factor(np.full(72, np.sqrt(cost / 72)), np.full(72, weight), 6))
+    return misfit(np.full(72, np.sqrt(cost / 72)), np.full(72, weight), 6).widening
 
 
 def test_noise_widens_nothing():

@@ -15,7 +15,7 @@ from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, Score, Test
 from jaxmb.identify.fit.loop import coarsened
-from jaxmb.identify.fit.noise import noise_factor, noise_objective, row_variances
+from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem
 from jaxmb.identify.plan.candidates import planned
 from jaxmb.identify.study.kinds import KINDS, Kind
@@ -127,8 +127,10 @@ def test_it_counts_beside_others(arm):
     assert coarsened(problem, 8).tests[1].rows == 2
     assert noise_objective(problem) == pytest.approx(float(problem.noise_unit) ** 2 * problem.data_rows)
     # far from what the noise explains: widened by what is left, line by line for a kind that says nothing else
-    factor = noise_factor(residual[problem.rows[1]], np.ones(2), 4)
-    np.testing.assert_allclose(row_variances(problem, residual, weights)[problem.rows[1]], factor**2, rtol=1e-12)
+    (own,) = misfits(residual, jacobian, weights, [problem.rows[1]])
+    variances = row_variances(problem, residual, jacobian, weights)
+    np.testing.assert_allclose(variances[problem.rows[1]], own.square, rtol=1e-12)
+    assert own.square > 100.0
     finding = finding_at(study, u)
     assert finding.agreements == (None, None)
     assert not_held_back(finding)[1] == []

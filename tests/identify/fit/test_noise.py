@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.fit.noise import noise_factor
+from jaxmb.identify.fit.noise import FALSE_ALARM, misfit, misfits
 
 LINES = 400
 POINTS = tuple(("tool", axis) for axis in "xyz")
@@ -42,7 +42,33 @@ def test_the_size_is_found():
     weight = np.where(np.arange(LINES) % 7 == 0, 80.0, 0.5)
     residual, weights = residuals(0.0, weight, 1)
     # the heavy lines carry the estimate: 1026 values, so 2 %
-    assert noise_factor(3.0 * residual, weights, 0) == pytest.approx(3.0, rel=0.06)
+    found = misfit(3.0 * residual, weights, 0)
+    assert found.factor == pytest.approx(3.0, rel=0.06)
+    assert not found.explained
+    assert found.widening == found.factor
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (80.0, 0.5, 0.5)], ids=["even", "peaks"])
+def test_small_tests_of_one_fit_are_explained_by_their_noise(weights):
+    """Eight tests of 12 rows each, 18 parameters: none gives more degrees of freedom than the fit spends on it.
+
+    Against noise drawn by NumPy: the mean is 1, and there are as many alarms as are stated.
+    """
+    rng = np.random.default_rng(4)
+    w = np.tile(np.resize(weights, 12), 8)
+    jacobian = rng.normal(size=(96, 18)) * np.sqrt(w)[:, None]
+    groups = [slice(12 * t, 12 * t + 12) for t in range(8)]
+    draws = 2000
+    noise = rng.normal(size=(96, draws)) * np.sqrt(w)[:, None]
+    left = noise - jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
+    found = [misfits(r, jacobian, w, groups) for r in left.T]
+    squares = np.array([[each.square for each in draw] for draw in found])
+    degrees = np.array([each.degrees for each in found[0]])
+    np.testing.assert_allclose(squares.mean(axis=0), 1.0, atol=5.0 * np.sqrt(2.0 / degrees.min() / draws))
+    np.testing.assert_allclose(squares.var(axis=0), 2.0 / degrees, rtol=0.3)
+    alarms = np.mean([[not each.explained for each in draw] for draw in found])
+    # the sum of squares of unequal variances has a heavier tail than the chi-square of its mean and variance
+    assert 0.0 < alarms < (3.0 if len(weights) == 1 else 10.0) * FALSE_ALARM
 
 
 def test_residuals_of_nothing():

@@ -47,7 +47,7 @@ def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
 def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
     """Covariance and standard deviations of u and of the coefficients of the terms there are."""
     residual, jacobian = law_state(problem, fit)
-    variances = row_variances(study.problem, residual, np.asarray(study.problem.row_weights()))
+    variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.row_weights()))
     known = knowledge(jacobian[:, : study.free.size + terms], variances)
     return known.covariance, known.std
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
 from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.remarks import data_remarks, excess_remark
+from jaxmb.identify.assess.remarks import data_remarks, excess_remarks
 from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
@@ -23,7 +23,7 @@ from jaxmb.identify.estimation.identifiability import correlation, limits
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import measured_displacements
 from jaxmb.identify.experiments.test import called
-from jaxmb.identify.fit.noise import noise_factor, widening
+from jaxmb.identify.fit.noise import misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
 from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
@@ -100,11 +100,11 @@ def _identified(study: Study, seed: int) -> Result:
         )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
-    excess = noise_factor(np.sqrt(counted) * best.fit.residual / std, weight, best.fit.rank, best.fit.weights)
+    left = misfit(np.sqrt(counted) * best.fit.residual / std, weight, best.fit.rank, best.fit.weights)
     doubts = (
         *factor_remarks(fitted, unexplained_by(models["J1"], model)),
         *size_remarks(fitted),
-        *excess_remark(excess),
+        *excess_remarks(left),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
@@ -116,7 +116,7 @@ def _identified(study: Study, seed: int) -> Result:
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
-        parameters=_parameters(best, widening(excess)),
+        parameters=_parameters(best, left.widening),
         modes=(),
         metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
         remarks=(
@@ -174,7 +174,7 @@ def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
 
     Args:
         variant: as it was fitted.
-        wider: see `widening`.
+        wider: see `Misfit.widening`.
     """
     yes, weak = limits(None)
     found = {}

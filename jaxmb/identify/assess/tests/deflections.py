@@ -12,7 +12,7 @@ from jaxmb.identify.assess.deflections.wrong_units import bound_remarks, factor_
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import PLAUSIBLE, called
+from jaxmb.identify.experiments.test import called
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
 from jaxmb.machine.schema import Machine
@@ -121,7 +121,7 @@ def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: Defl
     told = factor_remarks(fitted, unexplained(finding.study, linear))
     told += bound_remarks(linear.unknowns, finding.values, np.isfinite(linear.step.known.std))
     told += size_remarks(fitted)
-    if linear.step.excess**2 > PLAUSIBLE:
+    if not linear.step.misfit.explained:
         told.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
     told += spring_remarks(finding.study.machine_with(finding.model))
     return told + _clipped_remarks(metrics.table2 or ())

@@ -12,7 +12,6 @@ from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair, agreemen
 from jaxmb.identify.assess.remarks import undamped
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf_misfit import frf_misfit
-from jaxmb.identify.fit.noise import noise_factor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,12 +37,12 @@ class FrfMetrics(KindMetrics):
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "FrfMetrics":
         """Of a fit; see `KindMetrics`."""
         errors, noise = {}, {}
+        left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
         for entry, _, rows in finding.of(entries):
             test: Any = entry.test
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise_known:
-                factor = noise_factor(finding.residual[rows], finding.row_weights[rows], finding.study.free.size)
-                noise[entry.name] = factor * float(test.nominal_std)
+                noise[entry.name] = left[entry.name].factor * float(test.nominal_std)
         compared = [
             (entry.name, agreement)
             for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)
