@@ -118,16 +118,28 @@ def test_points_are_taken_by_name_and_turned_by_sign(tmp_path):
         np.testing.assert_allclose(one.measured, other.measured, rtol=1e-12)
 
 
-def test_symmetrized_responses_are_symmetric(tmp_path):
+@pytest.mark.parametrize("keep", ["upper", "lower", "mean"])
+def test_symmetrized_responses_count_once(tmp_path, keep):
+    """Six responses stand for nine at the same cost; the mean of two measurements has half the variance of each."""
     skew = dataclasses.replace(exact(), frf=exact().frf * np.linspace(1.0, 1.3, 9).reshape(3, 3))
-    for keep, expected in (
-        ("upper", skew.frf[:, 0, 1]),
-        ("lower", skew.frf[:, 1, 0]),
-        ("mean", 0.5 * (skew.frf[:, 0, 1] + skew.frf[:, 1, 0])),
-    ):
-        measured = np.asarray(study(tmp_path, skew, symmetrize=keep).tests[0].measured)
-        np.testing.assert_allclose(measured, np.swapaxes(measured, 1, 2))
-        np.testing.assert_allclose(measured[:, 0, 1], expected)
+    test = study(tmp_path, skew, symmetrize=keep, weights={"peaks": 50, "half_width_lines": 2, "elsewhere": 0.5}).tests[
+        0
+    ]
+    used = np.asarray(test.weight) > 0.0
+    assert used.all(axis=0).sum() == used.any(axis=0).sum() == 6
+    other = np.swapaxes(skew.frf, 1, 2)
+    above = np.triu(np.ones((3, 3), bool))
+    whole = {"upper": np.where(above, skew.frf, other), "lower": np.where(above, other, skew.frf),
+             "mean": 0.5 * (skew.frf + other)}[keep]  # fmt: skip
+    np.testing.assert_allclose(np.asarray(test.measured)[used], whole[used], rtol=1e-12)
+    plain = study(tmp_path, dataclasses.replace(skew, frf=whole), name="whole.npz",
+                  weights={"peaks": 50, "half_width_lines": 2, "elsewhere": 0.5}).tests[0]  # fmt: skip
+    view = test.view(MODEL)
+    cost, nine = (float(np.sum(np.asarray(each.residual(view)) ** 2)) for each in (test, plain))
+    assert cost == pytest.approx(nine, rel=1e-12)
+    cross = used & ~np.eye(3, dtype=bool)
+    std = 0.01 / np.sqrt(2.0) if keep == "mean" else 0.01
+    np.testing.assert_allclose(np.asarray(test.noise_std)[cross], std, rtol=1e-12)
 
 
 def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):

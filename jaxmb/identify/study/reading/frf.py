@@ -13,6 +13,7 @@ from jaxmb.identify.study.reading.frf_source import measured_responses, points_t
 from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
+from jaxmb.measurement.reciprocity import reciprocal_pairs
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
@@ -48,6 +49,9 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
     leaked = cross_axis_log_std(measured, part.cross_axis)
+    noise = np.sqrt(nominal**2 + random**2 + leaked**2)
+    if part.symmetrize is not None:
+        weight, noise = _counted_once(measured, weight, noise, part.symmetrize)
     test = FrfTest(
         name=label,
         q=q,
@@ -59,7 +63,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
         measured=jax.device_put(np.where(weight > 0.0, measured.frf, 1.0)),
         weight=jax.device_put(weight),
-        noise_std=jax.device_put(np.sqrt(nominal**2 + random**2 + leaked**2)),
+        noise_std=jax.device_put(noise),
         nominal_std=jax.device_put(np.asarray(nominal)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
@@ -136,6 +140,25 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     if not weight.any():
         raise ValueError("all weights are zero, expected at least one line that counts")
     return weight, _lost_lines(lost, lines, outputs, inputs)
+
+
+def _counted_once(
+    measured: FrfSet, weight: np.ndarray, noise: np.ndarray, symmetrize: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and noise in which one response of each symmetrized pair counts for both, so that nothing that was
+    measured once tells as much as two measurements. The cost is the same as with both.
+
+    A response that was mirrored takes the weight of its image; the mean of two has half their variance.
+    """
+    weight, noise = weight.copy(), noise.copy()
+    for pair in reciprocal_pairs(measured):
+        (o, i), image = pair.upper, (slice(None), *pair.lower)
+        both = weight[:, o, i] + weight[image]
+        weight[:, o, i] = 0.5 * both if symmetrize == "mean" else both
+        weight[image] = 0.0
+        if symmetrize == "mean":
+            noise[:, o, i] /= np.sqrt(2.0)
+    return weight, noise
 
 
 def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
