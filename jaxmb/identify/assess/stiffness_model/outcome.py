@@ -108,6 +108,7 @@ def _identified(study: Study, seed: int) -> Result:
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
+        *_search_remarks(whole),
     )
     settled = all(variant.fit.settled for variant in variants.values())
     return Result(
@@ -243,6 +244,16 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> Co
         chi_square=fit.chi_square,
     )
     return dataclasses.replace(told, spring=spring)
+
+
+def _search_remarks(whole: Completion) -> list[str]:
+    """A sentence on each search that did not come to its end."""
+    if whole.converged:
+        return []
+    return [
+        "the search for the machine that agrees best with these values did not converge: the one in machine.toml can"
+        " exist, but another may agree better or be nearer to the machine as it was described"
+    ]
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_cases
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
+from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.experiments.deflection_source import Instruments
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
 from tests.identify.kr240 import entry_of, measured_by
@@ -136,3 +137,12 @@ def test_published_numbers_are_told_of_the_published_machine_alone(result):
     machine = result.study.machine.model_copy(update={"name": "mine"})
     other = jaxmb.identify(dataclasses.replace(result.study, machine=machine))
     assert "published_reduction" not in other.as_json()["metrics"]
+
+
+def test_searches_that_did_not_converge_are_told(result, fit_cases, monkeypatch):
+    begin = "the search for the machine that agrees best with these values did not converge: "
+    assert not any(r.startswith(begin) for r in result.remarks)
+    monkeypatch.setattr(semidefinite, "MOST_STEPS", 1)
+    told = jaxmb.identify(complete_study(fit_cases))
+    assert any(r.startswith(begin) for r in told.remarks)
+    assert any(r.startswith(begin) for r in told.doubts)
