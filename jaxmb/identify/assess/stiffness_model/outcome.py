@@ -108,7 +108,7 @@ def _identified(study: Study, seed: int) -> Result:
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
-        *_search_remarks(whole),
+        *_search_remarks(whole, metrics.compensator),
     )
     settled = all(variant.fit.settled for variant in variants.values())
     return Result(
@@ -242,18 +242,25 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> Co
         std=fit.std,
         fitted_compliance=fit.compliance,
         chi_square=fit.chi_square,
+        unsettled=None if fit.converged else True,
     )
     return dataclasses.replace(told, spring=spring)
 
 
-def _search_remarks(whole: Completion) -> list[str]:
+def _search_remarks(whole: Completion, told: CompensatorOutcome | None) -> list[str]:
     """A sentence on each search that did not come to its end."""
-    if whole.converged:
-        return []
-    return [
-        "the search for the machine that agrees best with these values did not converge: the one in machine.toml can"
-        " exist, but another may agree better or be nearer to the machine as it was described"
-    ]
+    remarks = []
+    if not whole.converged:
+        remarks.append(
+            "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
+            " can exist, but another may agree better or be nearer to the machine as it was described"
+        )
+    if told is not None and told.spring is not None and told.spring.unsettled:
+        remarks.append(
+            f"the fit of the spring that would make the compliance of {told.joint} what it is did not converge: another"
+            " one may follow it better"
+        )
+    return remarks
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
