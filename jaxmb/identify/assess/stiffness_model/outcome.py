@@ -6,10 +6,10 @@ import time
 import numpy as np
 
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
+from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of, tests_text
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remark
-from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
+from jaxmb.identify.assess.result import Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.record import (
     CompensatorOutcome,
@@ -110,10 +110,9 @@ def _identified(study: Study, seed: int) -> Result:
         *unseen,
         *_search_remarks(whole, metrics.compensator),
     )
-    settled = all(variant.fit.settled for variant in variants.values())
     return Result(
         study=study,
-        status=Outcome.CONVERGED.value if settled else UNSETTLED,
+        status=status_of(*(variant.fit for variant in variants.values())),
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
