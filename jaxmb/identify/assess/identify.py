@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
-from jaxmb.identify.assess.laws.law_outcome import law_remarks
+from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
@@ -133,6 +133,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
     machine = study.machine_with(finding.model)
     of_kinds, excess, impossible = kind_remarks(finding, metrics), excess_remarks(finding), machine_remarks(machine)
     lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
+    unsettled = unsettled_laws(metrics.laws)
     return Result(
         study=study,
         status=_status(finding, fit, cost),
@@ -155,8 +156,9 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
             *pushed,
             *disagreements,
             *law_remarks(metrics.laws),
+            *unsettled,
         ),
-        doubts=(*of_kinds, *told, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely),
+        doubts=(*of_kinds, *told, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely, *unsettled),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,

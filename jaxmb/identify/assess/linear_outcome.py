@@ -19,10 +19,11 @@ from jaxmb.identify.estimation.identifiability import (
     knowledge,
     limits,
 )
-from jaxmb.identify.estimation.linear import MOST_ROUNDS
+from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, called
 from jaxmb.identify.fit.linear import (
+    LinearStep,
     Unknowns,
     linear_equations,
     linear_step,
@@ -35,6 +36,7 @@ from jaxmb.identify.study.study import Study, linear_in
 from jaxmb.io.validation import place
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
+UNSOLVED = f"{Outcome.NOT_CONVERGED}: which parameters are held on their bounds was not found"
 OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
 PARALLEL = 1e-6
@@ -71,7 +73,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     )
     return Result(
         study=study,
-        status=Outcome.CONVERGED.value if step.settled else UNSETTLED,
+        status=status_of(step),
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
@@ -118,6 +120,13 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
+
+
+def status_of(*fits: LinearFit | LinearStep) -> str:
+    """Whether linear fits came to an end, and what did not."""
+    if not all(fit.solved for fit in fits):
+        return UNSOLVED
+    return Outcome.CONVERGED.value if all(fit.settled for fit in fits) else UNSETTLED
 
 
 def seconds_of(began: float, solved: float) -> dict[str, float]:

@@ -91,6 +91,8 @@ class Profile:
     """The one by the standard deviation; None where that is not known."""
     lowest: float
     """Least rise found: below 0 where the fit was not at the minimum."""
+    unsettled: int | None = None
+    """At how many values the fit of the others did not converge, so that the rise is too large; None for none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

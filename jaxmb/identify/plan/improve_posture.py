@@ -27,11 +27,13 @@ def improved(
     where: np.ndarray,
     ends: tuple[np.ndarray, np.ndarray],
 ) -> tuple[Candidate, ...]:
-    """The chosen tests at postures within ranges where the criterion has a minimum.
+    """The chosen tests at postures within ranges where the criterion is less, if possible at a minimum of it.
 
     With M the information of all tests, it falls by -tr(G dM), G = M^-2 for the logarithm of tr M^-1 ("A", over that
     trace) and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency
-    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together.
+    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together, `MOST_STEPS` at most:
+    where these end before a minimum, or the search fails, the best postures it came to are given, or else the first
+    ones. What the tests promise is told of the postures that are given.
 
     Args:
         place: machine, free parameters and their values.

@@ -6,10 +6,10 @@ import time
 import numpy as np
 
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
+from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of, tests_text
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remark
-from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
+from jaxmb.identify.assess.result import Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.assess.stiffness_model_metrics import (
@@ -108,11 +108,11 @@ def _identified(study: Study, seed: int) -> Result:
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
+        *_search_remarks(whole, metrics.compensator),
     )
-    settled = all(variant.fit.settled for variant in variants.values())
     return Result(
         study=study,
-        status=Outcome.CONVERGED.value if settled else UNSETTLED,
+        status=status_of(*(variant.fit for variant in variants.values())),
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
@@ -241,8 +241,25 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> Co
         std=fit.std,
         fitted_compliance=fit.compliance,
         chi_square=fit.chi_square,
+        unsettled=None if fit.converged else True,
     )
     return dataclasses.replace(told, spring=spring)
+
+
+def _search_remarks(whole: Completion, told: CompensatorOutcome | None) -> list[str]:
+    """A sentence on each search that did not come to its end."""
+    remarks = []
+    if not whole.converged:
+        remarks.append(
+            "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
+            " can exist, but another may agree better or be nearer to the machine as it was described"
+        )
+    if told is not None and told.spring is not None and told.spring.unsettled:
+        remarks.append(
+            f"the fit of the spring that would make the compliance of {told.joint} what it is did not converge: another"
+            " one may follow it better"
+        )
+    return remarks
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
