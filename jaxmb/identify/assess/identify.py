@@ -89,8 +89,8 @@ def _identify_by_search(
     began = time.monotonic()
     fit = run_fit(study.problem, study.settings, study.start, seed, state_file, resume, report)
     fitted = COMPILATION.seconds
-    problem, fit, told = with_estimated_noise(study.problem, fit)
-    result = _result(study.with_problem(problem), fit, seed, told)
+    problem, fit, sentences = with_estimated_noise(study.problem, fit)
+    result = _result(study.with_problem(problem), fit, seed, sentences)
     # What a resumed run did before it was interrupted is in the parts, and so in the total.
     parts = {
         "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
@@ -101,7 +101,7 @@ def _identify_by_search(
     return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
+def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
@@ -146,7 +146,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         remarks=(
             *of_kinds,
             *data_remarks(study),
-            *told,
+            *sentences,
             *excess,
             *impossible,
             *prior_remarks(finding),
@@ -158,7 +158,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
             *law_remarks(metrics.laws),
             *unsettled,
         ),
-        doubts=(*of_kinds, *told, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely, *unsettled),
+        doubts=(*of_kinds, *sentences, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely, *unsettled),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,
@@ -188,14 +188,14 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
 
 def _modes(finding: Finding) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band."""
-    told = []
+    sentences = []
     for entry, view, _ in finding.of(finding.study.fitted):
         tangent = entry.test.tangent(view)
         if tangent is not None:
             found = modes(tangent)
             columns = np.array([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio])
-            told += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
-    return tuple(told)
+            sentences += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
+    return tuple(sentences)
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:

@@ -226,26 +226,26 @@ def value_remarks(finding: Finding) -> list[str]:
     study, linear = finding.study, finding.linear
     if linear is None:
         return []
-    told, (found, _, fit, start) = [], linear
+    sentences, (found, _, fit, start) = [], linear
     values, free, own = found.decode(fit.x), study.free, parameters(study.model)
     for i, name in enumerate(free.names):
         lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
             kept = "the machine's own value" if start[i] == own[name] else "its initial value"
-            told.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
+            sentences.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
         elif not np.isfinite(fit.known.std[i]):
-            told.append(
+            sentences.append(
                 f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"
                 " that fit as well"
             )
         elif fit.on_bound[i]:
-            told.append(
+            sentences.append(
                 f"{name} ends on its {'upper' if found.reciprocal[i] else 'lower'} bound: the data would move it"
                 " beyond, and do not determine it within its bounds"
             )
         elif not lower <= values[i] <= upper:
-            told.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
-    return told + _wide_remarks(study, values, finding.known)
+            sentences.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
+    return sentences + _wide_remarks(study, values, finding.known)
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:

@@ -32,14 +32,14 @@ def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
     """The result with `metrics.profiles`: by name the profiles of what names or patterns select; and a remark on each
     in which a fit did not converge."""
     profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
-    told = [
+    sentences = [
         f"the profile of {name} may be too steep: at {profile.unsettled} of {profile.values.size} values the fit of the"
         " other parameters did not converge, so that the cost can be lower there and the interval wider"
         for name, profile in profiles.items()
         if profile.unsettled
     ]
     metrics = dataclasses.replace(result.metrics, profiles=profiles)
-    remarks, doubts = (*result.remarks, *told), (*result.doubts, *told)
+    remarks, doubts = (*result.remarks, *sentences), (*result.doubts, *sentences)
     return dataclasses.replace(result, metrics=metrics, remarks=remarks, doubts=doubts)
 
 

@@ -48,9 +48,9 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
         if change <= SETTLED:
             break
-    told = []
+    sentences = []
     if change > SETTLED:
-        told.append(
+        sentences.append(
             f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
             f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
         )
@@ -60,14 +60,14 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
     left = sum(not finished(jax.device_get(other)) and float(other.objective) <= NEAR * best for other in others)
     if left:
-        told.append(
+        sentences.append(
             f"{left} of {len(others)} fits from other starts did not converge with the noise that was estimated: what"
-            " is ambiguous may not all be told"
+            " is ambiguous may not all be said"
         )
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations
     )
-    return problem, refined, told
+    return problem, refined, sentences
 
 
 def _factors(problem: Problem, u: np.ndarray) -> np.ndarray:

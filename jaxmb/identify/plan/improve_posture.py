@@ -33,7 +33,7 @@ def improved(
     trace) and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency
     responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together, `MOST_STEPS` at most:
     where these end before a minimum, or the search fails, the best postures it came to are given, or else the first
-    ones. What the tests promise is told of the postures that are given.
+    ones. What the tests promise is said of the postures that are given.
 
     Args:
         place: machine, free parameters and their values.
@@ -139,8 +139,8 @@ def _motion_slope(
 def _told_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
     """d tr(G J^T J) by the small motions."""
 
-    def told(at: Motion) -> Array:
+    def information(at: Motion) -> Array:
         rows = observed(probe, at)
         return jnp.sum(rows * (rows @ gain))
 
-    return jax.grad(told)(motion)
+    return jax.grad(information)(motion)

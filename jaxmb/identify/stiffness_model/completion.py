@@ -34,7 +34,7 @@ NEARNESS = 1e-6
 LARGEST = 1e8
 """Sum of all scaled compliances that is searched; what can grow to it is called unbounded."""
 NEAR = 1e-3
-"""Of a scaled compliance: an end of its interval that is not known so well is not told."""
+"""Of a scaled compliance: an end of its interval that is not known so well is not given."""
 DOUBT = 0.99
 """Probability that reduced values of a possible machine pass for such."""
 

@@ -81,7 +81,7 @@ def chosen_laws(finding: Finding) -> Laws | None:
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
-    told: list[Candidate] = []
+    considered: list[Candidate] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
         left = [term for term in terms if term not in chosen]
@@ -89,12 +89,12 @@ def chosen_laws(finding: Finding) -> Laws | None:
         best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
         taken = best is not None and best.p < LEVEL and best.predicts
         converged = converged and all(c.converged for c in tried)
-        told += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
+        considered += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
         if best is None or best.held_out is None or not taken:
             break
         chosen.append(best.term)
         fit, held_out = best.fit, best.held_out
-    laws = law_outcome(study, chosen, fit, told, first, held_out, apart)
+    laws = law_outcome(study, chosen, fit, considered, first, held_out, apart)
     return laws if converged else dataclasses.replace(laws, unsettled=True)
 
 

@@ -173,7 +173,7 @@ def test_the_parameter_that_differs_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
     _, doubt = one_model_remarks(told_of(result.study))
     assert doubt.startswith("fits with an own stiffness.b")
-    assert doubt.endswith(" in each test did not converge: they may leave less than is told")
+    assert doubt.endswith(" in each test did not converge: they may leave less than is said")
 
 
 def told_of(study):
