@@ -1,3 +1,14 @@
+from . import (
+    deflections as deflections,
+    estimation as estimation,
+    fitting as fitting,
+    laws as laws,
+    maps as maps,
+    plan as plan,
+    report as report,
+    results as results,
+    studies as studies,
+)
 from .identify.assess.identify import identify as identify
 from .identify.assess.result import Result as Result
 from .identify.assess.saved_result import (

@@ -24,7 +24,7 @@ def modules_of(package):
     path = Path(str(importlib.import_module(package).__file__))
     stub = path.with_suffix(".pyi")
     body = ast.parse((stub if stub.exists() else path).read_text()).body
-    imported = [node for node in body if isinstance(node, ast.ImportFrom)]
+    imported = [node for node in body if isinstance(node, ast.ImportFrom) and node.module]
     assert all(alias.asname == alias.name for node in imported for alias in node.names)
     return {
         alias.name: f"{package}.{node.module}" if node.level else str(node.module)

@@ -95,5 +95,5 @@ def to_do(result: Result) -> list[str]:
         sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
     unknown = any(p.identifiable != "yes" for p in result.parameters.values())
     if unknown and result.study.complete is None:
-        sentences.append(f"`jaxmb inspect {result.study.name}` says why parameters are not known, and what would help")
+        sentences.append("`jaxmb inspect` of this study says why parameters are not known, and what would help")
     return sentences

@@ -297,7 +297,7 @@ def test_the_verdict_comes_first(result, text_of):
     shown = text_of([sections(doubtful)[0]])
     parts = (
         "not converged after 3 rounds", "NOT followed within the noise", "1 of 2 parameters", f"1: {name}", "doubt 4",
-        "3 more remarks", "more rounds or starts", "`jaxmb inspect two`",
+        "3 more remarks", "more rounds or starts", "`jaxmb inspect` of this study",
     )  # fmt: skip
     for part in parts:
         assert part in shown

@@ -81,12 +81,12 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
     std = known.std.copy()
     std[beyond] = np.inf
-    told = [
+    sentences = [
         f"{study.free.names[i]} is held back by its {'upper' if bound[i] > 0 else 'lower'} bound, beyond which the data"
         " would move it: it is not known"
         for i in beyond
     ]
-    return _with_std(finding, std), told
+    return _with_std(finding, std), sentences
 
 
 def _with_std(finding: Finding, std: Float[np.ndarray, "d"]) -> Finding:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
-from jaxmb.identify.assess.laws.law_outcome import law_remarks
+from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
@@ -89,8 +89,8 @@ def _identify_by_search(
     began = time.monotonic()
     fit = run_fit(study.problem, study.settings, study.start, seed, state_file, resume, report)
     fitted = COMPILATION.seconds
-    problem, fit, told = with_estimated_noise(study.problem, fit)
-    result = _result(study.with_problem(problem), fit, seed, told)
+    problem, fit, sentences = with_estimated_noise(study.problem, fit)
+    result = _result(study.with_problem(problem), fit, seed, sentences)
     # What a resumed run did before it was interrupted is in the parts, and so in the total.
     parts = {
         "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
@@ -101,7 +101,7 @@ def _identify_by_search(
     return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
+def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost")
     problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
@@ -137,6 +137,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         machine_remarks(machine),
     )
     lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
+    unsettled = unsettled_laws(metrics.laws)
     return Result(
         study=study,
         status=_status(finding, fit, cost),
@@ -149,7 +150,7 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
         remarks=(
             *of_kinds,
             *data_remarks(study),
-            *told,
+            *sentences,
             *excess,
             *impossible,
             *prior_remarks(finding),
@@ -159,8 +160,9 @@ def _result(study: Study, fit: Fit, seed: int, told: list[str]) -> Result:
             *pushed,
             *disagreements,
             *law_remarks(metrics.laws),
+            *unsettled,
         ),
-        doubts=(*of_kinds, *told, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely),
+        doubts=(*of_kinds, *sentences, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely, *unsettled),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,
@@ -190,14 +192,14 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
 
 def _modes(finding: Finding) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band."""
-    told = []
+    sentences = []
     for entry, view, _ in finding.of(finding.study.fitted):
         tangent = entry.test.tangent(view)
         if tangent is not None:
             found = modes(tangent)
             columns = np.array([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio])
-            told += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
-    return tuple(told)
+            sentences += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
+    return tuple(sentences)
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:

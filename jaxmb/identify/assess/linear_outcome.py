@@ -19,10 +19,11 @@ from jaxmb.identify.estimation.identifiability import (
     knowledge,
     limits,
 )
-from jaxmb.identify.estimation.linear import MOST_ROUNDS
+from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, called
 from jaxmb.identify.fit.linear import (
+    LinearStep,
     Unknowns,
     linear_equations,
     linear_step,
@@ -35,6 +36,7 @@ from jaxmb.identify.study.study import Study, linear_in
 from jaxmb.io.validation import place
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
+UNSOLVED = f"{Outcome.NOT_CONVERGED}: which parameters are held on their bounds was not found"
 OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
 PARALLEL = 1e-6
@@ -71,7 +73,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     )
     return Result(
         study=study,
-        status=Outcome.CONVERGED.value if step.settled else UNSETTLED,
+        status=status_of(step),
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
@@ -118,6 +120,13 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
+
+
+def status_of(*fits: LinearFit | LinearStep) -> str:
+    """Whether linear fits came to an end, and what did not."""
+    if not all(fit.solved for fit in fits):
+        return UNSOLVED
+    return Outcome.CONVERGED.value if all(fit.settled for fit in fits) else UNSETTLED
 
 
 def seconds_of(began: float, solved: float) -> dict[str, float]:
@@ -217,26 +226,26 @@ def value_remarks(finding: Finding) -> list[str]:
     study, linear = finding.study, finding.linear
     if linear is None:
         return []
-    told, (found, _, fit, start) = [], linear
+    sentences, (found, _, fit, start) = [], linear
     values, free, own = found.decode(fit.x), study.free, parameters(study.model)
     for i, name in enumerate(free.names):
         lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
             kept = "the machine's own value" if start[i] == own[name] else "its initial value"
-            told.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
+            sentences.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
         elif not np.isfinite(fit.known.std[i]):
-            told.append(
+            sentences.append(
                 f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"
                 " that fit as well"
             )
         elif fit.on_bound[i]:
-            told.append(
+            sentences.append(
                 f"{name} ends on its {'upper' if found.reciprocal[i] else 'lower'} bound: the data would move it"
                 " beyond, and do not determine it within its bounds"
             )
         elif not lower <= values[i] <= upper:
-            told.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
-    return told + _wide_remarks(study, values, finding.known)
+            sentences.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
+    return sentences + _wide_remarks(study, values, finding.known)
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:

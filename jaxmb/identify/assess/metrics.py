@@ -92,6 +92,8 @@ class Profile:
     """The one by the standard deviation; None where that is not known."""
     lowest: float
     """Least rise found: below 0 where the fit was not at the minimum."""
+    unsettled: int | None = None
+    """At how many values the fit of the others did not converge, so that the rise is too large; None for none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -140,11 +142,11 @@ class Metrics(Mapping[str, Any]):
     @functools.cached_property
     def _by_name(self) -> dict[str, Any]:
         general = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        told = {name: plain(general[name]) for name in GENERAL if general[name] is not None}
+        by_name = {name: plain(general[name]) for name in GENERAL if general[name] is not None}
         for record in (*self.tests.values(), self.stiffness_model):
             for name, value in ({} if record is None else plain(record)).items():
-                told[name] = [*told[name], *value] if isinstance(told.get(name), list) else value
-        return told
+                by_name[name] = [*by_name[name], *value] if isinstance(by_name.get(name), list) else value
+        return by_name
 
 
 GENERAL = tuple(f.name for f in dataclasses.fields(Metrics) if f.name not in ("tests", "stiffness_model"))

@@ -12,7 +12,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.fit.refine import least_squares_from
@@ -29,9 +29,18 @@ RISE = float(chdtri(1, 1.0 - 0.95))
 
 
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
-    """The result with `metrics.profiles`: by name the profiles of what names or patterns select."""
+    """The result with `metrics.profiles`: by name the profiles of what names or patterns select; and a remark on each
+    in which a fit did not converge."""
     profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
-    return dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, profiles=profiles))
+    sentences = [
+        f"the profile of {name} may be too steep: at {profile.unsettled} of {profile.values.size} values the fit of the"
+        " other parameters did not converge, so that the cost can be lower there and the interval wider"
+        for name, profile in profiles.items()
+        if profile.unsettled
+    ]
+    metrics = dataclasses.replace(result.metrics, profiles=profiles)
+    remarks, doubts = (*result.remarks, *sentences), (*result.doubts, *sentences)
+    return dataclasses.replace(result, metrics=metrics, remarks=remarks, doubts=doubts)
 
 
 def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:
@@ -75,7 +84,7 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     above = np.linspace(best[i], high, points // 2 + 1)[1:] if high > best[i] else np.zeros(0)
     at_best = float(np.sum(np.asarray(final_state(problem, jnp.asarray(best))[0]) ** 2))
     scale = _scale(result, best, i)
-    rises = [_side(problem, best, i, side) for side in (below, above)]
+    rises, unsettled = zip(*(_side(problem, best, i, side) for side in (below, above)), strict=True)
     u = np.concatenate([below[::-1], best[i : i + 1], above])
     rise = scale * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
     values = np.array([study.free.values(np.where(np.arange(best.size) == i, x, best))[i] for x in u])
@@ -94,6 +103,7 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
         (as_value[0], as_value[1]),
         (linear_values[0], linear_values[1]),
         float(rise.min()),
+        sum(unsettled) or None,
     )
 
 
@@ -121,17 +131,18 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
 
 
-def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
-    """Least cost in units of the noise at values of u_i that lead away from the fit."""
-    u, costs = jnp.asarray(best), []
+def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Least cost in units of the noise at values of u_i that lead away from the fit, and at how many of them the fit
+    of the others did not converge."""
+    u, costs, unsettled = jnp.asarray(best), [], 0
     lower, upper = np.array(problem.free.lower), np.array(problem.free.upper)
     for value in values:
         lower[i] = upper[i] = value
         box = Box(jnp.asarray(lower), jnp.asarray(upper), jnp.asarray(problem.free.logarithmic))
         state = least_squares_from(problem, box, u.at[i].set(value))
-        u = state.u
+        u, unsettled = state.u, unsettled + (not finished(state))
         costs.append(float(state.objective) / float(problem.noise_unit) ** 2)
-    return np.array(costs)
+    return np.array(costs), unsettled
 
 
 def _crossing(u: np.ndarray, rise: np.ndarray, middle: int, side: int) -> float | None:

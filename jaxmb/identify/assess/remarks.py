@@ -21,11 +21,11 @@ def data_remarks(study: Study) -> list[str]:
 
 def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
     """Sentences of each kind of test on data that the machine does not follow."""
-    told = []
+    sentences = []
     for kind, entries in by_kind(finding.study.entries):
         remarks = KINDS[kind].remarks
-        told += remarks(finding, entries, metrics.tests.get(kind)) if remarks is not None else []
-    return told
+        sentences += remarks(finding, entries, metrics.tests.get(kind)) if remarks is not None else []
+    return sentences
 
 
 def excess_remarks(misfit: Misfit | None) -> list[str]:
@@ -69,13 +69,13 @@ def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
     """
     names = np.asarray(finding.study.free.names)
     data = finding.jacobian[: finding.study.problem.data_rows]
-    told = [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
+    sentences = [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
     for where, u in (("starting on their", initial_u), ("on their", finding.u)):
         sides = on_bound(finding.study, u)
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):
             if which.any():
-                told.append(f"{where} {side} bound: {', '.join(names[which])}")
-    return told
+                sentences.append(f"{where} {side} bound: {', '.join(names[which])}")
+    return sentences
 
 
 def on_bound(study: Study, u: np.ndarray) -> np.ndarray:

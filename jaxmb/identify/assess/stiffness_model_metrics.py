@@ -52,6 +52,8 @@ class SpringOutcome:
     fitted_compliance: np.ndarray
     """At each angle, rad/Nm."""
     chi_square: float
+    unsettled: bool | None = None
+    """True where the fit did not converge."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ Criterion = Literal["D", "A", "test-pose"]
 START = 1e-9
 """Part of what all candidates together tell, that makes M regular while there are fewer rows than parameters."""
 MOST_PASSES = 20
+"""Over all chosen tests: each exchange betters the criterion, so the last pass leaves the best set there was."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,7 +40,8 @@ def choose_tests(
     made: Float[np.ndarray, "m d"] | None = None,
     repeat: bool = False,
 ) -> Design:
-    """Tests chosen one after the other, each the best given those before, then exchanged while that helps.
+    """Tests chosen one after the other, each the best given those before, then exchanged while that helps, in at most
+    `MOST_PASSES` passes. So they are never worse than those first chosen, and need not be the best of all sets.
 
     D-optimal tests make det M largest: the smallest volume of the parameters' confidence region. A-optimal ones make
     the sum of the parameters' variances least, test-pose ones the variance of what the parameters are to predict:

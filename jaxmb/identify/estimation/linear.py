@@ -33,6 +33,8 @@ class LinearFit:
     """Which parameters the data would move below 0, and which are held there."""
     settled: bool = True
     """Whether the robust weights came to rest within `MOST_ROUNDS` rounds."""
+    solved: bool = True
+    """Whether it was found which parameters are held on their bound, in up to 100 exchanges for each parameter."""
 
 
 def linear_fit(
@@ -72,11 +74,11 @@ def linear_fit(
     bounded = np.zeros(matrix.shape[-1:], bool) if nonnegative is None else np.asarray(nonnegative, bool)
     _check(matrix, measured, std, bounded, names)
     rows, right = _without_rounding(matrix / std[:, None]), measured / std
-    values, held = _solve(rows, right, bounded)
+    values, held, solved = _solve(rows, right, bounded)
     weights = np.ones(measured.size)
     settled = True
     if robust:
-        values, held, weights, settled = _reweighted(rows, right, bounded, values)
+        values, held, weights, settled, solved = _reweighted(rows, right, bounded, values)
     root = np.sqrt(weights)
     weighted = rows * root[:, None]
     covariance, deviation = _spread(weighted, weights, held)
@@ -91,6 +93,7 @@ def linear_fit(
         singular_values=whole.values,
         on_bound=held,
         settled=settled,
+        solved=solved,
     )
 
 
@@ -100,12 +103,12 @@ def _without_rounding(rows: np.ndarray) -> np.ndarray:
     return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), rows, 0.0)
 
 
-def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least-squares parameters of smallest scaled norm [d], and which are held at 0 [d]."""
+def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Least-squares parameters of smallest scaled norm [d], which are held at 0 [d], and whether that was found."""
     svd = scaled_svd(rows, RANK_TOLERANCE)
     values = _smallest(svd, right)
     if not np.any(values[bounded] < 0.0):
-        return values, np.zeros(values.size, bool)
+        return values, np.zeros(values.size, bool), True
     from scipy.optimize import lsq_linear
 
     # In the left singular vectors the problem is small, and with a right side of length 1 the solver's tolerances mean
@@ -122,7 +125,7 @@ def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np
     free = scaled_svd(rows[:, ~held], RANK_TOLERANCE)
     polished = np.zeros(values.size)
     polished[~held] = _smallest(free, right)
-    return (polished if np.all(polished[bounded] >= 0.0) else values), held
+    return (polished if np.all(polished[bounded] >= 0.0) else values), held, bool(found.success)
 
 
 def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
@@ -132,9 +135,9 @@ def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
 
 def _reweighted(
     rows: np.ndarray, right: np.ndarray, bounded: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, bool]:
     """Iteratively reweighted least squares, from the convex loss on to the one that leaves outliers out."""
-    held, weights, settled = np.zeros(values.size, bool), np.ones(right.size), False
+    held, weights, settled, solved = np.zeros(values.size, bool), np.ones(right.size), False, False
     for bisquare in (False, True):
         for _ in range(MOST_ROUNDS):
             residual = right - rows @ values
@@ -145,12 +148,12 @@ def _reweighted(
             else:
                 weights = HUBER / np.maximum(size, HUBER)
             root, before = np.sqrt(weights), values
-            values, held = _solve(rows * root[:, None], right * root, bounded)
+            values, held, solved = _solve(rows * root[:, None], right * root, bounded)
             change = np.abs(rows @ (values - before)).max(initial=0.0)
             settled = change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0)))
             if settled:
                 break
-    return values, held, weights, settled
+    return values, held, weights, settled, solved
 
 
 def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

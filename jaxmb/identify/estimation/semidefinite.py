@@ -36,15 +36,19 @@ def minimise_over(
     gradient: Float[np.ndarray, "k"],
     start: Float[np.ndarray, "k"],
     gap: float = 1e-12,
-) -> Float[np.ndarray, "k"]:
-    """w that minimises w^T H w / 2 + g^T w over the inside of a cone, to within `gap`.
+) -> tuple[Float[np.ndarray, "k"], float]:
+    """w that minimises w^T H w / 2 + g^T w over the inside of a cone, and how near that is to the least value.
 
     Args:
         cone: the matrices and the ball.
         hessian: H, positive semi-definite.
         gradient: g.
         start: a point inside.
-        gap: of the objective.
+        gap: of the objective, at which the search ends.
+
+    Returns:
+        w, and about how far its objective may be above the least: more than `gap` where `MOST_STEPS` or rounding ended
+        the search before.
 
     Raises:
         ValueError: the start is not inside.
@@ -66,10 +70,10 @@ def minimise_over(
             moved = _search(cone, hessian, gradient, w, change, weight)
             steps += 1
             if moved is None or steps > MOST_STEPS:
-                return w
+                return w, weight * (cone.size + decrement)
             w = moved
         if last:
-            return w
+            return w, weight * cone.size
         weight *= 0.1
 
 

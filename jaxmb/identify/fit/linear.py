@@ -59,6 +59,8 @@ class LinearStep:
     robust_weight: Float[np.ndarray, "m"]
     settled: bool
     """Whether the robust weights came to rest."""
+    solved: bool
+    """Whether it was found which unknowns are held on their bound."""
     cost: float
     """Sum of weight (residual / std)^2, the robust weights in it."""
     misfit: Misfit
@@ -131,6 +133,7 @@ def linear_step(found: Unknowns, rows: Equations, start: Float[np.ndarray, "d"],
         residual=residual,
         robust_weight=np.asarray(fitted.weights),
         settled=fitted.settled,
+        solved=fitted.solved,
         cost=float(np.sum(weight * (residual / rows.std) ** 2)),
         misfit=misfit(np.sqrt(weight) * residual / rows.std, rows.weight, determined, fitted.weights),
     )

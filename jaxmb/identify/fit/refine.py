@@ -98,7 +98,8 @@ def _advance_least_squares(
 
 @compiled
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
-    """Bounded least squares from one point to its end, compiled as a whole."""
+    """Bounded least squares from one point to its end, or `MOST_STEPS` steps on, which `finished` tells of the state;
+    compiled as a whole."""
 
     def going(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])

@@ -27,11 +27,13 @@ def improved(
     where: np.ndarray,
     ends: tuple[np.ndarray, np.ndarray],
 ) -> tuple[Candidate, ...]:
-    """The chosen tests at postures within ranges where the criterion has a minimum.
+    """The chosen tests at postures within ranges where the criterion is less, if possible at a minimum of it.
 
     With M the information of all tests, it falls by -tr(G dM), G = M^-2 for the logarithm of tr M^-1 ("A", over that
     trace) and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency
-    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together.
+    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together, `MOST_STEPS` at most:
+    where these end before a minimum, or the search fails, the best postures it came to are given, or else the first
+    ones. What the tests promise is said of the postures that are given.
 
     Args:
         place: machine, free parameters and their values.
@@ -137,8 +139,8 @@ def _motion_slope(
 def _told_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
     """d tr(G J^T J) by the small motions."""
 
-    def told(at: Motion) -> Array:
+    def information(at: Motion) -> Array:
         rows = observed(probe, at)
         return jnp.sum(rows * (rows @ gain))
 
-    return jax.grad(told)(motion)
+    return jax.grad(information)(motion)

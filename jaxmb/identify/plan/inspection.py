@@ -141,9 +141,9 @@ def _inspect(study: Study) -> Inspection:
     made = information_rows(jacobian, weights)
     together = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
-    chosen, pool, told, remark = _next(study, place, made, prior_std)
+    chosen, pool, information, remark = _next(study, place, made, prior_std)
     shown = correlation(known.covariance)
-    reasons = _reasons(study, place, values, known, shown, together, made, pool, told)
+    reasons = _reasons(study, place, values, known, shown, together, made, pool, information)
     return Inspection(
         study=study,
         at=at,
@@ -186,28 +186,28 @@ def _next(
     if study.next is None:
         return None, [], None, HOW_TO_ASK
     tests = [test for test in study.tests if test.probe() is not None]
-    like, pool, told, left_out = pool_of(study.next, tests, study.model.coordinates, place)
+    like, pool, information, left_out = pool_of(study.next, tests, study.model.coordinates, place)
     try:
-        chosen = choose_next(study.next, like, pool, told, left_out, made, place, prior_std)
+        chosen = choose_next(study.next, like, pool, information, left_out, made, place, prior_std)
     except ValueError as error:
-        return None, pool, told, f"no next test could be chosen: {error}"
+        return None, pool, information, f"no next test could be chosen: {error}"
     out = f" ({left_out} more are not possible)" if left_out else ""
     count = len(chosen.tests)
     remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
     if chosen.directions < study.free.size:
         remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
-    return chosen, pool, told, remark
+    return chosen, pool, information, remark
 
 
 def _reasons(
     study: Study, place: Place, values: np.ndarray, known: Knowledge, shown: np.ndarray, together: tuple[Group, ...],
-    made: np.ndarray, pool: list[Candidate], told: np.ndarray | None,
+    made: np.ndarray, pool: list[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """A sentence for each entry of u that is not known well, "" for the others."""
     if all(verdict == "yes" for verdict in known.verdict):
         return [""] * study.free.size
     shares = [mode_shares(study.model, study.free, test, values) for test in study.tests]
-    tried = remedies(place, study.tests, shares, made, pool, told)
+    tried = remedies(place, study.tests, shares, made, pool, information)
     names = study.free.names
     return [
         "" if verdict == "yes" else why(i, names, known, shown, together, study.tests, shares, tried)
@@ -237,25 +237,25 @@ def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
 
 
 def _remarks(study: Study) -> tuple[str, ...]:
-    told = [study.note] if study.note else []
-    told += data_remarks(study)
+    information = [study.note] if study.note else []
+    information += data_remarks(study)
     if study.laws is not None:
-        told.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
+        information.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
     weighted = any(
         np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
     )
     if weighted and study.next is not None:
-        told.append(
+        information.append(
             "weights: what will be known after the next tests is for a fit in which all lines count by their noise"
         )
     unknown = [test for test in study.tests if not test.noise_known]
     if unknown:
         names, level = ", ".join(test.name for test in unknown), unknown[0].nominal_noise
-        told.append(
+        information.append(
             f"the noise of {names} is to be estimated from a fit: here a standard deviation of {level:g}"
             " of log H was taken, to which all standard deviations are proportional"
         )
-    return tuple(told)
+    return tuple(information)
 
 
 def _next_json(study: Study, chosen: NextTests) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def remedies(
     shares: Sequence[ModeShares],
     made: Float[np.ndarray, "m d"],
     pool: Sequence[Candidate] = (),
-    told: Float[np.ndarray, "c d d"] | None = None,
+    information: Float[np.ndarray, "c d d"] | None = None,
 ) -> list[Remedy]:
     """Everything that is tried: wider bands, sensors and forces at other frames, and candidates for the next test.
 
@@ -56,13 +56,13 @@ def remedies(
         shares: modes at the posture of each.
         made: rows of what is planned.
         pool: candidates for the next test.
-        told: their `compressed` rows.
+        information: their `compressed` rows.
     """
     own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if test.probe() is not None]
     many = len(tests) > 1
     found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
     found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
-    for candidate, rows in zip(pool, () if told is None else told, strict=True):
+    for candidate, rows in zip(pool, () if information is None else information, strict=True):
         first, last = candidate.probe.band_hz
         text = f"one more test at {posture_text(place.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
         if candidate.probe.ends not in [planned(test)[0].ends for test, _ in own]:
@@ -179,15 +179,15 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
     end = test.highest_hz
     inside = frequency_hz <= end
     limit = test.highest_text
-    told = []
+    modes = []
     for which, where in ((inside, "below"), (~inside, "above")):
         if which.any():
             each = [
                 f"{f:.3g} Hz ({_percent(s)} of its {of})"
                 for f, s in zip(frequency_hz[which][:NAMED], share[which], strict=False)
             ]
-            told.append(f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where} {limit} {end:.3g} Hz")
-    return f"governs {', and '.join(told)}"
+            modes.append(f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where} {limit} {end:.3g} Hz")
+    return f"governs {', and '.join(modes)}"
 
 
 def _remedy_clause(
@@ -219,12 +219,12 @@ def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
     """Coordinates that differ from zero, in deg or m."""
-    told = [
+    coordinates = [
         f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
         for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True)
         if value != 0.0
     ]
-    return ", ".join(told) or "the zero posture"
+    return ", ".join(coordinates) or "the zero posture"
 
 
 def points_text(points: Sequence[tuple[str, str]]) -> str:

@@ -15,6 +15,8 @@ from jaxmb.mechanics.dynamics import spring_stretch
 
 SAME = 1e-9
 """m/rad: change of a spring's length below which a joint does not move it."""
+MOST_EVALUATIONS = 100
+"""For each number that is fitted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,8 @@ class CompensatorFit:
     """Fitted compliance at each angle, rad/Nm."""
     chi_square: float
     """Sum of squared errors over their variances."""
+    converged: bool
+    """Whether the fit came to a minimum within `MOST_EVALUATIONS`."""
 
 
 NUMBERS = tuple(field.name for field in dataclasses.fields(Compensator))
@@ -114,6 +118,7 @@ def fit_compensator(
         xtol=1e-14,
         ftol=1e-14,
         gtol=1e-14,
+        max_nfev=MOST_EVALUATIONS * problem.first.size,
     )
     spread = knowledge(found.jac, np.ones(at.size)).std * problem.scale
     return CompensatorFit(
@@ -122,6 +127,7 @@ def fit_compensator(
         std=dict(zip(("joint_stiffness", *free), spread.tolist(), strict=True)),
         compliance=problem.compliance(found.x),
         chi_square=float(2.0 * found.cost),
+        converged=bool(found.success),
     )
 
 

@@ -27,10 +27,14 @@ from jaxmb.identify.stiffness_model.compliance_blocks import (
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
+GAP = 1e-12
+"""Of the objective of a completion, half its chi-square; rounding may keep the search at ten times that."""
 NEARNESS = 1e-6
 """What one scaled unit of distance from the nominal weighs against a standard deviation: among equals it decides."""
 LARGEST = 1e8
 """Sum of all scaled compliances that is searched; what can grow to it is called unbounded."""
+NEAR = 1e-3
+"""Of a scaled compliance: an end of its interval that is not known so well is not given."""
 DOUBT = 0.99
 """Probability that reduced values of a possible machine pass for such."""
 
@@ -51,6 +55,8 @@ class Completion:
     """Of the reduced values, against those of the completion; 0 where they are met exactly."""
     limit: float
     """Chi-square that the reduced values of a possible machine exceed once in 100 times."""
+    converged: bool = True
+    """Whether the search for it came to its end: otherwise another machine may agree better."""
 
     @property
     def possible(self) -> bool:
@@ -84,7 +90,7 @@ def completion(
     Source: proposed in the outlook of Klimchik et al. 2014; the method is this project's.
     """
     problem = _problem(complete, reduced, values, covariance, nominal or {})
-    w = _nearest(problem, 1e-12)
+    w, left = _nearest(problem, GAP)
     found = problem.compliances(w)
     chi_square = float(np.sum(w[problem.noise] ** 2))
     # Rounding and nearness leave a little: taken away where the matrices stay positive definite.
@@ -94,7 +100,7 @@ def completion(
     joints, links = joints_and_links(problem.names, found)
     by_name = dict(zip(problem.names, found.tolist(), strict=True))
     limit = chi_square_quantile(DOUBT, len(values))
-    return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit)
+    return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit, left <= 10.0 * GAP)
 
 
 def compliance_intervals(
@@ -119,7 +125,8 @@ def compliance_intervals(
         probability: that the true values of all reduced parameters together are within.
 
     Returns:
-        Lower and upper end by name; -inf or inf where neither data nor physics bound it.
+        Lower and upper end by name; -inf or inf where neither data nor physics bound it, NaN where the search for an
+        end did not converge.
 
     Raises:
         ValueError: see `completion`; or no possible machine agrees with the values.
@@ -129,12 +136,13 @@ def compliance_intervals(
         if name not in problem.names:
             raise ValueError(known_name("compliance", name, problem.names))
     square = chi_square_quantile(probability, len(values))
-    start = _nearest(problem, 1e-3 * square)
+    start, left = _nearest(problem, 1e-3 * square)
     least = float(np.sum(start[problem.noise] ** 2))
     if least >= square:
         raise ValueError(
             f"no machine agrees with the values: those of the nearest have a chi-square of {least:.3g}, expected below"
             f" {square:.3g} for a probability of {probability:g}"
+            + ("" if left < 0.1 * square else "; the search for the nearest did not converge")
         )
     cone = dataclasses.replace(problem.cone, ball=problem.noise.astype(float), radius=float(np.sqrt(square)))
     # The matrices are small: with more threads LAPACK's workers wait for each other, five times as long.
@@ -145,14 +153,15 @@ def compliance_intervals(
 def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> tuple[float, float]:
     """Smallest and largest value of one compliance inside a cone."""
     i = problem.names.index(name)
-    flat = np.zeros((start.size, start.size))
-    ends = [
-        float(problem.base[i] + problem.slope[i] @ minimise_over(cone, flat, sign * problem.slope[i], start, 1e-6))
-        for sign in (1.0, -1.0)
-    ]
     # A diagonal can grow to the largest sum, what couples two of them to its root.
     far = 1e-2 * (LARGEST if is_diagonal(name) else np.sqrt(LARGEST))
-    low, high = (end * problem.size[i] if abs(end) < far else np.copysign(np.inf, end) for end in ends)
+    flat = np.zeros((start.size, start.size))
+    ends = []
+    for sign in (1.0, -1.0):
+        w, left = minimise_over(cone, flat, sign * problem.slope[i], start, 1e-6)
+        end = float(problem.base[i] + problem.slope[i] @ w)
+        ends.append(end if left <= NEAR or abs(end) >= far else np.nan)
+    low, high = (np.copysign(np.inf, end) if abs(end) >= far else end * problem.size[i] for end in ends)
     return float(low), float(high)
 
 
@@ -256,8 +265,9 @@ def _problem(
     )
 
 
-def _nearest(problem: _Problem, gap: float) -> np.ndarray:
-    """w of the possible compliances that agree best, and among equals are nearest to the nominal ones."""
+def _nearest(problem: _Problem, gap: float) -> tuple[np.ndarray, float]:
+    """w of the possible compliances that agree best, and among equals are nearest to the nominal ones; and how near it
+    is, see `minimise_over`."""
     weighted = NEARNESS * problem.weight[:, None] * problem.slope
     hessian = problem.slope.T @ weighted + np.diag(problem.noise.astype(float))
     gradient = weighted.T @ (problem.base - problem.nominal)

@@ -169,7 +169,7 @@ def modal_analysis(
     if chosen is not None:
         mode[start.size :] = False
     model = _model(data, search, refined, scale, mode)
-    remarks += _sayings(model, responses.shape[2])
+    remarks += _sayings(model, refined, responses.shape[2])
     if chosen is None:
         remarks += _not_on_chart(model, chart, start, rule)
         remarks += [
@@ -223,11 +223,16 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
     )
 
 
-def _sayings(model: ModalModel, references: int) -> list[str]:
+def _sayings(model: ModalModel, refined: RefinedPoles, references: int) -> list[str]:
     """What a reader of the poles should know."""
     remarks = []
     if not model.eigenvalue.size:
         remarks.append("no pole in the band is stable")
+    if not refined.converged:
+        remarks.append(
+            "the refinement of the poles did not converge: poles near these fit the responses better, which standard"
+            " deviations do not count"
+        )
     if references == 1:
         remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
     return remarks

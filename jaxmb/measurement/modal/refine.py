@@ -38,6 +38,8 @@ class RefinedPoles:
     strength: np.ndarray
     """How far each shape stands out of the noise [r]: mean square of its components in their standard deviations, which
     count what poles and participations could do instead. 1 where a pole describes nothing or what another one does."""
+    converged: bool
+    """Whether the fit came to its end within `MOST_STEPS`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ def refine_poles(
     first = noise is None
     noise = floor if first else noise
     for _ in range(2 if first else 1):
-        eigenvalue, participation, point = _minimize(lines, noise, eigenvalue, participation)
+        eigenvalue, participation, point, converged = _minimize(lines, noise, eigenvalue, participation)
         noise = np.maximum(_noise(lines, point, participation), LEAST_NOISE * floor)
     point = _equations(lines, noise, eigenvalue, participation)
     return RefinedPoles(
@@ -92,16 +94,18 @@ def refine_poles(
         noise,
         _pole_covariance(point, participation) * _lines_as_one(point, noise),
         _strength(point, participation),
+        converged,
     )
 
 
 def _minimize(
     lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, _Equations]:
+) -> tuple[np.ndarray, np.ndarray, _Equations, bool]:
+    """Poles and participations of the least cost, the equations there, and whether that is the end."""
     participation = _unit(participation)
     point = _equations(lines, noise, eigenvalue, participation)
     if eigenvalue.size == 0:
-        return eigenvalue, participation, point
+        return eigenvalue, participation, point, True
     damping = 1e-4
     for _ in range(MOST_STEPS):
         free = _free(participation)
@@ -126,7 +130,9 @@ def _minimize(
             damping *= 10.0
             if damping > 1e8:
                 break
-    return eigenvalue, _unit(participation), point
+    else:
+        return eigenvalue, _unit(participation), point, False
+    return eigenvalue, _unit(participation), point, True
 
 
 def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray) -> _Equations:

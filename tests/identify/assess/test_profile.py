@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from jaxmb.identify.assess import profile
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.profile import RISE, cost_profile, cost_profiles, with_profiles
+from jaxmb.identify.fit.refine import least_squares_from
 from tests.identify.arm import FREE, frf, loads, study_of
 
 
@@ -69,6 +71,21 @@ def test_a_side_without_rise_is_open(tmp_path):
     assert found.interval == (None, None)
     told = with_profiles(result, ["damping.a"], points=5).as_json()["metrics"]["profiles"]["damping.a"]
     assert told["interval"] == [None, None]
+
+
+def test_fits_along_a_profile_that_did_not_converge_are_told(noisy, monkeypatch):
+    plain = with_profiles(noisy, ["stiffness.b"], points=5)
+    assert (plain.remarks, plain.doubts) == (noisy.remarks, noisy.doubts)
+    assert "unsettled" not in plain.as_json()["metrics"]["profiles"]["stiffness.b"]
+
+    def stopped(problem, box, u):
+        return least_squares_from(problem, box, u)._replace(stationary=False, stalled=False)
+
+    monkeypatch.setattr(profile, "least_squares_from", stopped)
+    told = with_profiles(noisy, ["stiffness.b"], points=5)
+    assert told.remarks[-1].startswith("the profile of stiffness.b may be too steep: at 4 of 5 values the fit of the ")
+    assert told.doubts[-1] == told.remarks[-1]
+    assert told.as_json()["metrics"]["profiles"]["stiffness.b"]["unsettled"] == 4
 
 
 def test_wrong_names_are_refused(noisy, tmp_path):

@@ -71,6 +71,7 @@ def test_not_below_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)
     measured = matrix @ truth + std * rng.normal(size=40)
     fit = linear_fit(matrix, measured, std, nonnegative=np.ones(5, bool))
+    assert fit.solved
     rows = matrix / std[:, None]
     scale = np.linalg.norm(rows, axis=0)
     expected, _ = nnls(rows / scale, measured / std)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import OptimizeResult, lsq_linear
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.linear_outcome import UNSETTLED
+from jaxmb.identify.assess.linear_outcome import UNSETTLED, UNSOLVED, status_of
 from jaxmb.identify.estimation import linear
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.study.study import linear_in
@@ -66,6 +67,24 @@ def test_a_fit_whose_weights_still_move_did_not_converge(deflections, monkeypatc
     assert not result.converged
     assert result.as_json()["status"] == UNSETTLED
     assert UNSETTLED.startswith("not converged: the robust weights still move after ")
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypatch):
+    """Turned displacements would make the compliances negative, which they are kept from."""
+    problem = deflections.problem
+    found = unknowns(problem.free, linear_in(problem))
+    rows = linear_equations(problem.model, problem.free, problem.tests)
+    rows = rows._replace(measured=-rows.measured)
+    assert linear_step(found, rows, deflections.start.values, robust).solved
+
+    def stopped(*given, **more):
+        return OptimizeResult(lsq_linear(*given, **more) | {"success": False})
+
+    monkeypatch.setattr("scipy.optimize.lsq_linear", stopped)
+    step = linear_step(found, rows, deflections.start.values, robust)
+    assert not step.solved
+    assert status_of(step) == UNSOLVED == "not converged: which parameters are held on their bounds was not found"
 
 
 def test_progress_of_a_linear_step_is_reported_once(deflections):

@@ -63,6 +63,20 @@ def test_what_did_not_settle_is_said(problem, monkeypatch):
     assert fit.best == pytest.approx(float(found.objective(jnp.asarray(fit.best_u))))
 
 
+def test_other_starts_that_did_not_converge_are_told(problem, monkeypatch):
+    """Of those that stop near the best cost: one that stops far above it tells nothing."""
+
+    def stopped(problem, box, u):
+        state = least_squares_from(problem, box, u)
+        far = np.allclose(u, U + 1.0)
+        return state._replace(stationary=False, stalled=False, objective=1e9 if far else state.objective)
+
+    monkeypatch.setattr(noise_estimation, "least_squares_from", stopped)
+    ends = [np.append(0.0, U), np.append(0.0, U + 1.0)]
+    _, _, (sentence,) = with_estimated_noise(problem, Fit(best_u=U, ends=ends))
+    assert sentence.startswith("1 of 2 fits from other starts did not converge with the noise that was estimated: ")
+
+
 def test_nothing_is_estimated_where_it_decides_nothing(problem):
     """Alone a noise is only a unit; and one that is known stays."""
     fit = Fit(best_u=U)

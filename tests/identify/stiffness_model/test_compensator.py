@@ -6,6 +6,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.experiments.load_cases import compliances
+from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness, fit_compensator
 
 SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.3)
@@ -33,6 +34,7 @@ def test_stiffness_and_preload_come_back():
     assert fit.spring.stiffness == pytest.approx(SPRING.stiffness, rel=1e-6)
     assert fit.spring.free_length == pytest.approx(SPRING.free_length, rel=1e-6)
     assert np.allclose(fit.compliance, compliance, rtol=1e-9)
+    assert fit.converged
 
 
 def test_attachment_from_many_angles():
@@ -53,6 +55,14 @@ def test_deviations_are_those_of_repeated_fits():
     spread = np.std([f.joint_stiffness for f in fits])
     # the deviation of 60 draws is itself known to 1 / sqrt(120)
     assert spread == pytest.approx(fits[0].std["joint_stiffness"], rel=0.3)
+
+
+def test_a_fit_that_ends_before_says_so(monkeypatch):
+    monkeypatch.setattr(compensator, "MOST_EVALUATIONS", 1)
+    angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
+    start = Compensator(2.0e5, 0.5, 0.5, 0.2, 0.3)
+    assert not fit_compensator(angle, compliance, 1e-3 * compliance, start, 5.0e6).converged
 
 
 def test_too_few_angles():

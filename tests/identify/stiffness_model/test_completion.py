@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.estimation.reduction import Reduction
 from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.stiffness_model import completion as limits
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_reduction, original_values
 from jaxmb.identify.stiffness_model.completion import completed_model, completion, compliance_intervals
 from jaxmb.machine.build import Model
@@ -115,6 +117,18 @@ def test_values_of_no_machine(robot: tuple[Any, ...]) -> None:
     check_possible(found)
     with pytest.raises(ValueError, match="no machine agrees with the values"):
         compliance_intervals(complete, reduced, wrong, covariance, names=("q2",))
+
+
+def test_searches_that_end_before_say_so(simple: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, complete, reduced, truth, covariance = simple
+    assert completion(complete, reduced, truth, covariance).converged
+    monkeypatch.setattr(semidefinite, "MOST_STEPS", 1)
+    assert not completion(complete, reduced, truth, covariance).converged
+    with pytest.raises(ValueError, match="the search for the nearest did not converge"):
+        compliance_intervals(complete, reduced, truth, 1e-6 * covariance)
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "NEAR", 0.0)
+    assert np.isnan(compliance_intervals(complete, reduced, truth, covariance, names=("q",))["q"]).all()
 
 
 def test_intervals_hold_the_truth(robot: tuple[Any, ...]) -> None:

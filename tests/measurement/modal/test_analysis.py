@@ -9,6 +9,7 @@ import pytest
 from scipy.signal import lfilter
 
 from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal import refine
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.measurement.modal.model import synthesize
@@ -66,6 +67,13 @@ def test_without_noise_it_is_exact():
     np.testing.assert_allclose(analysis.frequency_hz, FREQUENCY_HZ, rtol=1e-6)
     np.testing.assert_allclose(analysis.damping_ratio, DAMPING, rtol=1e-4)
     np.testing.assert_allclose(synthesize(analysis.model, LINES).frf, measured(noise=0.0).frf, rtol=1e-4, atol=1e-6)
+
+
+def test_poles_that_were_not_refined_to_the_end_are_told(monkeypatch):
+    told = "the refinement of the poles did not converge: "
+    assert not any(remark.startswith(told) for remark in modal_analysis(measured()).remarks)
+    monkeypatch.setattr(refine, "MOST_STEPS", 1)
+    assert any(remark.startswith(told) for remark in modal_analysis(measured()).remarks)
 
 
 def test_uneven_lines_and_lines_off_the_step_do_not_bias():

@@ -1,5 +1,6 @@
 """Which laws of posture, load or amplitude a study asks for: chosen by what each predicts of tests held out."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,8 @@ class Considered(NamedTuple):
     choice_gain: float
     """The same where for each group the term, too, is chosen without it."""
     choice_gain_std: float
+    converged: bool
+    """Whether all fits did that these numbers are from."""
 
     @property
     def predicts(self) -> bool:
@@ -78,18 +81,21 @@ def chosen_laws(finding: Finding) -> Laws | None:
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
-    told: list[Candidate] = []
+    considered: list[Candidate] = []
+    converged = fit.converged and first.converged
     while len(chosen) < count:
         left = [term for term in terms if term not in chosen]
         tried = _tried(study, chosen, left, fit, held_out, apart)
         best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
         taken = best is not None and best.p < LEVEL and best.predicts
-        told += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
+        converged = converged and all(c.converged for c in tried)
+        considered += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
         if best is None or best.held_out is None or not taken:
             break
         chosen.append(best.term)
         fit, held_out = best.fit, best.held_out
-    return law_outcome(study, chosen, fit, told, first, held_out, apart)
+    laws = law_outcome(study, chosen, fit, considered, first, held_out, apart)
+    return laws if converged else dataclasses.replace(laws, unsettled=True)
 
 
 def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
@@ -143,15 +149,17 @@ def _tried(
     for group, without in zip(apart, before.fits, strict=True):
         best = np.argmax(_promised(study, law_problem(study, chosen, count), left, without, group))
         blind.append(left[int(best)])
-    choice = _gain(before, _hold_out(study, chosen, before.fits, apart, blind))
+    without_it = _hold_out(study, chosen, before.fits, apart, blind)
+    choice = _gain(before, without_it)
     tried = []
     for place, (term, new, z) in enumerate(found):
-        p = _chance(z, len(left))
+        p, converged = _chance(z, len(left)), new.converged and without_it.converged
         if place < HELD_OUT:
             held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
-            tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice))
+            converged = converged and held_out.converged
+            tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice, converged))
         else:
-            tried.append(Considered(term, new, z, p, None, np.nan, np.nan, *choice))
+            tried.append(Considered(term, new, z, p, None, np.nan, np.nan, *choice, converged))
     return tried
 
 

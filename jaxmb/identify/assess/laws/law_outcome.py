@@ -38,6 +38,11 @@ class HoldOut(NamedTuple):
         """Root mean square over the groups."""
         return float(np.sqrt(np.mean(self.error**2)))
 
+    @property
+    def converged(self) -> bool:
+        """Whether all fits did."""
+        return all(fit.converged for fit in self.fits)
+
 
 def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
     residual, jacobian = law_state(problem, fit)
@@ -133,6 +138,13 @@ def _by_each_test(
 def _truth(study: Study, t: int, name: str) -> float | None:
     truth = study.fitted[t].truth
     return None if truth is None else truth.parameters.get(name)
+
+
+def unsettled_laws(laws: Laws | None) -> list[str]:
+    """A sentence where fits with laws did not converge."""
+    if laws is None or not laws.unsettled:
+        return []
+    return ["laws: some of the fits by which they were chosen did not converge: other ones may predict better"]
 
 
 def law_remarks(laws: Laws | None) -> list[str]:

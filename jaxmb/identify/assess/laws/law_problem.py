@@ -32,6 +32,8 @@ class Fitted(NamedTuple):
     u: np.ndarray
     coefficients: np.ndarray
     objective: float
+    converged: bool
+    """Whether it came to a minimum within `MOST_STEPS`."""
 
 
 class LawProblem(eqx.Module):
@@ -100,12 +102,12 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fi
         jnp.concatenate([free.upper, most]),
         jnp.asarray([*free.logarithmic, *(False for _ in most)]),
     )
-    x, objective = _fit(problem, box, jnp.concatenate([jnp.asarray(u), jnp.asarray(coefficients)]))
-    return Fitted(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective))
+    x, objective, converged = _fit(problem, box, jnp.concatenate([jnp.asarray(u), jnp.asarray(coefficients)]))
+    return Fitted(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective), bool(converged))
 
 
 @compiled
-def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array]:
+def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array, Array]:
     def goes_on(counted: tuple[Array, Any]) -> Array:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])
 
@@ -113,7 +115,7 @@ def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array]:
         return counted[0] + 1, step(problem.residual, box, GRADIENT_TOLERANCE, counted[1])
 
     _, state = jax.lax.while_loop(goes_on, once, (jnp.asarray(0), start(x)))
-    return state.u, state.objective
+    return state.u, state.objective, finished(state)
 
 
 @compiled

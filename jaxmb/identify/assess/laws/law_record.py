@@ -103,3 +103,5 @@ class Laws:
     one_model: WithLaws
     values: dict[str, tuple[ValueInTest, ...]]
     """Of each parameter with a law; of the nearest candidate where there is none."""
+    unsettled: bool | None = None
+    """True where some of the fits by which laws were chosen and judged did not converge."""

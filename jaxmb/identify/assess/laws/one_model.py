@@ -69,6 +69,8 @@ class OwnValue:
     """Relative spread over the tests that the drop needs; where it was fitted so, that of the fitted values."""
     leaves: float | None
     """Root mean square residual that such a fit leaves, in units of the noise; None where it was not fitted."""
+    unsettled: bool | None = None
+    """True where that fit did not converge."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -272,21 +274,25 @@ def _fitted_apart(
     fitted = []
     for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:
         problem, fit, spread = fit_apart(study, u, line.parameter)
+        lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights)
         ratio = agreement(found, relative_columns(study, fit.u)).ratio
-        fitted.append((ratio, dataclasses.replace(line, spread=spread, leaves=ratio)))
+        fitted.append((ratio, dataclasses.replace(line, spread=spread, leaves=ratio, unsettled=lost)))
     own = {line.parameter for _, line in fitted}
     fitted.sort(key=lambda pair: pair[0])
     return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
 
 
 def one_model_remarks(found: OneModel | None) -> list[str]:
-    """A sentence where one model does not do, with the parameter that explains most of it."""
+    """A sentence where one model does not do, with the parameter that explains most of it, and one on fits that did
+    not converge."""
     if found is None or found.does:
         return []
     size = f"one linear model does not do: the residual is {found.residual_over_noise:.2g} times the noise"
-    line = found.parameters[0]
+    line, lost = found.parameters[0], ", ".join(line.parameter for line in found.parameters if line.unsettled)
+    doubt = [f"fits with an own {lost} in each test did not converge: they may leave less than is said"] if lost else []
     if line.p_holm >= LEVEL:
-        return [f"{size}; the tests disagree (p {found.separate.p:.1g}), but on no single parameter"]
+        return [f"{size}; the tests disagree (p {found.separate.p:.1g}), but on no single parameter", *doubt]
     left = "" if line.leaves is None else f", which leaves {line.leaves:.3g} times the noise"
-    return [f"{size}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between the tests{left}"]
+    size = f"{size}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between the tests{left}"
+    return [size, *doubt]

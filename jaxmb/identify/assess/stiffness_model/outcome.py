@@ -6,10 +6,10 @@ import time
 import numpy as np
 
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.assess.linear_outcome import UNSETTLED, outlier_remarks, parallel_loads, seconds_of, tests_text
+from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of, tests_text
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remarks
-from jaxmb.identify.assess.result import Outcome, Parameter, Result, with_interval
+from jaxmb.identify.assess.result import Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.assess.stiffness_model_metrics import (
@@ -108,11 +108,11 @@ def _identified(study: Study, seed: int) -> Result:
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
+        *_search_remarks(whole, metrics.compensator),
     )
-    settled = all(variant.fit.settled for variant in variants.values())
     return Result(
         study=study,
-        status=Outcome.CONVERGED.value if settled else UNSETTLED,
+        status=status_of(*(variant.fit for variant in variants.values())),
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
@@ -152,8 +152,8 @@ def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensat
             f"{why} move no measured point by the compensated joint '{compensated}', expected loads"
             " that do, or another joint"
         )
-    told = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
-    return [f"{joint} is not known: {told}" for joint in lost]
+    reason = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
+    return [f"{joint} is not known: {reason}" for joint in lost]
 
 
 def _nominal(model: Model) -> dict[str, float]:
@@ -229,10 +229,10 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> Co
     # An angle at which nothing loads the joint is no parameter: not known there.
     found = dict(zip(variant.model.names, zip(variant.fit.values, variant.fit.std, strict=True), strict=True))
     values, std = np.array([found.get(label, (np.nan, np.inf)) for label in labels]).T
-    told = CompensatorOutcome(compensated.joint, np.degrees(compensated.angles), values, std)
+    outcome = CompensatorOutcome(compensated.joint, np.degrees(compensated.angles), values, std)
     start = spring_of(model, compensated.joint)
     if start is None or len(labels) < 3 or not np.all(values > 0.0):
-        return told
+        return outcome
     fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
     spring = SpringOutcome(
         joint_stiffness=fit.joint_stiffness,
@@ -241,8 +241,25 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant) -> Co
         std=fit.std,
         fitted_compliance=fit.compliance,
         chi_square=fit.chi_square,
+        unsettled=None if fit.converged else True,
     )
-    return dataclasses.replace(told, spring=spring)
+    return dataclasses.replace(outcome, spring=spring)
+
+
+def _search_remarks(whole: Completion, outcome: CompensatorOutcome | None) -> list[str]:
+    """A sentence on each search that did not come to its end."""
+    remarks = []
+    if not whole.converged:
+        remarks.append(
+            "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
+            " can exist, but another may agree better or be nearer to the machine as it was described"
+        )
+    if outcome is not None and outcome.spring is not None and outcome.spring.unsettled:
+        remarks.append(
+            f"the fit of the spring that would make the compliance of {outcome.joint} what it is did not converge:"
+            " another one may follow it better"
+        )
+    return remarks
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:

@@ -100,16 +100,16 @@ class DeflectionMetrics(KindMetrics):
         for entry in entries:
             mine = [row for row in rows if row.set == entry.name]
             sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
-        told = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows))
+        metrics = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows))
         if finding.linear is None:
-            return told
+            return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
         draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
         robust = any(entry.test.robust for entry in fitted)
         settled = convergence(finding.linear, finding.seed, robust)
         drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
         return dataclasses.replace(
-            told, table2=_table2(finding, finding.linear, drawn), convergence=_settling(finding.study, settled)
+            metrics, table2=_table2(finding, finding.linear, drawn), convergence=_settling(finding.study, settled)
         )
 
 
@@ -118,28 +118,28 @@ def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: Defl
     fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
     if linear is None:
         return size_remarks(fitted)
-    told = factor_remarks(fitted, unexplained(finding.study, linear))
-    told += bound_remarks(linear.unknowns, finding.values, np.isfinite(linear.step.known.std))
-    told += size_remarks(fitted)
+    sentences = factor_remarks(fitted, unexplained(finding.study, linear))
+    sentences += bound_remarks(linear.unknowns, finding.values, np.isfinite(linear.step.known.std))
+    sentences += size_remarks(fitted)
     if not linear.step.misfit.explained:
-        told.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
-    told += spring_remarks(finding.study.machine_with(finding.model))
-    return told + _clipped_remarks(metrics.table2 or ())
+        sentences.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
+    sentences += spring_remarks(finding.study.machine_with(finding.model))
+    return sentences + _clipped_remarks(metrics.table2 or ())
 
 
 def size_remarks(entries: Sequence[Entry]) -> list[str]:
     """A sentence on each test all of whose translations, or rotations, are smaller than their standard deviations."""
-    told = []
+    sentences = []
     for entry in entries:
         for kind, columns in (("translations", slice(0, 3)), ("rotations", slice(3, 6))):
             share = np.concatenate([np.abs(c.displacement / c.std)[:, columns].ravel() for c in entry.source.cases])
             share = share[np.isfinite(share)]
             if share.size and share.max() < 1.0:
-                told.append(
+                sentences.append(
                     f"{called(entry.name)}: {kind} are smaller than their standard deviation throughout (at most"
                     f" {share.max():.2g} of it): is it the unit?"
                 )
-    return told
+    return sentences
 
 
 def spring_remarks(machine: Machine) -> list[str]:
@@ -147,16 +147,16 @@ def spring_remarks(machine: Machine) -> list[str]:
 
     A linear fit keeps diagonals from being negative, and no more.
     """
-    told = []
+    sentences = []
     for spring in machine.virtual_spring:
         least = least_scaled_eigenvalue(spring.matrix)
         if least < -ROUNDING:
-            told.append(
+            sentences.append(
                 f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"
                 f" {least:.3g}, scaled to a diagonal of 1): [complete] finds compliances that are, by"
                 " minimise_over of jaxmb.estimation"
             )
-    return told
+    return sentences
 
 
 def _clipped_remarks(lines: Sequence[ErrorRow]) -> list[str]:
@@ -194,12 +194,12 @@ def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple
 
 def _settling(study: Study, settled: Convergence) -> Settling:
     """Median and central 90 % of each value, by number of tests, over the orders that determine it."""
-    told = {}
+    by_name = {}
     for i, name in enumerate(study.free.names):
         by_count = settled.values[:, :, i].T
         # All orders must tell a value, or the spread would be that of the lucky ones.
         whole = np.isfinite(by_count).all(axis=1)
         bands = np.full((3, len(settled.counts)), np.nan)
         bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
-        told[name] = Band(*bands)
-    return Settling(tuple(settled.counts.tolist()), len(settled.values), told)
+        by_name[name] = Band(*bands)
+    return Settling(tuple(settled.counts.tolist()), len(settled.values), by_name)

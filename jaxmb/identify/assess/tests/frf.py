@@ -58,9 +58,9 @@ class FrfMetrics(KindMetrics):
 
 def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> list[str]:
     """What may be wrong with FRFs that the machine does not follow."""
-    told = []
+    sentences = []
     for entry, view, rows in finding.of(entries):
         test: Any = entry.test
         error = test.log_error(finding.residual[rows])
-        told += frf_misfit(test, np.asarray(test.predict(view)), error, undamped(finding))
-    return told
+        sentences += frf_misfit(test, np.asarray(test.predict(view)), error, undamped(finding))
+    return sentences

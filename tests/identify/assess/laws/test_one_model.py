@@ -7,6 +7,7 @@ from scipy.linalg import block_diag
 from scipy.stats import chi2, kstest
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.laws import law_problem
 from jaxmb.identify.assess.laws.one_model import (
     Block,
     agreement,
@@ -155,7 +156,7 @@ def differing(change, seed=0):
     return tests
 
 
-def test_the_parameter_that_differs_is_named(tmp_path):
+def test_the_parameter_that_differs_is_named(tmp_path, monkeypatch):
     result = identify(study_of(tmp_path, *differing(0.1), **BRIEF))
     told = result.metrics["one_model"]
     assert not told["does"]
@@ -166,6 +167,13 @@ def test_the_parameter_that_differs_is_named(tmp_path):
     assert first["spread"] == pytest.approx(np.std(0.1 * np.arange(4), ddof=1), rel=0.02)  # fitted with noise
     (remark,) = (line for line in result.remarks if line.startswith("one linear model does not do"))
     assert "stiffness.b would have to differ by 13 % between the tests, which leaves" in remark
+    assert "unsettled" not in first
+    # and where the fits with values of their own end before
+    fit = law_problem._fit
+    monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
+    _, doubt = one_model_remarks(told_of(result.study))
+    assert doubt.startswith("fits with an own stiffness.b")
+    assert doubt.endswith(" in each test did not converge: they may leave less than is said")
 
 
 def told_of(study):

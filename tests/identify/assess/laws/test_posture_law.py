@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.laws import law_problem
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
-from jaxmb.identify.assess.laws.law_problem import covariates, law_problem, model_with_laws, terms_of, values_with_laws
+from jaxmb.identify.assess.laws.law_outcome import unsettled_laws
+from jaxmb.identify.assess.laws.law_problem import covariates, model_with_laws, terms_of, values_with_laws
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.law_terms import Term, covariate
@@ -53,7 +55,7 @@ def test_each_test_sees_its_own_values(tmp_path, at):
     u, c = np.log([4e4, 1e4, 30.0, 3.0]), np.array([0.0, 0.2, -0.3])[1:]
     keep = np.array([1.0, 1.0, 0.0, 1.0])
     x = jnp.concatenate([u, c, jnp.array([0.5])])  # the third term is none
-    residual = np.asarray(eqx.filter_jit(lambda p: p.residual(x))(law_problem(study, terms, 3, keep)))
+    residual = np.asarray(eqx.filter_jit(lambda p: p.residual(x))(law_problem.law_problem(study, terms, 3, keep)))
     residual = residual / float(study.problem.noise_unit)
     first = 0
     for k, test in enumerate(study.tests):
@@ -114,7 +116,7 @@ def test_the_machine_at_a_posture_has_the_laws_applied(found):
         values_with_laws(study, laws, np.zeros(2))
 
 
-def test_damping_from_modes_follows_the_amplitude(tmp_path):
+def test_damping_from_modes_follows_the_amplitude(tmp_path, monkeypatch):
     """Modal tests at four levels: the damping of a joint grows with the square root of the amplitude."""
     tests = []
     for k, (amplitude, b) in enumerate([(10.0, 0.5), (20.0, -0.3), (40.0, 1.0), (80.0, 0.2), (10.0, -0.8)]):
@@ -124,9 +126,18 @@ def test_damping_from_modes_follows_the_amplitude(tmp_path):
         tests.append(test)
     laws = {"parameters": ["stiffness.*", "damping.*"], "by": ["amplitude"], "most": 1}
     start = np.log([5e4, 9e3, 25.0, 5.0])
-    told = plain(chosen_laws(finding_at(study_of(tmp_path, *tests, laws=laws), start)))
+    finding = finding_at(study_of(tmp_path, *tests, laws=laws), start)
+    found = chosen_laws(finding)
+    told = plain(found)
     assert [(line["parameter"], line["term"]) for line in told["chosen"]] == [("damping.b", "ln amplitude")]
     assert abs(told["chosen"][0]["coefficient"] - 0.5) < 4.0 * told["chosen"][0]["std"]
+    assert "unsettled" not in told
+    assert unsettled_laws(found) == []
+    # and where the fits with laws end before
+    fit = law_problem._fit
+    monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
+    (doubt,) = unsettled_laws(chosen_laws(finding))
+    assert doubt.startswith("laws: some of the fits by which they were chosen did not converge: ")
 
 
 def test_load_is_the_torque_of_gravity_on_the_joint():

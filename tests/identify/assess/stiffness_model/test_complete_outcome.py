@@ -10,7 +10,9 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_cases
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
+from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.experiments.deflection_source import Instruments
+from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
 from tests.identify.kr240 import entry_of, measured_by
 from tests.identify.kr270 import ANGLES, MODEL, RIGID, at_angles, complete_study, fitted_cases, judged
@@ -136,3 +138,16 @@ def test_published_numbers_are_told_of_the_published_machine_alone(result):
     machine = result.study.machine.model_copy(update={"name": "mine"})
     other = jaxmb.identify(dataclasses.replace(result.study, machine=machine))
     assert "published_reduction" not in other.as_json()["metrics"]
+
+
+def test_searches_that_did_not_converge_are_told(result, fit_cases, monkeypatch):
+    assert not any("did not converge" in r for r in result.remarks)
+    assert "unsettled" not in result.as_json()["metrics"]["compensator"]["spring"]
+    monkeypatch.setattr(semidefinite, "MOST_STEPS", 1)
+    monkeypatch.setattr(compensator, "MOST_EVALUATIONS", 1)
+    told = jaxmb.identify(complete_study(fit_cases))
+    search, spring = (r for r in told.doubts if "did not converge" in r)
+    assert search.startswith("the search for the machine that agrees best with these values did not converge: ")
+    assert spring.startswith("the fit of the spring that would make the compliance of q2 what it is did not converge: ")
+    assert {search, spring} < set(told.remarks)
+    assert told.as_json()["metrics"]["compensator"]["spring"]["unsettled"] is True
