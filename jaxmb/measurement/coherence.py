@@ -25,12 +25,12 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     """Coherence [f, output, input] that tells of every response what it tells of itself.
 
     An ordinary coherence comes back as it is. A multiple coherence c [f, output] tells the noise of an output against
-    all that the inputs make of it; against the part of one input of the same spectrum that noise is larger by
+    all that the q inputs make of it; against the part of one input of the same spectrum that noise is larger by
 
-        share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c).
+        share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c (n - 1) / (n - q)),
 
-    Chance, of all inputs before and of one input after, is taken off and put on, so that `without_chance` of the
-    result is c_oi without chance. 0 where a response is 0, NaN where it or the coherence is not known.
+    with the last factor, where n averages are known, for what chance makes of a coherence of q inputs and of one. 0
+    where a response is 0, NaN where it or the coherence is not known.
 
     Args:
         coherence: [f, output] or [f, output, input].
@@ -45,10 +45,9 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     largest = np.max(size, axis=2, keepdims=True, where=known, initial=0.0)
     # a part of the largest one: squares of very small responses would all be zero
     power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
-    c = without_chance(coherence, averages, inputs)[:, :, None]
+    c = coherence[:, :, None]
+    chance = (averages - 1) / (averages - inputs) if averages is not None and averages > inputs else 1.0
     signal = c * power
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = np.where(signal == 0.0, 0.0, signal / (signal + (1.0 - c) * power.sum(axis=2, keepdims=True)))
-    if averages is not None and averages > inputs:
-        each = (1.0 + (averages - 1) * each) / averages
+        each = np.where(signal == 0.0, 0.0, signal / (signal + (1.0 - c) * power.sum(axis=2, keepdims=True) * chance))
     return np.where(known, each, np.nan)

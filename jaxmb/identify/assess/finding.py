@@ -64,7 +64,8 @@ class Finding:
         if not all(test.noise_known for test in tests):
             return None
         data, own = slice(0, self.study.problem.data_rows), sum(test.nuisance_rows for test in tests)
-        return misfits(self.residual, self.jacobian, self.row_weights, [data], [own])[0]
+        alike = np.average([test.degrees_factor for test in tests], weights=[test.rows for test in tests])
+        return misfits(self.residual, self.jacobian, self.row_weights, [data], [own], [float(alike)])[0]
 
     @functools.cached_property
     def misfits(self) -> list[Misfit]:

@@ -109,8 +109,8 @@ def _saved(path: Path) -> dict[str, Any]:
 def _result(saved: Mapping[str, Any], study: Study) -> Result:
     metrics = read_metrics(saved["metrics"], study)
     parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
-    study = _with_noise(study, saved["estimated_noise"])
     model, machine = _machine(study, metrics, parameters)
+    study = _with_noise(study, model, saved["estimated_noise"])
     return Result(
         study=study,
         status=saved["status"],
@@ -149,12 +149,12 @@ def _number(value: float | None, unknown: float = math.nan) -> float:
     return unknown if value is None else value
 
 
-def _with_noise(study: Study, levels: Mapping[str, float]) -> Study:
-    """The study with the noise that was estimated from its fit."""
+def _with_noise(study: Study, model: Model, levels: Mapping[str, float]) -> Study:
+    """The study with the noise that was found from its fit."""
     tests = []
     for test in study.tests:
-        level, stated = levels.get(test.name), test.nominal_noise
-        tests.append(test if level is None or stated is None else test.with_noise(level / stated))
+        level, own = levels.get(test.name), test.at_fit(test.view(model)) if test.noise_follows_fit else test
+        tests.append(own if level is None else own.with_noise(level))
     return study.with_problem(with_tests(study.problem, tests))
 
 

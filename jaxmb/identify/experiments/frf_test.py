@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linear_sum_assignment, root_scalar
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf_weights import resonances
@@ -16,13 +16,19 @@ from jaxmb.identify.experiments.motion import MotionView, PostureTest
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Score
 from jaxmb.linalg import on_host, receptance
-from jaxmb.measurement.line_noise import correlated_lines
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, window_correlation
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import modes
 
 Phase = Literal["safe", "principal"]
+CHUNK = 512
+"""Lines whose correlation with all others is held at a time."""
+LARGEST = 0.2
+"""Relative noise up to which log H scatters as its noise does: a logarithm of less than a fifth of it is another."""
+NEGLIGIBLE = 0.05
+"""Noise, over another one beside it, that adds no more than 0.1 % to its size."""
 PROMINENCE = 0.1
 """Decades of magnitude by which a peak stands out to count as a mode."""
 
@@ -44,6 +50,12 @@ class FrfTest(PostureTest):
     """W of eq. 22; 0 for lines that are not used."""
     noise_std: Float[Array, "f o i"]
     """Standard deviation of log H, real and imaginary part each."""
+    known_std: Float[Array, "f o i"]
+    """The part of it that is known of each line, such as by a coherence."""
+    additive_std: Float[Array, "f o i"]
+    """Standard deviation of the additive noise of H behind `known_std`, real and imaginary part each."""
+    level: Float[Array, "f o i"]
+    """Magnitude of H of which the additive noise was taken."""
     nominal_std: Float[Array, ""]
     """Standard deviation of log H that the study states: the unit of its cost."""
     decay: Float[Array, ""]
@@ -105,7 +117,7 @@ class FrfTest(PostureTest):
         """The test at some of its lines."""
         parts = {
             name: jax.device_put(np.asarray(getattr(self, name))[chosen])
-            for name in ("omega", "measured", "weight", "noise_std")
+            for name in ("omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level")
         }
         return dataclasses.replace(self, **parts)
 
@@ -129,9 +141,109 @@ class FrfTest(PostureTest):
         """Standard deviation of log H that the study states."""
         return float(self.nominal_std)
 
-    def with_noise(self, factor: float) -> "FrfTest":
-        """The test with all standard deviations multiplied."""
-        return dataclasses.replace(self, noise_std=self.noise_std * factor, nominal_std=self.nominal_std * factor)
+    @property
+    def noise_follows_fit(self) -> bool:
+        """Whether `at_fit` gives another test."""
+        return bool(np.any(self.additive_std))
+
+    def at_fit(self, view: MotionView) -> "FrfTest":
+        """The test with additive noise taken of the FRFs of the machine that fits, instead of the measured ones.
+
+        Lines count for more where noise happened to make them large, if the noise is taken of what was measured: that
+        biases a fit. Where the machine's FRFs are so small that log H is no longer as scattered as its noise
+        (`LARGEST`), they do not count.
+        """
+        additive, old = np.asarray(self.additive_std), np.asarray(self.level)
+        level = np.abs(np.asarray(self.predict(view)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(additive > 0.0, additive / level, 0.0)
+            change = np.where(additive > 0.0, relative**2 - (additive / old) ** 2, 0.0)
+        counts = relative <= LARGEST
+        known, noise = (
+            np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(counts, change, 0.0), 0.0))
+            for std in (self.known_std, self.noise_std)
+        )
+        parts = {"known_std": known, "noise_std": noise, "level": np.where(counts, level, old)}
+        parts["weight"] = np.where(counts, np.asarray(self.weight), 0.0)
+        return dataclasses.replace(self, **{name: jax.device_put(part) for name, part in parts.items()})
+
+    def noise_change(self, other: "FrfTest") -> float:
+        """Largest logarithm of the ratio of the noise of any line to that of another version of the test."""
+        both = (np.asarray(self.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
+        ratio = np.asarray(self.noise_std)[both] / np.asarray(other.noise_std)[both]
+        return float(np.max(np.abs(np.log(ratio)), initial=0.0))
+
+    @property
+    def noise_is_one_factor(self) -> bool:
+        """Whether the noise that is to be estimated is the only one."""
+        return not np.any(self.known_std)
+
+    def with_noise(self, std: float) -> "FrfTest":
+        """The test with another standard deviation of log H beside what is known of each line."""
+        known, rest = np.asarray(self.known_std) ** 2, self._rest * (std / float(self.nominal_std)) ** 2
+        return dataclasses.replace(
+            self, noise_std=jax.device_put(np.sqrt(known + rest)), nominal_std=jax.device_put(np.asarray(std))
+        )
+
+    @property
+    def _rest(self) -> Float[np.ndarray, "f o i"]:
+        """Variance of log H beside what is known of each line."""
+        return np.asarray(self.noise_std) ** 2 - np.asarray(self.known_std) ** 2
+
+    def estimated_noise(self, residual: np.ndarray, expected: float) -> float:
+        """The most likely standard deviation of log H beside what is known of each line.
+
+        Where what is known explains all that is left, it is `NEGLIGIBLE` of that.
+
+        Args:
+            residual: in units of the noise, scaled by the roots of the weights.
+            expected: sum of squares of the residual under noise that is as taken.
+        """
+        squares = np.sum(residual.reshape(2, *self.measured.shape) ** 2, axis=0) * np.asarray(self.noise_std) ** 2
+        used = squares > 0.0
+        known, rest, weight = (np.asarray(x)[used] for x in (np.asarray(self.known_std) ** 2, self._rest, self.weight))
+        # what the fit took from the squares, and what lines that err alike lack, is given back to all lines alike
+        squares = squares[used] * np.sum(weight) / expected
+        most = float(np.sqrt(np.max(squares / (weight * rest), initial=0.0)))
+        least = float(np.finfo(float).eps)
+        if known.size and np.all(known > 0.0):
+            least = NEGLIGIBLE / float(np.sqrt(np.mean(rest / known)))
+
+        def slope(factor: float) -> float:
+            """Of the logarithm of the likelihood, over the variance."""
+            variance = known + factor**2 * rest
+            return float(np.sum((squares - weight * variance) * rest / variance**2)) * factor**4
+
+        if most <= least or slope(least) <= 0.0:
+            return least * float(self.nominal_std)
+        return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root * float(self.nominal_std)
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """How many times larger the exponential window makes the variance of errors along some directions.
+
+        Behind the window lines have noise in common (see `window_correlation`), which is turned by the phase of their
+        response in log H.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        decay, omega = float(self.decay), np.asarray(self.omega)
+        if decay == 0.0:
+            return 1.0
+        scaled = (basis * np.sqrt(row_weights)[:, None]).reshape(2, omega.size, -1, basis.shape[1])
+        measured = np.asarray(self.measured).reshape(omega.size, -1, 1)
+        turned = (scaled[0] + 1j * scaled[1]) * measured / np.abs(measured)
+        columns, both = turned.reshape(omega.size, -1), 0.0
+        for k in range(0, omega.size, CHUNK):
+            rows = slice(k, k + CHUNK)
+            both += float(np.sum((columns[rows].conj() * (window_correlation(omega, decay, rows) @ columns)).real))
+        return both / float(np.sum(np.abs(columns) ** 2))
+
+    @property
+    def degrees_factor(self) -> float:
+        """By what the exponential window divides the degrees of freedom of a sum of squares."""
+        return lines_of_window(np.asarray(self.omega) / (2.0 * np.pi), float(self.decay))
 
     def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""

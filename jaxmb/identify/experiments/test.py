@@ -156,9 +156,45 @@ class Test(eqx.Module):
         """Standard deviation in which eq. 22 of Huynh et al. 2020 counts; None for what is no FRF."""
         return None
 
-    def with_noise(self, factor: float) -> "Test":
-        """The test with all standard deviations multiplied."""
+    @property
+    def noise_follows_fit(self) -> bool:
+        """Whether `at_fit` gives another test."""
+        return False
+
+    def at_fit(self, view: View) -> "Test":
+        """The test with its noise as it is of a machine that fits."""
+        return self
+
+    def noise_change(self, other: "Test") -> float:
+        """Largest logarithm of the ratio of the noise of any row to that of another version of the test."""
+        return 0.0
+
+    @property
+    def noise_is_one_factor(self) -> bool:
+        """Whether noise that is to be estimated is a factor on all rows."""
+        return True
+
+    def estimated_noise(self, residual: np.ndarray, expected: float) -> float:
+        """`nominal_noise` with which the sum of squares of a residual is as expected."""
         raise NotImplementedError(f"the noise of {called(self.name)} cannot be estimated from a fit")
+
+    def with_noise(self, std: float) -> "Test":
+        """The test with another `nominal_noise`."""
+        raise NotImplementedError(f"the noise of {called(self.name)} cannot be estimated from a fit")
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """How many times larger correlations between the errors of rows make their variance along some directions.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        return 1.0
+
+    @property
+    def degrees_factor(self) -> float:
+        """By what correlations between the errors of rows divide the degrees of freedom of their sum of squares."""
+        return 1.0
 
     def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring rows whose residuals tell no more than one."""

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem
 
 FALSE_ALARM = 1e-3
@@ -71,6 +72,7 @@ def misfits(
     row_weights: Float[np.ndarray, "m"],
     groups: Sequence[slice],
     nuisance: Sequence[int] = (),
+    alike: Sequence[float] = (),
 ) -> list[Misfit]:
     """Of each group of rows of one fit, which takes from every group the degrees of freedom that it spends there.
 
@@ -84,6 +86,7 @@ def misfits(
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
         groups: rows of each.
         nuisance: degrees of freedom that numbers of its own take from each group.
+        alike: number of rows of each group whose errors are as good as one, 1 where they are independent.
 
     Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 2, 110 (1946).
     """
@@ -109,7 +112,8 @@ def misfits(
         # At least one degree: where the fit can follow all rows, nothing is left that says how large the noise is.
         each = mean / degrees if degrees > 0.0 else float(np.mean(w))
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
-        found.append(Misfit(float(np.sum(residual[rows] ** 2)) / (each * degrees), degrees))
+        independent = max(degrees / (alike[k] if alike else 1.0), 1.0)
+        found.append(Misfit(float(np.sum(residual[rows] ** 2)) / (each * degrees), independent))
     return found
 
 
@@ -117,7 +121,9 @@ def misfits_of_tests(
     problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray
 ) -> list[Misfit]:
     """Of each test of a problem (see `misfits`)."""
-    return misfits(residual, jacobian, row_weights, problem.rows, [test.nuisance_rows for test in problem.tests])
+    nuisance = [test.nuisance_rows for test in problem.tests]
+    alike = [test.degrees_factor for test in problem.tests]
+    return misfits(residual, jacobian, row_weights, problem.rows, nuisance, alike)
 
 
 def row_variances(problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -125,14 +131,24 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: np.ndarray, 
 
     So it is where the noise was stated and the model does not follow the test: intervals by the stated noise would be
     those of another fit. What a model cannot follow goes on over many lines, which then tell no more than one: their
-    variance counts as many times as there are.
+    variance counts as many times as there are. Errors that are known to be correlated count as many times as that makes
+    the estimate scatter.
     """
     variances = row_weights.copy()
-    left = misfits_of_tests(problem, residual, jacobian, row_weights)
+    left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), scaled_svd(jacobian)
     for rows, test, own in zip(problem.rows, problem.tests, left, strict=True):
-        if not (test.noise_known and own.explained):
-            variances[rows] *= own.square * test.correlated_rows(residual[rows], row_weights[rows])
+        if test.noise_known and own.explained:
+            larger = 1.0
+        else:
+            larger = own.square * correlated_by_misfit(test, residual[rows], row_weights[rows])
+            larger = larger if test.noise_is_one_factor else max(larger, 1.0)
+        variances[rows] *= larger * test.variance_factor(svd.left[rows, : svd.rank], row_weights[rows])
     return variances
+
+
+def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    """Number of rows of a test whose residuals tell no more than one, over that of its noise."""
+    return max(test.correlated_rows(residual, row_weights) / test.degrees_factor, 1.0)
 
 
 def noise_objective(problem: Problem) -> float:

@@ -1,4 +1,4 @@
-"""Noise that is to be estimated from what a fit leaves, where it decides how much a test counts."""
+"""Noise that follows from a fit: estimated from what it leaves, or additive and so relative to the machine's FRFs."""
 
 import dataclasses
 
@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.fit.noise import misfits_of_tests
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.fit.noise import correlated_by_misfit, misfits_of_tests
 from jaxmb.identify.fit.problem import Problem, final_state, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
@@ -19,30 +20,28 @@ SETTLED = 1e-3
 
 
 def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list[str]]:
-    """The problem with the noise that its fit leaves instead of the nominal one, the fit to that, and a sentence on
-    what did not come to rest: the noise, or fits from other starts. That the fit itself did not is in its slope.
+    """The problem with the noise as it follows from its fit, the fit to that, and a sentence on what did not come to
+    rest: the noise, or fits from other starts. That the fit itself did not is in its slope.
 
-    A search runs with a nominal noise. Alone that is only a unit; beside other tests or a prior it decides what they
-    count against each other. So noise and fit are found in turn, from the minimum that the search came to, until the
-    noise is what the fit leaves, neighbouring lines that err alike counted as one (iterated generalized least squares).
+    A search runs with a nominal noise, where that is to be estimated, and takes additive noise of the measured FRFs.
+    Alone a nominal noise is only a unit; beside another noise, other tests or a prior it decides what they count
+    against each other. So noise and fit are found in turn, from the minimum that the search came to, until the noise is
+    what the fit leaves, neighbouring lines that err alike counted as one, and additive noise is that of the machine's
+    FRFs (iterated generalized least squares).
 
     Args:
         problem: what was fitted.
         fit: as the search left it.
     """
-    u, free = fit.best_u, problem.free
-    alone = len(problem.tests) == 1 and problem.prior is None
-    if u is None or alone or all(test.noise_known for test in problem.tests):
+    u, free, first = fit.best_u, problem.free, problem
+    follows = any(test.noise_follows_fit for test in first.tests)
+    if u is None or not (follows or any(_decides(problem, test) for test in first.tests)):
         return problem, fit, []
     box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
-        factors = _factors(problem, u)
-        change = float(np.max(np.abs(np.log(factors))))
-        tests = [
-            test if test.noise_known else test.with_noise(float(f))
-            for test, f in zip(problem.tests, factors, strict=True)
-        ]
+        tests = _with_noise_left(first, problem, u)
+        change = max(new.noise_change(old) for new, old in zip(tests, problem.tests, strict=True))
         problem = with_tests(problem, tests)
         state = least_squares_from(problem, box, jax.device_put(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
@@ -70,13 +69,24 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     return problem, refined, sentences
 
 
-def _factors(problem: Problem, u: np.ndarray) -> np.ndarray:
-    """How many times larger than it is taken the noise of each test is; 1 where it is known."""
+def _decides(problem: Problem, test: Test) -> bool:
+    """Whether noise that is to be estimated is more than a unit."""
+    alone = len(problem.tests) == 1 and problem.prior is None and test.noise_is_one_factor
+    return not (test.noise_known or alone)
+
+
+def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
+    """The tests of a study with their noise as it is at u, where a fit to some other noise ended."""
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    values, tests = problem.free.values(u), []
     left = misfits_of_tests(problem, residual, jacobian, row_weights)
-    factors = np.ones(len(problem.tests))
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
-        if not test.noise_known:
-            factor = max(left[k].factor, np.finfo(float).eps)  # rounding is left where there is no noise at all
-            factors[k] = factor * np.sqrt(test.correlated_rows(residual[rows], row_weights[rows]))
-    return factors
+        own = first.tests[k]
+        if own.noise_follows_fit:
+            own = own.at_fit(problem.view(k, values))
+        if _decides(problem, test) and left[k].square > 0.0:
+            count = correlated_by_misfit(test, residual[rows], row_weights[rows])
+            expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
+            own = own.with_noise(test.estimated_noise(residual[rows], expected))
+        tests.append(own)
+    return tests

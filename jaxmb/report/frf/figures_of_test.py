@@ -71,16 +71,16 @@ def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
     The median over the lines that are used, where coherence or leakage are taken into account.
     """
     test: Any = entry.test
-    level = float(np.median(np.asarray(test.noise_std)[np.asarray(test.weight) > 0.0]))
-    return level * _scale(result, entry), not test.noise_known
+    level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
+    return level, not test.noise_known
 
 
-def _scale(result: Result, entry: Entry) -> float:
-    """By what the standard deviations of a test are to be multiplied, to be those that were estimated."""
+def _noise_std(result: Result, entry: Entry) -> np.ndarray:
+    """Standard deviation of log H [f, o, i], as it was estimated where it was."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    level = entry.test.nominal_noise
-    return estimated / level if estimated is not None and level else 1.0
+    test: Any = entry.test if estimated is None else entry.test.with_noise(estimated)
+    return np.asarray(test.noise_std)
 
 
 def standard_residuals(result: Result, entry: Entry) -> np.ndarray:
@@ -89,7 +89,8 @@ def standard_residuals(result: Result, entry: Entry) -> np.ndarray:
     test: Any = entry.test
     weight = np.asarray(test.weight)
     left = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
-    return np.where(weight > 0.0, left / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) / _scale(result, entry)
+    size = np.asarray(test.noise_std) / _noise_std(result, entry)
+    return np.where(weight > 0.0, left / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
 
 
 def residual_figure(result: Result, entry: Entry) -> Figure:

@@ -12,6 +12,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
 from jaxmb.identify.estimation.identifiability import scaled_svd
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.study.study import Study
 
 FITTED_APART = 3
@@ -140,10 +141,14 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
     count, degrees, lines = int(used.sum()) - test.nuisance_rows, np.inf, 1.0
     if not test.noise_known:
         left, rank = _left_over(r, j)
-        lines = test.correlated_rows(left * size, row_weights)
+        lines = correlated_by_misfit(test, left * size, row_weights)
         freedom = max(count - rank, 1)
-        variance = max(float(left @ left) / freedom, np.finfo(float).tiny) * lines
+        least = np.finfo(float).tiny if test.noise_is_one_factor else 1.0 / lines
+        variance = max(float(left @ left) / freedom, least) * lines
         r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
+    svd = scaled_svd(jacobian)
+    larger = test.variance_factor(svd.left[: residual.size, : svd.rank], np.where(used, row_weights, 0.0))
+    r, j = r / np.sqrt(larger), j / np.sqrt(larger)
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
     return Block(test.name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
 

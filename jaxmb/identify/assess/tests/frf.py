@@ -42,7 +42,9 @@ class FrfMetrics(KindMetrics):
             test: Any = entry.test
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise_known:
-                noise[entry.name] = left[entry.name].factor * float(test.nominal_std)
+                own = finding.residual[rows]
+                expected = float(np.sum(own**2)) / left[entry.name].square
+                noise[entry.name] = test.estimated_noise(own, expected)
         compared = [
             (entry.name, agreement)
             for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)

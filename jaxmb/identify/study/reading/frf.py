@@ -12,12 +12,14 @@ from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.frf_source import measured_responses, points_text
 from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.line_noise import coherence_log_std, cross_axis_log_std
+from jaxmb.measurement.line_noise import CoherenceNoise, coherence_noise, cross_axis_log_std
 from jaxmb.measurement.reciprocity import reciprocal_pairs
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 
+HIDDEN = 0.5
+"""Standard deviation of log H, by the coherence, above which a measured value is taken for noise."""
 NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
 
@@ -47,11 +49,16 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
-    random = coherence_log_std(measured) if part.coherence else np.zeros(measured.frf.shape)
+    random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
+    additive = random.std if measured.averages else np.zeros(random.std.shape)
+    if measured.averages:
+        weight, notes = _above_noise(random, weight, notes, outputs, inputs)
     leaked = cross_axis_log_std(measured, part.cross_axis)
-    noise = np.sqrt(nominal**2 + random**2 + leaked**2)
+    known = np.sqrt(random.log_std**2 + leaked**2)
+    noise = np.sqrt(nominal**2 + known**2)
     if part.symmetrize is not None:
-        weight, noise = _counted_once(measured, weight, noise, part.symmetrize)
+        weight, factor = _counted_once(measured, weight, part.symmetrize)
+        known, noise, additive = known * factor, noise * factor, additive * factor
     test = FrfTest(
         name=label,
         q=q,
@@ -64,6 +71,9 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         measured=jax.device_put(np.where(weight > 0.0, measured.frf, 1.0)),
         weight=jax.device_put(weight),
         noise_std=jax.device_put(noise),
+        known_std=jax.device_put(known),
+        additive_std=jax.device_put(additive),
+        level=jax.device_put(random.size),
         nominal_std=jax.device_put(np.asarray(nominal)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
@@ -142,23 +152,42 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     return weight, _lost_lines(lost, lines, outputs, inputs)
 
 
-def _counted_once(
-    measured: FrfSet, weight: np.ndarray, noise: np.ndarray, symmetrize: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and noise in which one response of each symmetrized pair counts for both, so that nothing that was
-    measured once tells as much as two measurements. The cost is the same as with both.
+def _above_noise(
+    noise: CoherenceNoise, weight: np.ndarray, notes: list[str], outputs: tuple, inputs: tuple
+) -> tuple[np.ndarray, list[str]]:
+    """Weights with what does not rise above its noise at 0, and a sentence on it beside others.
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    hidden = (noise.log_std > HIDDEN) & (weight > 0.0)
+    if not hidden.any():
+        return weight, notes
+    weight = np.where(hidden, 0.0, weight)
+    if not weight.any():
+        raise ValueError("by their coherence all responses are noise, expected at least one line that is not")
+    lost = np.sum(hidden, axis=0)
+    hidden_text = (
+        f"up to {lost.max()} of {hidden.shape[0]} lines do not rise above the noise that their coherence tells"
+    )
+    return weight, [*notes, f"{_between(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
+
+
+def _counted_once(measured: FrfSet, weight: np.ndarray, symmetrize: str) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and factors on the noise with which one response of each symmetrized pair counts for both, so that
+    nothing that was measured once tells as much as two measurements. The cost is the same as with both.
 
     A response that was mirrored takes the weight of its image; the mean of two has half their variance.
     """
-    weight, noise = weight.copy(), noise.copy()
+    weight, factor = weight.copy(), np.ones(weight.shape)
     for pair in reciprocal_pairs(measured):
         (o, i), image = pair.upper, (slice(None), *pair.lower)
         both = weight[:, o, i] + weight[image]
         weight[:, o, i] = 0.5 * both if symmetrize == "mean" else both
         weight[image] = 0.0
         if symmetrize == "mean":
-            noise[:, o, i] /= np.sqrt(2.0)
-    return weight, noise
+            factor[:, o, i] = 1.0 / np.sqrt(2.0)
+    return weight, factor
 
 
 def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
