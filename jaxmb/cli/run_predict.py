@@ -53,6 +53,7 @@ def predict(
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
+    earlier = (folder / "frf.npz").exists()
     found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
@@ -67,7 +68,10 @@ def predict(
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
         write_pictures(report, folder / "figures")
-    console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
+    replaces = "; replaces the prediction that was there" if earlier else ""
+    console.print(
+        f"written in {folder}: frf.npz, figures/frf.png{replaces}", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
