@@ -60,7 +60,9 @@ def predict(
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives)
+    at = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
+    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     console.print(on_terminal(report, console.width))
     with writing(folder):
         write_frf(

@@ -18,9 +18,12 @@ from jaxmb.report.cells import number, percent, short
 from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
+from jaxmb.report.frf.predicted import predicted_sections
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.result_sections import sections
+from jaxmb.report.section import Picture
+from jaxmb.response.modal import Modes
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -196,6 +199,24 @@ def test_grids_of_any_size(outputs, inputs, lines):
     )
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
+    figure.draw_without_rendering()
+
+
+def test_zero_frfs_have_no_scale():
+    """Rounding is zero too, and a row of zeros has no ticks."""
+    h = np.ones((5, 2, 2), dtype=complex)
+    h[:, 0, 1] = 0.0
+    h[:, 1] = 1e-17
+    points = (("tool", "x"), ("tool", "y"))
+    (section,) = predicted_sections(
+        "arm", Modes(*[np.zeros(0)] * 6), np.arange(1.0, 6.0), h, points, 2,
+        {"a": 0.25 * np.pi, "b": 0.0, "c": 0.2}, ["a", "b"],
+    )  # fmt: skip
+    figure = next(part for part in section.parts if isinstance(part, Picture)).draw()
+    magnitudes = figure.axes[::2]
+    assert [[t.get_text() for t in axes.texts] for axes in magnitudes] == [[], ["zero"], ["zero"], ["zero"]]
+    assert [bool(len(axes.get_yticks())) for axes in magnitudes] == [True, True, False, False]
+    assert figure.texts[0].get_text() == "arm at a 45 deg, c 0.2 m: accelerance, output / input"
     figure.draw_without_rendering()
 
 
