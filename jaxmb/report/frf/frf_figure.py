@@ -77,10 +77,10 @@ def frf_figure(
     if coherence is not None:
         cell = cell[0], cell[1] + 0.45
     # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
-    across = 2 if columns == 1 else 4  # entries of the legend beside each other
     shaded, shade_label = (None, "") if weight is None else _unlike(weight)
     entries = len(curves) + bool(shade_label)
-    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * max(-(-entries // across), 2 if across == 2 else 1)
+    across = 4 if columns > 1 else 3 if entries == 3 else 2  # entries of the legend beside each other
+    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * -(-entries // across)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
     figure = Figure(figsize=(width, height))
@@ -129,8 +129,11 @@ def frf_figure(
     ]
     if shade_label:
         handles.append(Patch(color="0.93", label=shade_label))
+    by_rows = [
+        handle for column in range(across) for handle in handles[column::across]
+    ]  # a legend is filled by columns
     figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
+        handles=by_rows, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
         borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
     )  # fmt: skip
     return figure
