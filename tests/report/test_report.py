@@ -21,6 +21,7 @@ from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
+from jaxmb.report.parameters.parameter_table import _error
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture
 from jaxmb.response.modal import Modes
@@ -200,6 +201,14 @@ def test_grids_of_any_size(outputs, inputs, lines):
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
     figure.draw_without_rendering()
+
+
+def test_what_kept_its_true_value_has_no_error(result):
+    """A parameter that no data act on is not found to a billionth."""
+    p = next(iter(result.parameters.values()))
+    kept = p._replace(value=2.0 * p.lower)
+    assert _error(kept._replace(std=np.inf), kept.value) == "-"
+    assert _error(kept._replace(std=1.0), kept.value) == "<1e-9"
 
 
 def test_zero_frfs_have_no_scale():

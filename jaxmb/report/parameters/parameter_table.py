@@ -126,8 +126,10 @@ def on_bound(p: Parameter) -> bool:
 
 
 def _error(p: Parameter, true: float) -> str:
-    """Error of a parameter, %; where the truth is a bound and the fit ends there, that no data were needed for it."""
+    """Error of a parameter, %; "bound" where the truth is one and the fit ends there, for which no data were needed."""
     relative = p.value / true - 1.0
     if abs(relative) > 1e-11:
         return percent(100.0 * relative, signed=True)
+    if not math.isfinite(p.std):
+        return "-"  # nothing was found, it kept the machine's own value
     return "bound" if on_bound(p) else "<1e-9"
