@@ -14,7 +14,7 @@ from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
 from jaxmb.report import write_report
-from jaxmb.report.cells import number, percent, short
+from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
@@ -201,6 +201,23 @@ def test_grids_of_any_size(outputs, inputs, lines):
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
     figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("percentage", "text"),
+    [
+        (9.97, "9.97"),
+        (9.9996, "9.9996"),
+        (10.0, "10"),
+        (10.04, "10"),
+        (99.7, "99.7"),
+        (50.4, "50"),
+        (np.inf, "unknown"),
+    ],
+)
+def test_a_deviation_below_a_limit_is_not_rounded_up_to_it(percentage, text):
+    """Beside "yes below 10 %" stands no 10 that is called "yes"."""
+    assert deviation(percentage) == text
 
 
 def test_what_kept_its_true_value_has_no_error(result):

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmb.identify.assess.profile import RISE
 from jaxmb.identify.assess.result import Parameter, Result
-from jaxmb.report.cells import number, percent, short
+from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.paper_tables import of_paper, table_5
 from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by, left, right, section
 
@@ -35,7 +35,7 @@ def parameter_table(result: Result) -> Table:
         rows.append(
             (
                 label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
-                percent(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
+                deviation(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
                 Cell(p.identifiable, p.identifiable),
             )
         )  # fmt: skip
