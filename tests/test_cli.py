@@ -230,6 +230,7 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["identify", "validation-3r", "--noise-seed", "1.5"], "--noise-seed"),
         (["identify", "validation-3r", "--sed", "1"], "--sed"),
         (["identfy"], "identfy"),
+        (["identify"], "Missing argument 'study'; `jaxmb studies` lists"),
         (["predict", "kuka-kr91"], "kuka-kr90"),
         (["predict", "manipulator-3r", "--posture", "z9=1"], "z9"),
         (["predict", "manipulator-3r", "--posture", "z2=7 degrees"], "7 degrees"),
