@@ -104,9 +104,7 @@ def _identify_by_search(
 
 def _impossible(study: Study) -> str:
     """What the machine of a study, as it is before the fit, predicts that no data can be compared with."""
-    found = [
-        f"{called(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))
-    ]
+    found = [f"{called(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))]
     return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
 
 
