@@ -230,6 +230,7 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["identify", "validation-3r", "--noise-seed", "1.5"], "--noise-seed"),
         (["identify", "validation-3r", "--sed", "1"], "--sed"),
         (["identfy"], "identfy"),
+        (["identify"], "Missing argument 'study'; `jaxmb studies` lists"),
         (["predict", "kuka-kr91"], "kuka-kr90"),
         (["predict", "manipulator-3r", "--posture", "z9=1"], "z9"),
         (["predict", "manipulator-3r", "--posture", "z2=7 degrees"], "7 degrees"),
@@ -269,6 +270,7 @@ def test_predict(tmp_path, capsys):
     command = ["predict", "manipulator-3r", "--posture", posture, "--band-hz", "1", "30", "--kind", "receptance"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
+    assert "replaces" not in shown
     for frequency in ("10.180", "11.243", "22.592"):  # Huynh et al. 2020, section 4, recomputed
         assert frequency in shown
     written = jaxmb.read_frf(tmp_path / "frf.npz")
@@ -281,6 +283,8 @@ def test_predict(tmp_path, capsys):
     np.testing.assert_allclose(written.frf, expected, rtol=1e-12)
     assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "figures"}
     assert (tmp_path / "figures" / "frf.png").stat().st_size > 10_000
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "figures/frf.png; replaces the prediction that was there\n" in capsys.readouterr().out
 
 
 def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):

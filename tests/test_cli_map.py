@@ -93,6 +93,8 @@ def test_figures_of_an_earlier_map_do_not_stay(tmp_path, capsys):
                  "--good", "dexterity=0.999"]) == 0  # fmt: skip
     assert sorted(path.name for path in figures.iterdir()) == ["dexterity-joints.png", "mine.png"]
     said = capsys.readouterr().out
+    assert said.endswith("map.json, figures/dexterity-joints.png; replaces the map that was there\n")
+    assert said.count("replaces") == 1  # not of the first
     assert "no zone: the best posture has 0." in said
     assert sum(line.split()[:1] == ["zone"] for line in said.splitlines()) == 2  # tables of the first command's maps
 

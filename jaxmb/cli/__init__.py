@@ -26,7 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="jaxmb", standalone_mode=False)
     except UsageError as error:
-        return say(error.format_message(), WRONG_INPUT)
+        message = error.format_message()
+        if message.startswith("Missing argument"):
+            message = f"{message.rstrip('.')}; `jaxmb studies` lists what comes with jaxmb"
+        return say(message, WRONG_INPUT)
     except WrongInput as error:
         return say(str(error), WRONG_INPUT)
     except (KeyboardInterrupt, typer.Abort):

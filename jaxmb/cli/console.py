@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 DONE, WRONG_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 2, 3, 130
 WIDTH = 120
 """Of tables that do not go to a terminal."""
-Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the results; those that are there are replaced.", show_default="results/NAME"),
+]
 
 
 class WrongInput(Exception):

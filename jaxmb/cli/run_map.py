@@ -161,6 +161,7 @@ def map_postures(
     from jaxmb.report.terminal import on_terminal
 
     folder = writable(robot.folder(out, "map"), ("map.json",))
+    earlier = (folder / "map.json").exists()
     console = console_of()
     sections = (
         modal_map_sections(found) if isinstance(found, ModalMaps)
@@ -174,7 +175,8 @@ def map_postures(
         for name in MAP_FIGURES - {path.stem for path in figures}:  # of an earlier map; no other file is touched
             (folder / "figures" / f"{name}.png").unlink(missing_ok=True)
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
-    console.print(f"written in {folder}: {names}", markup=False, highlight=False, soft_wrap=True)
+    replaces = "; replaces the map that was there" if earlier else ""
+    console.print(f"written in {folder}: {names}{replaces}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _refuse(options: Mapping[str, object], quantity: str) -> None:

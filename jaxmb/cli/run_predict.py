@@ -53,13 +53,16 @@ def predict(
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
+    earlier = (folder / "frf.npz").exists()
     found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives)
+    at = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
+    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     console.print(on_terminal(report, console.width))
     with writing(folder):
         write_frf(
@@ -67,7 +70,10 @@ def predict(
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
         write_pictures(report, folder / "figures")
-    console.print(f"written in {folder}: frf.npz, figures/frf.png", markup=False, highlight=False, soft_wrap=True)
+    replaces = "; replaces the prediction that was there" if earlier else ""
+    console.print(
+        f"written in {folder}: frf.npz, figures/frf.png{replaces}", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def _band(low_hz: float, high_hz: float) -> tuple[float, float]:

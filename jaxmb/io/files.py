@@ -58,9 +58,16 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{path}: nested too deeply, expected at most a few levels") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+        raise InputError(f"{path}: not valid TOML: {error}{_quotes_hint(str(error), text)}") from None
     except ValueError:  # Python reads no integer of more than 4300 digits
         raise InputError(f"{path}: holds an integer of thousands of digits, expected a physical number") from None
+
+
+def _quotes_hint(message: str, text: str) -> str:
+    """What to do where a value begins with a letter."""
+    at = re.fullmatch(r"Invalid value \(at line (\d+), column (\d+)\)", message)
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "; text needs quotes" if at and lines[int(at[1]) - 1][int(at[2]) - 1 :][:1].isalpha() else ""
 
 
 def read_text(path: Path) -> str:

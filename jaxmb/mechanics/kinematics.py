@@ -1,7 +1,7 @@
 """Where the frames of a machine are, and how they move with its coordinates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.values import number_of_text
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi
@@ -34,20 +35,27 @@ def reference_posture(model: Model) -> Float[Array, "n"]:
     return model.reference
 
 
-def posture(model: Model, values: dict[str, float]) -> Float[Array, "n"]:
+def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
     """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
 
     Args:
         model: the machine.
-        values: coordinate name -> value, rad or m.
+        values: coordinate name -> value, rad or m, or a text such as "70 deg".
 
     Raises:
-        ValueError: a name is not a coordinate of the machine, or an angle is more than a turn.
+        ValueError: a name is not a coordinate of the machine, a text is no angle, or an angle is more than a turn.
     """
+    if not isinstance(values, Mapping):
+        raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
     where = {}
     for name, value in values.items():
         if name not in model.coordinates:
             raise ValueError(known_name("posture: coordinate", name, model.coordinates))
+        if isinstance(value, str):
+            try:
+                value = number_of_text(value)
+            except ValueError as error:
+                raise ValueError(f"posture: {name}: found '{value}', {error}") from None
         index = model.coordinates.index(name)
         if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
             number = f"{float(value):g}"

@@ -29,6 +29,15 @@ def percent(value: float, signed: bool = False) -> str:
     return f"{value:+.2g}" if signed else number(value, 2)
 
 
+def deviation(percentage: float) -> str:
+    """A standard deviation by `percent`, with more digits where it is rounded up to a limit of "yes" or "weak"."""
+    text, digits = percent(percentage), 3
+    while text in ("10", "100") and percentage < float(text) and digits < 10:
+        rounded = f"{percentage:.{digits}g}"
+        text, digits = (text if float(rounded) == float(text) else rounded), digits + 1
+    return text
+
+
 def hertz(frequency_hz: float) -> str:
     """A frequency to a thousandth of a hertz, or to four digits where it is below one."""
     return f"{frequency_hz:.3f}" if frequency_hz >= 1.0 else f"{frequency_hz:.4g}"

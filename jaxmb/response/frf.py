@@ -43,15 +43,16 @@ def frf(
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
 
     Raises:
-        ValueError: sizes, a frame, a direction or the kind is wrong; there is no "tool" and several end frames.
+        ValueError: sizes, a frame, a direction or the kind is wrong, or frequency_hz is no list; there is no "tool" and
+            several end frames.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """
     outputs, inputs = endpoints(frame, outputs, inputs)
     derivatives = check_kind(kind)
+    omega = _omega(frequency_hz)
     tangent = linearize(model, q, at)
     place = working_point(model, q, at)
-    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
     output_rows = response_rows(model, place, outputs)
     input_rows = output_rows if inputs == outputs else response_rows(model, place, inputs)
     h = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, output_rows, input_rows)
@@ -86,8 +87,8 @@ def frf_finite_force(
     Source: Huynh et al. 2020, eq. 23-28.
     """
     derivatives = check_kind(kind)
+    omega = _omega(frequency_hz)
     tangent = linearize(model, q)
-    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
     dq = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, jnp.eye(q.size), efforts)
@@ -98,6 +99,14 @@ def frf_finite_force(
     each = jax.vmap(jax.vmap(displacement, in_axes=1, out_axes=1))
     h = jax.lax.complex(each(dq.real), each(dq.imag)) / force_n
     return h * ((1j * omega) ** derivatives)[:, None, None]
+
+
+def _omega(frequency_hz: Float[Array, "f"]) -> Float[Array, "f"]:
+    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
+    if omega.ndim != 1:
+        found = "a single number" if omega.ndim == 0 else f"an array of {omega.ndim} dimensions"
+        raise ValueError(f"frequency_hz: found {found}, expected a list of frequencies, as [5.0]")
+    return omega
 
 
 def convert_frf(

@@ -162,6 +162,7 @@ def test_byte_order_mark_is_no_error(tmp_path):
         ),
         ('"arm"', '"arm"\ngravity = 9.81', "gravity: found 9.81, expected a list"),
         ('"arm"', '"arm', "not valid TOML: Illegal character '\\n' (at line 2, column 12)"),
+        ('"arm"', "arm", "not valid TOML: Invalid value (at line 2, column 8); text needs quotes"),
         ('name = "arm"', "", "name: missing, expected a value"),
     ],
 )

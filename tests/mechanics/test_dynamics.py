@@ -244,6 +244,15 @@ def test_unknown_names_are_refused():
         posture(MODEL, {"trun": 1.0})
 
 
+def test_a_posture_takes_angles_as_text():
+    model = build_model(load_machine("kuka-kr90"))
+    np.testing.assert_array_equal(posture(model, {"z2": "70 deg"}), posture(model, {"z2": np.radians(70.0)}))
+    with pytest.raises(ValueError, match=r"posture: z2: found '70 degs', expected a number in radians or a text"):
+        posture(model, {"z2": "70 degs"})
+    with pytest.raises(ValueError, match=r"posture: values: expected a dict of coordinates with their values"):
+        posture(model, [1.0, 2.0])
+
+
 def test_a_posture_in_degrees_is_refused():
     model = build_model(load_machine("kuka-kr90"))
     with pytest.raises(ValueError, match='z2 is 80 rad, more than a turn; write "80 deg" for degrees'):

@@ -55,7 +55,7 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
     }  # fmt: skip
     frf = figures["frf-hammer"]
     labels = [text.get_text() for text in frf.legends[0].get_texts()]
-    assert labels == ["synthesized and mirrored", "as measured, exponential window", "initial", "fitted"]
+    assert labels == ["synthesized and mirrored", "as simulated, exponential window", "initial", "fitted"]
     assert len(frf.axes) == 3 * 9  # magnitude, phase and coherence
 
 

@@ -14,13 +14,17 @@ from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
 from jaxmb.report import write_report
-from jaxmb.report.cells import number, percent, short
+from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
+from jaxmb.report.frf.predicted import predicted_sections
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
+from jaxmb.report.parameters.parameter_table import _error
 from jaxmb.report.result_sections import sections
+from jaxmb.report.section import Picture
+from jaxmb.response.modal import Modes
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -196,6 +200,49 @@ def test_grids_of_any_size(outputs, inputs, lines):
     )
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
+    figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("percentage", "text"),
+    [
+        (9.97, "9.97"),
+        (9.9996, "9.9996"),
+        (10.0, "10"),
+        (10.04, "10"),
+        (99.7, "99.7"),
+        (50.4, "50"),
+        (np.inf, "unknown"),
+    ],
+)
+def test_a_deviation_below_a_limit_is_not_rounded_up_to_it(percentage, text):
+    """Beside "yes below 10 %" stands no 10 that is called "yes"."""
+    assert deviation(percentage) == text
+
+
+def test_what_kept_its_true_value_has_no_error(result):
+    """A parameter that no data act on is not found to a billionth."""
+    p = next(iter(result.parameters.values()))
+    kept = p._replace(value=2.0 * p.lower)
+    assert _error(kept._replace(std=np.inf), kept.value) == "-"
+    assert _error(kept._replace(std=1.0), kept.value) == "<1e-9"
+
+
+def test_zero_frfs_have_no_scale():
+    """Rounding is zero too, and a row of zeros has no ticks."""
+    h = np.ones((5, 2, 2), dtype=complex)
+    h[:, 0, 1] = 0.0
+    h[:, 1] = 1e-17
+    points = (("tool", "x"), ("tool", "y"))
+    (section,) = predicted_sections(
+        "arm", Modes(*[np.zeros(0)] * 6), np.arange(1.0, 6.0), h, points, 2,
+        {"a": 0.25 * np.pi, "b": 0.0, "c": 0.2}, ["a", "b"],
+    )  # fmt: skip
+    figure = next(part for part in section.parts if isinstance(part, Picture)).draw()
+    magnitudes = figure.axes[::2]
+    assert [[t.get_text() for t in axes.texts] for axes in magnitudes] == [[], ["zero"], ["zero"], ["zero"]]
+    assert [bool(len(axes.get_yticks())) for axes in magnitudes] == [True, True, False, False]
+    assert figure.texts[0].get_text() == "arm at a 45 deg, c 0.2 m: accelerance, output / input"
     figure.draw_without_rendering()
 
 

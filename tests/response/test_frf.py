@@ -124,6 +124,8 @@ def test_convert():
 
 
 def test_wrong_input_is_refused():
+    with pytest.raises(ValueError, match=r"frequency_hz: found a single number, expected a list of frequencies"):
+        frf(MODEL, POSTURE, 5.0)
     with pytest.raises(ValueError, match="frame 'tol' does not exist, did you mean 'tool'"):
         frf(MODEL, POSTURE, FREQUENCY, frame="tol")
     with pytest.raises(

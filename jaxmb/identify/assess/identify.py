@@ -35,6 +35,7 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
+from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
@@ -101,9 +102,15 @@ def _identify_by_search(
     return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
+def _impossible(study: Study) -> str:
+    """What the machine of a study, as it is before the fit, predicts that no data can be compared with."""
+    found = [f"{called(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))]
+    return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
+
+
 def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
-        raise ValueError(f"study '{study.name}': no start has a finite cost")
+        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
     problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
     variances = row_variances(problem, residual, jacobian, row_weights)

@@ -68,7 +68,9 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None)
     matrix = np.where(size > smallest, matrix, 0.0)
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
     least = (max(matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values.max(initial=0.0)
-    return ScaledSvd(scale, left, values, right, int(np.sum(values > least)))
+    rank = int(np.sum(values > least))
+    right[:rank, ~matrix.any(axis=0)] = 0.0  # the rounding there would couple what does not act to what does
+    return ScaledSvd(scale, left, values, right, rank)
 
 
 def knowledge(

@@ -19,7 +19,7 @@ from jaxmb.linalg import on_host, receptance
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, window_correlation
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf_kind import Point
+from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import modes
 
 Phase = Literal["safe", "principal"]
@@ -74,6 +74,13 @@ class FrfTest(PostureTest):
         principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
         """
         return self._residual(self.predict(view))
+
+    def impossible(self, view: MotionView) -> tuple[str, ...]:
+        """FRFs that were measured and that the machine predicts as 0, of which there is no logarithm."""
+        used, predicted = np.asarray(self.weight) > 0.0, np.asarray(self.predict(view))
+        zero = np.argwhere(((predicted == 0.0) & used).any(axis=0))
+        outputs, inputs = dof_names(self.outputs), dof_names(self.inputs)
+        return tuple(f"the FRF {outputs[o]} / {inputs[i]} is 0" for o, i in zero)
 
     def _residual(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
         """The residual of predicted FRFs; NumPy in, NumPy out."""

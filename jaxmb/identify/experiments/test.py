@@ -108,6 +108,10 @@ class Test(eqx.Module):
     def check(self, model: Model) -> None:
         """Raise ValueError where the test cannot be made of a machine."""
 
+    def impossible(self, view: View) -> tuple[str, ...]:
+        """What was measured and cannot be compared with the prediction, in words."""
+        return ()
+
     def affine_view(self, model: Model, free: FreeParameters) -> AffineView | None:
         """The view as an affine function of the free values, which saves the kinematics; None where it is not one."""
         return None

@@ -134,7 +134,7 @@ def why(
     """
     null = [group for group in groups if np.isinf(group.std) and index in group.members]
     alone = any(len(group.members) == 1 for group in null)
-    said = ["does not act on what is measured"] if alone else []
+    said = ["does not act on what is measured" + _unseen_clause(index, names[index], tests, shares)] if alone else []
     if any(modes.frequency_hz.size for modes in shares) and not alone:
         said += [_modes_clause(index, names[index], tests, shares)]
     if null and not alone:
@@ -156,9 +156,21 @@ def _partner(index: int, correlation: np.ndarray) -> int | None:
     return best if size[best] >= TOGETHER else None
 
 
+def _unseen_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
+    """Of a parameter that does not act: the modes that it governs within the band of a test and nothing shows."""
+    of = _of(name)
+    for test, modes in zip(tests, shares, strict=True):
+        seen = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= test.highest_hz)
+        if test.probe() is not None and seen.any():
+            those = "that mode" if seen.sum() == 1 else "those modes"
+            governed = _modes_text(modes.frequency_hz[seen], modes.share[seen, index], of, f"below {_end_text(test)}")
+            return f": it governs {governed}, but no sensor of the test sees {those}"
+    return ""
+
+
 def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
     """Which modes a parameter governs, in the test that is nearest to seeing one, and where that test's band ends."""
-    of = {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
+    of = _of(name)
     best, nearest = None, math.inf
     largest = (0.0, 0.0)
     for test, modes in zip(tests, shares, strict=True):
@@ -176,18 +188,28 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
             return "governs no mode"
         return f"governs no mode, at most {_percent(largest[0])} of the {of} of the mode at {largest[1]:.3g} Hz"
     test, frequency_hz, share = best
-    end = test.highest_hz
-    inside = frequency_hz <= end
-    limit = test.highest_text
-    modes = []
-    for which, where in ((inside, "below"), (~inside, "above")):
-        if which.any():
-            each = [
-                f"{f:.3g} Hz ({_percent(s)} of its {of})"
-                for f, s in zip(frequency_hz[which][:NAMED], share[which], strict=False)
-            ]
-            modes.append(f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where} {limit} {end:.3g} Hz")
+    inside = frequency_hz <= test.highest_hz
+    modes = [
+        _modes_text(frequency_hz[which], share[which], of, f"{where} {_end_text(test)}")
+        for which, where in ((inside, "below"), (~inside, "above"))
+        if which.any()
+    ]
     return f"governs {', and '.join(modes)}"
+
+
+def _of(name: str) -> str:
+    """Of what of a mode a parameter has its share."""
+    return {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
+
+
+def _end_text(test: Test) -> str:
+    return f"{test.highest_text} {test.highest_hz:.3g} Hz"
+
+
+def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str) -> str:
+    """Modes with the share of each that a parameter holds."""
+    each = [f"{f:.3g} Hz ({_percent(s)} of its {of})" for f, s in zip(frequency_hz[:NAMED], share, strict=False)]
+    return f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where}"
 
 
 def _remedy_clause(

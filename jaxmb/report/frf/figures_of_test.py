@@ -27,7 +27,8 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
     """FRFs of a test as measured, initial and identified; lines of higher or lower weight than most are shaded.
 
     Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
-    stands below, where it is known. Of a test that is held out the identified ones are called predicted.
+    stands below, where it is known. FRFs that were simulated are called so instead of measured. Of a test that is held
+    out the identified ones are called predicted.
     """
     test: Any = entry.test
     data = entry.source
@@ -35,12 +36,11 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
     before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     raw = _as_measured(data, test, frequency_hz)
-    curves = [
-        Curve(data.treatment or "measured", np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")
-    ]
+    given = "measured" if entry.truth is None else "simulated"
+    curves = [Curve(data.treatment or given, np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")]
     if data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
-        curves.append(Curve(f"as measured{window}", raw.frf, "0.35", 0.7, "-"))
+        curves.append(Curve(f"as {given}{window}", raw.frf, "0.35", 0.7, "-"))
     held_out = entry.role == "check"
     curves += [
         Curve("initial", before, INITIAL, 1.1, ":"),

@@ -18,6 +18,10 @@ MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
 MOST_DECADES = 8
 LONGEST_TITLE = 40
+"""Letters of a title that a narrow figure has room for; a wide one has room for `LETTERS_PER_INCH`."""
+LETTERS_PER_INCH = 13
+ROUNDING = 1e-13
+"""Size of an FRF, of the largest of its set, up to which it is zero but for rounding."""
 HIGHEST_PHASE = 285.0
 """Degrees at the ends of the axis: a curve that passes half a turn goes on to three quarters."""
 KIND = {count: kind for kind, count in DERIVATIVES.items()}
@@ -63,6 +67,7 @@ def frf_figure(
         coherence: of every line [f, o, i], or [f, o] of all inputs together; drawn below the phase.
         frequency_unit: what the axis says.
     """
+    curves = [c._replace(frf=_without_rounding(c.frf)) for c in curves]
     if coherence is not None and coherence.ndim == 2:
         coherence = np.repeat(coherence[:, :, None], len(inputs), axis=2)
     if coherence is not None and not np.isfinite(coherence).any():
@@ -72,10 +77,10 @@ def frf_figure(
     if coherence is not None:
         cell = cell[0], cell[1] + 0.45
     # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
-    across = 2 if columns == 1 else 4  # entries of the legend beside each other
     shaded, shade_label = (None, "") if weight is None else _unlike(weight)
     entries = len(curves) + bool(shade_label)
-    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * max(-(-entries // across), 2 if across == 2 else 1)
+    across = 4 if columns > 1 else 3 if entries == 3 else 2  # entries of the legend beside each other
+    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * -(-entries // across)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
     figure = Figure(figsize=(width, height))
@@ -115,27 +120,36 @@ def frf_figure(
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
-    title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
-    figure.text(
-        left / width, 1 - 0.12 / height, f"{title}: {KIND[derivatives]}, output / input{shown}", va="top", fontsize=9
-    )
+    what = f": {KIND[derivatives]}, output / input{shown}"
+    room = max(LONGEST_TITLE, int(LETTERS_PER_INCH * (width - left - right)) - len(what))
+    title = title if len(title) <= room else title[: room - 3] + "..."
+    figure.text(left / width, 1 - 0.12 / height, f"{title}{what}", va="top", fontsize=9)
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves
     ]
     if shade_label:
         handles.append(Patch(color="0.93", label=shade_label))
+    by_rows = [
+        handle for column in range(across) for handle in handles[column::across]
+    ]  # a legend is filled by columns
     figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
+        handles=by_rows, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
         borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
     )  # fmt: skip
     return figure
 
 
 def predicted_figure(
-    name: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
+    title: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
 ) -> Figure:
     """FRFs [f, point, point] of a machine that is not fitted to anything."""
-    return frf_figure(name, frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives)
+    return frf_figure(title, frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives)
+
+
+def _without_rounding(frf: np.ndarray) -> np.ndarray:
+    """FRFs [f, o, i], those that are no more than rounding set to zero."""
+    size = np.where(np.isfinite(frf), np.abs(frf), 0.0)
+    return np.where(size.max(axis=0, initial=0.0) <= ROUNDING * size.max(initial=0.0), 0.0 * frf, frf)
 
 
 def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits: tuple[float, float] | None) -> None:
@@ -145,10 +159,15 @@ def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits
         axes.semilogy(
             frequency_hz, seen, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz)
         )
-    if limits is not None:
-        axes.set_ylim(*limits)
-    if not np.isfinite(curves[0].frf).any():
-        axes.text(0.5, 0.5, "no usable line", transform=axes.transAxes, ha="center", va="center", color="0.4")
+    finite = np.isfinite(curves[0].frf).any()
+    if not (finite and any(np.nan_to_num(curve.frf).any() for curve in curves)):
+        text = "zero" if finite else "no usable line"
+        axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.4")
+    if limits is None:
+        axes.set_yticks([])
+        axes.set_yticks([], minor=True)
+        return
+    axes.set_ylim(*limits)
     axes.yaxis.set_major_locator(LogLocator(numticks=6))
     axes.yaxis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
     axes.yaxis.set_major_formatter(PowersOfTen())
@@ -199,18 +218,20 @@ def _unlike(weight: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _magnitude_limits(sets: list[np.ndarray]) -> tuple[float, float] | None:
-    """Range of the first set, which the others may widen a little; None where it holds nothing."""
+    """Range of the first set, which the others may widen a little; None where all are zero."""
 
     def finite(frf: np.ndarray) -> np.ndarray:
         size = np.abs(frf[np.isfinite(frf)])
         return size[size > 0.0]
 
     own, every = finite(sets[0]), np.concatenate([finite(s) for s in sets])
-    if own.size == 0:
+    if every.size == 0:
         return None
+    own = own if own.size else every
     high = min(every.max(), 10.0 * own.max())
     low = max(min(own.min(), every.min()), 0.3 * own.min(), high / 10.0**MOST_DECADES)
-    return low / 1.6, high * 1.6
+    margin = max(1.6, float(np.sqrt(10.0 * low / high)))  # a power of ten is within
+    return low / margin, high * margin
 
 
 def _span(frequency_hz: np.ndarray) -> tuple[float, float]:

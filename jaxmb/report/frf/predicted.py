@@ -1,6 +1,6 @@
 """What a report says of a machine that is not fitted to anything."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,8 @@ def predicted_sections(
     frf: np.ndarray,
     points: tuple[Sequence[str], ...],
     derivatives: int,
+    posture: Mapping[str, float],
+    angles: Collection[str],
 ) -> list[Section]:
     """Modes and FRFs of a machine.
 
@@ -26,6 +28,14 @@ def predicted_sections(
         frf: FRFs [f, point, point].
         points: where motion and force are.
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
+        posture: coordinate name -> value, rad or m.
+        angles: those of the coordinates that are angles.
     """
-    draw = drawn_by("jaxmb.report.frf.frf_figure:predicted_figure", name, frequency_hz, frf, points, derivatives)
+    at = [
+        f"{coordinate} {np.degrees(value):.4g} deg" if coordinate in angles else f"{coordinate} {value:.4g} m"
+        for coordinate, value in posture.items()
+        if value != 0.0
+    ]
+    title = f"{name} at {', '.join(at) or 'the zero posture'}"
+    draw = drawn_by("jaxmb.report.frf.frf_figure:predicted_figure", title, frequency_hz, frf, points, derivatives)
     return [Section(f"Modes of {name}", (predicted_modes_table(found, ""), Picture("frf", draw)))]

@@ -7,7 +7,7 @@ import numpy as np
 from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
-from jaxmb.report.cells import number, percent
+from jaxmb.report.cells import deviation, number, percent
 from jaxmb.report.section import Cell, Column, Facts, Lines, Picture, Section, Table, drawn_by, left, right, section
 
 SHOWN = 6
@@ -53,7 +53,7 @@ def expected_table(found: Inspection) -> Table:
         p = found.parameters[names[0]]
         after = [] if found.next is None else ["-" if p.next_std is None else percent(100.0 * p.next_std)]
         label = names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)"
-        std = percent(100.0 * p.relative_std)
+        std = deviation(100.0 * p.relative_std)
         rows.append((label, p.unit, number(p.value), std, *after, Cell(p.identifiable, p.identifiable)))
     after = () if found.next is None else ("std % after next",)
     columns = (*left("parameter", "unit"), *right("value", "std %", *after), *left("identifiable"))

@@ -78,7 +78,7 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
             known = relative is not None and np.isfinite(relative).any()
             row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if known else "unknown")
             rows.append(tuple(row))
-    columns = (*left("quantity"), *right("least", "std", "greatest", "std", "median std"))
+    columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
     remarks = _modal_remarks(found)
     drawn = (
         Picture(name.replace("_", "-"), _drawn_by("modal_map_plots:modal_map_figure", found, name))

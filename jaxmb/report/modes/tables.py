@@ -92,7 +92,9 @@ def true_modes_table(name: str, pairs: Sequence[TrueMode]) -> Table:
 
 def initial_modes_table(name: str, pairs: ModePairs) -> Table:
     """Modes of the identified machine below the end of a test's band, beside those of the initial parameters."""
-    columns = right("mode", "initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC")
+    columns = right(
+        "mode", "initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC with initial"
+    )
     rows = []
     for m, partner in enumerate(pairs.partner):
         frequency, damping = _mode(pairs.fitted, m)

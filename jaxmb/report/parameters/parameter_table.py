@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmb.identify.assess.profile import RISE
 from jaxmb.identify.assess.result import Parameter, Result
-from jaxmb.report.cells import number, percent, short
+from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.paper_tables import of_paper, table_5
 from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by, left, right, section
 
@@ -35,7 +35,7 @@ def parameter_table(result: Result) -> Table:
         rows.append(
             (
                 label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
-                percent(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
+                deviation(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
                 Cell(p.identifiable, p.identifiable),
             )
         )  # fmt: skip
@@ -126,8 +126,10 @@ def on_bound(p: Parameter) -> bool:
 
 
 def _error(p: Parameter, true: float) -> str:
-    """Error of a parameter, %; where the truth is a bound and the fit ends there, that no data were needed for it."""
+    """Error of a parameter, %; "bound" where the truth is one and the fit ends there, for which no data were needed."""
     relative = p.value / true - 1.0
     if abs(relative) > 1e-11:
         return percent(100.0 * relative, signed=True)
+    if not math.isfinite(p.std):
+        return "-"  # nothing was found, it kept the machine's own value
     return "bound" if on_bound(p) else "<1e-9"

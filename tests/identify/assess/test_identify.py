@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.measurement.files.frf_file import write_frf
+from jaxmb.measurement.frf_set import FrfSet
 from tests.identify.arm import BRIEF, FREE, TRUTH, frf, loads, shapes, study_of
 
 STIFF = {"stiffness.*": FREE["stiffness.*"]}
@@ -90,3 +92,15 @@ def test_a_prior_for_what_the_data_cannot_fix_alone(tmp_path):
         assert result.parameters[name].std_log == pytest.approx(without.parameters[name].std_log, rel=1e-3)
         assert result.parameters[name].identifiable == "yes"
     assert "left to the prior: damping.a" in result.remarks
+
+
+def test_an_frf_that_the_machine_cannot_show_is_named(tmp_path):
+    """A plane arm does not move across its plane: what a test reads there has no logarithm to compare with."""
+    lines = np.linspace(1.0, 25.0, 40)
+    one, leak = np.full((lines.size, 1, 1), 0.1 + 0.1j), np.full((lines.size, 1, 1), 1e-6 + 0j)
+    measured = FrfSet(lines, np.concatenate([one, leak], axis=1), "accelerance", ("tool x", "tool y"), ("tool x",))
+    write_frf(tmp_path / "leak.npz", measured)
+    test = {"kind": "frf", "file": "leak.npz", "posture": {"a": 0.2, "b": 0.5}, "noise_log_std": 0.01}
+    test |= {"outputs": [["tool", "x"], ["tool", "y"]], "inputs": [["tool", "x"]]}
+    with pytest.raises(ValueError, match="test 'leak': the FRF tool y / tool x is 0, so leave it out of the test"):
+        identify(study_of(tmp_path, test))

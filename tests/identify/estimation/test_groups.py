@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.identifiability import groups, information_rows, knowledge
+from jaxmb.identify.estimation.identifiability import correlation, groups, information_rows, knowledge
 
 
 def random_jacobian(seed, rows=40, columns=5):
@@ -46,6 +46,18 @@ def test_parameters_that_act_only_together():
         assert np.linalg.norm(group.parts) == pytest.approx(1.0)
         assert np.linalg.norm(jacobian @ group.parts) < 1e-9
     np.testing.assert_allclose(found[0].parts[:2], np.array([2.0, -1.0]) / np.sqrt(5.0), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_does_not_act_is_alone(seed):
+    """A column of zeros is neither coupled to nor correlated with another parameter by rounding."""
+    jacobian = random_jacobian(seed) * np.array([1e4, 1.0, 1e2, 1.0, 1.0])
+    jacobian[:, 3] = 0.0
+    rows = information_rows(jacobian, np.ones(40))
+    assert groups(rows)[0].members == (3,)
+    for known in (knowledge(jacobian, np.ones(40)), knowledge(rows, np.ones(5))):
+        assert np.isinf(known.std).tolist() == [False, False, False, True, False]
+        assert not np.delete(correlation(known.covariance)[3], 3).any()
 
 
 def test_weak_directions_are_principal_axes_of_the_covariance():

@@ -11,7 +11,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
-from tests.identify.arm import FREE as ARM_FREE, frf, loads, shapes, study_of
+from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 NAMES = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
@@ -108,6 +108,24 @@ def elbow(tmp_path_factory):
     """Deflections of the elbow under loads there, which the joint behind it does not feel."""
     free = {"stiffness.*": ARM_FREE["stiffness.*"]}
     return jaxmb.inspect(study_of(tmp_path_factory.mktemp("elbow"), loads(noise=0.001, frame="elbow"), free=free))
+
+
+def test_a_mode_that_no_sensor_sees(tmp_path):
+    """An arm that is symmetric about its plane, in which the elbow is measured; a column turns it out of that plane."""
+    column = {"name": "column", "joint": [{"name": "c", "axis": [0.0, 0.0, 1.0], "stiffness": 4e4, "damping": 20.0}]}
+    upper, fore = (body.model_dump() for body in ARM.body)
+    upper |= {"parent": "column", "center_of_mass": [0.4, 0.0, 0.1]}
+    fore |= {"center_of_mass": [0.3, 0.0, 0.0]}
+    machine = ARM.model_validate(ARM.model_dump() | {"body": [column, upper, fore]})
+    elbow_in_plane = [["elbow", "x"], ["elbow", "z"]]
+    found = jaxmb.inspect(study_of(tmp_path, frf(noise=0.01, outputs=elbow_in_plane), machine=machine))
+    for name, of in (("stiffness.c", "strain energy"), ("damping.c", "damping")):
+        told = found.parameters[name].why
+        assert told.startswith("does not act on what is measured: it governs the mode at ")
+        assert (
+            f"Hz (100 % of its {of}), below the band's end of 25 Hz, but no sensor of the test sees that mode" in told
+        )
+        assert "together" not in told
 
 
 def test_deflections_alone(elbow):

@@ -37,7 +37,7 @@ def at_points(
         if node not in present:
             raise ValueError(known_name(f"nodes: '{read.source}' has no node", node, sorted(present)))
         if frame not in model.frames:
-            raise ValueError(known_name(f"nodes: {node} is the frame", frame, model.frames))
+            raise ValueError(known_name(f"nodes: {node}: frame", frame, model.frames))
     frame_of = {node: nodes.get(node, node) for node in present}
     sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)
     counts = len(outputs), len(inputs)
