@@ -10,6 +10,7 @@ import dataclasses
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import chdtri
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
@@ -17,10 +18,11 @@ from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.estimation.identifiability import limits, verdicts
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.study.study import Study
 
-AS_GOOD = 1.96
-"""Standard deviations of their difference in cost within which two fits are equally good: 95 % of a normal one."""
+AS_GOOD = 0.05
+"""Probability of the difference in cost between the true parameters and the best ones, below which a fit is worse."""
+CURVED = 0.5
+"""Part of a residual's change that is not linear in the parameters, from which on another fit is one of its own."""
 DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
@@ -38,7 +40,7 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
         variances: of every residual.
     """
     study, known = finding.study, finding.known
-    others = equally_good(study, fit, finding.residual, variances)
+    others = equally_good(finding, fit, variances)
     distance = np.max(np.abs(others - finding.u), axis=0, initial=0.0)
     apart = np.flatnonzero(distance > DISAGREES * known.std)
     std = known.std.copy()
@@ -94,21 +96,25 @@ def _with_std(finding: Finding, std: Float[np.ndarray, "d"]) -> Finding:
     return dataclasses.replace(finding, known=known)
 
 
-def equally_good(
-    study: Study, fit: Fit, residual: Float[np.ndarray, "m"], variances: Float[np.ndarray, "m"]
-) -> Float[np.ndarray, "k d"]:
+def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:
     """Ends of other starts, u, whose cost is above the best one by no more than noise explains.
 
-    If another fit were the true one, its residuals e would be noise, and the best fit with residuals b would win by
-    chance: of the difference in cost, e.e - b.b = 2 e.(e - b) - |e - b|^2, only e.(e - b) is random, with mean 0 and
-    variance sum v (e - b)^2. So a fit is as good as the best where e.(e - b) is at most `AS_GOOD` times the root of it.
+    Under noise the cost at the true parameters is above the lowest one by a chi-square of as many degrees as there are
+    parameters, times the variance of the residuals; which of several minima is the lowest is left to chance. So a fit
+    is as good as the best where it is above it by no more than that, but for `AS_GOOD`. What lies in the valley of the
+    best fit, where the residual changes as the Jacobian says, is in its standard deviations.
     """
-    found = []
+    study, u, residual, jacobian = finding.study, finding.u, finding.residual, finding.jacobian
+    found, limit = [], float(chdtri(study.free.size, AS_GOOD))
     for end in fit.ends:
         other = np.asarray(final_state(study.problem, jax.device_put(end[1:]))[0])
         change = other - residual
         if not np.isfinite(other).all() or not change.any():
             continue
-        if other @ change <= AS_GOOD * np.sqrt(np.sum(variances * change**2)):
+        variance = float(np.average(variances, weights=change**2))
+        linear = jacobian @ (end[1:] - u)
+        if other @ other - residual @ residual > limit * variance:
+            continue
+        if np.linalg.norm(change - linear) > CURVED * np.linalg.norm(change):
             found.append(end[1:])
     return np.array(found).reshape(-1, study.free.size)

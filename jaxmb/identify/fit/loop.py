@@ -11,14 +11,13 @@ import jax.monitoring
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.experiments.test import PLAUSIBLE
-from jaxmb.identify.fit.noise import noise_objective
+from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.problem import Problem, objective_at
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.stage import Stage
-from jaxmb.identify.fit.state import MOST_ENDS, Fit, fingerprint, load_state, save_state
+from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, save_state
 
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
@@ -216,7 +215,7 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         fit.settled = fit.best in fit.minima
         reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
         ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
-        fit.ends = sorted(ends, key=lambda end: float(end[0]))[:MOST_ENDS]
+        fit.ends = distinct(sorted(ends, key=lambda end: float(end[0])))[:MOST_ENDS]
 
 
 def _finish_round(run: _Run, fit: Fit) -> None:
@@ -224,7 +223,7 @@ def _finish_round(run: _Run, fit: Fit) -> None:
     fit.stage, fit.candidates = 0, None
     fit.round += 1
     agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
-    found = agree >= settings.agreement and fit.best <= PLAUSIBLE * noise_objective(run.problem)
+    found = agree >= settings.agreement and fit.best <= explained_objective(run.problem)
     lasting = agree >= SURE * settings.agreement and fit.round * settings.refine.starts >= MANY_STARTS
     good = fit.best <= settings.tolerance and (fit.settled or settings.refine.method != "least-squares")
     fit.done = good or ((found or lasting) and fit.round >= settings.least_rounds) or fit.round >= settings.rounds

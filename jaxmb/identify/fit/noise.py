@@ -151,6 +151,19 @@ def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarr
     return max(test.correlated_rows(residual, row_weights) / test.degrees_factor, 1.0)
 
 
+def explained_objective(problem: Problem) -> float:
+    """What the objective is at most at the true values, but for the probability `FALSE_ALARM`.
+
+    inf where a noise is not known beforehand.
+    """
+    degrees = sum(
+        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / test.degrees_factor
+        for test in problem.tests
+        if np.any(w := np.asarray(test.row_weights()))
+    )
+    return noise_objective(problem) * float(chdtri(degrees, FALSE_ALARM)) / degrees if degrees else np.inf
+
+
 def noise_objective(problem: Problem) -> float:
     """What the objective would be on average at the true values, from the noise of the tests alone.
 

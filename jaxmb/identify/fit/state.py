@@ -18,6 +18,8 @@ from jaxmb.io.arrays import read_arrays
 from jaxmb.io.files import write_whole
 from jaxmb.io.validation import InputError
 
+SAME_END = 1e-4
+"""Starts came to the same place where no entry of u differs by more; it is a logarithm or a part of a range."""
 MOST_ENDS = 100
 """Starts whose end is kept, to ask afterwards which of them the noise tells from the best."""
 
@@ -39,7 +41,8 @@ class Fit:
     minima: list[float] = dataclasses.field(default_factory=list)
     """Objective of every start that was refined to its end, all rounds."""
     ends: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """Where starts on all lines came to, ended or not: the objective, then u. The `MOST_ENDS` lowest, ascending."""
+    """Where starts on all lines came to, ended or not: the objective, then u. The `MOST_ENDS` lowest, ascending; those
+    that came to one place once."""
     history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     """(evaluations so far, best objective so far)."""
     search_evaluations: int = 0
@@ -121,3 +124,12 @@ def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSetting
     kept = [np.asarray(a) if isinstance(b, np.ndarray) else jnp.asarray(a)
             for a, b in zip(leaves, jax.tree.leaves(fresh), strict=True)]  # fmt: skip
     return jax.tree.unflatten(structure, kept)
+
+
+def distinct(ends: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Ends (objective, then u) without those that lie where an earlier one does."""
+    kept: list[np.ndarray] = []
+    for end in ends:
+        if not any(np.max(np.abs(end[1:] - other[1:])) <= SAME_END for other in kept):
+            kept.append(end)
+    return kept
