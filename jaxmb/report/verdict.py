@@ -3,7 +3,7 @@
 import math
 
 from jaxmb.identify.assess.holdout import Verdict
-from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.report.cells import number, percent
 from jaxmb.report.section import Facts, Section
 
@@ -40,6 +40,8 @@ def data_sentences(result: Result) -> list[str]:
 
 def _noise_line(result: Result) -> str:
     left = result.metrics.misfit
+    if result.outcome is Outcome.NOT_FOLLOWED:
+        return "NOT followed" + ("" if left is None else f", what is left is {number(left.factor, 3)} times the noise")
     if left is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
         return ", ".join(["what is left was taken for noise", *levels]) if levels else ""
@@ -89,8 +91,10 @@ def doubts(result: Result) -> list[str]:
 
 
 def to_do(result: Result) -> list[str]:
-    """What helps where the fit did not converge, or parameters are not known."""
+    """What helps where the data are not followed, the fit did not converge, or parameters are not known."""
     sentences = []
+    if result.outcome is Outcome.NOT_FOLLOWED:
+        return ["find out first why the data are not followed: nothing that was identified from them can be believed"]
     if not result.converged:
         sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
     unknown = any(p.identifiable != "yes" for p in result.parameters.values())

@@ -9,6 +9,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.tests.modes import ModesMetrics
+from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.kinds import KINDS
@@ -337,7 +338,7 @@ def test_the_verdict_comes_first(result, text_of):
     doubtful = dataclasses.replace(
         result,
         status="not converged after 3 rounds: the cost still falls",
-        cost=1e6 * result.cost + 1e6,
+        metrics=dataclasses.replace(result.metrics, misfit=Misfit(1e6, 100.0)),
         parameters=result.parameters | {name: result.parameters[name]._replace(identifiable="no", std_log=np.inf)},
         doubts=tuple(f"doubt {k}" for k in range(8)),
     )

@@ -5,8 +5,6 @@ to quite different values at nearly the same cost. And the best fit may have fou
 a mode beside a measured one, where it fits what is noise.
 """
 
-import dataclasses
-
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +13,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
-from jaxmb.identify.estimation.identifiability import limits, verdicts
+from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.state import Fit
 
@@ -68,7 +66,7 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
                 " was not measured"
                 for i in governing
             ]
-    return _with_std(finding, std), remarks
+    return finding.with_std(std), remarks
 
 
 def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
@@ -88,12 +86,7 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
         " would move it: it is not known"
         for i in beyond
     ]
-    return _with_std(finding, std), sentences
-
-
-def _with_std(finding: Finding, std: Float[np.ndarray, "d"]) -> Finding:
-    known = finding.known._replace(std=std, verdict=verdicts(std, finding.known.prior_std))
-    return dataclasses.replace(finding, known=known)
+    return finding.with_std(std), sentences
 
 
 def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

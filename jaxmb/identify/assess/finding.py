@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.estimation.identifiability import Knowledge, limits, verdicts
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
@@ -66,6 +66,28 @@ class Finding:
         data, own = slice(0, self.study.problem.data_rows), sum(test.nuisance_rows for test in tests)
         alike = np.average([test.degrees_factor for test in tests], weights=[test.rows for test in tests])
         return misfits(self.residual, self.jacobian, self.row_weights, [data], [own], [float(alike)])[0]
+
+    @functools.cached_property
+    def not_followed(self) -> tuple[str, ...]:
+        """Names of the fitted tests of which the machine predicts something else, and noise does not explain it."""
+        tests = zip(self.study.tests, self.views, self.misfits, strict=True)
+        return tuple(
+            test.name
+            for test, view, left in tests
+            if not (test.noise_known and left.explained) and test.score(view, None).poor
+        )
+
+    def believed(self) -> "Finding":
+        """The finding with no parameter better than weakly known, where the machine does not follow a test."""
+        if not self.not_followed:
+            return self
+        std = self.known.std
+        return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))
+
+    def with_std(self, std: Float[np.ndarray, "d"]) -> "Finding":
+        """The finding with other standard deviations, and verdicts by these."""
+        known = self.known._replace(std=std, verdict=verdicts(std, self.known.prior_std))
+        return dataclasses.replace(self, known=known)
 
     @functools.cached_property
     def misfits(self) -> list[Misfit]:

@@ -26,7 +26,7 @@ from jaxmb.identify.assess.remarks import (
     prior_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, followed_text, found_parameters
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
 from jaxmb.identify.estimation.identifiability import (
     correlation,
@@ -130,9 +130,10 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     )
     finding, doubts = ambiguity(finding, fit, variances)
     finding, pushed = not_held_back(finding)
+    finding = finding.believed()
     metrics = dataclasses.replace(
         fit_metrics(finding),
-        one_model=one_model(finding),
+        one_model=None if finding.not_followed else one_model(finding),
         known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
         laws=chosen_laws(finding),
     )
@@ -183,6 +184,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
 def _status(finding: Finding, fit: Fit, cost: float) -> str:
     if cost <= finding.study.settings.tolerance:
         return Outcome.CONVERGED.value
+    ended = followed_text(finding.not_followed) or Outcome.CONVERGED.value
     residual, jacobian, bound = finding.residual, finding.jacobian, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
@@ -190,7 +192,7 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     worst = int(np.argmax(slope))
     if slope[worst] <= CONVERGED_SLOPE:
-        return Outcome.CONVERGED.value
+        return ended
     return (
         f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"
         f" {finding.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"

@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.remarks import data_remarks, excess_remarks, kind_remarks, machine_remarks
-from jaxmb.identify.assess.result import Outcome, Result, found_parameters
+from jaxmb.identify.assess.result import Outcome, Result, followed_text, found_parameters
 from jaxmb.identify.estimation.identifiability import (
     Knowledge,
     correlation,
@@ -54,7 +54,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         ValueError: the tests cannot tell what is to be found.
     """
     began = time.monotonic()
-    finding = linear_finding(study, seed)
+    finding = linear_finding(study, seed).believed()
     solved = time.monotonic()
     if finding.linear is None:
         raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
@@ -73,7 +73,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     )
     return Result(
         study=study,
-        status=status_of(step),
+        status=_followed(finding) or status_of(step),
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
@@ -127,6 +127,10 @@ def status_of(*fits: LinearFit | LinearStep) -> str:
     if not all(fit.solved for fit in fits):
         return UNSOLVED
     return Outcome.CONVERGED.value if all(fit.settled for fit in fits) else UNSETTLED
+
+
+def _followed(finding: Finding) -> str:
+    return followed_text(finding.not_followed) if finding.linear is not None and finding.linear.step.solved else ""
 
 
 def seconds_of(began: float, solved: float) -> dict[str, float]:

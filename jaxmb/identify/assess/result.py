@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
@@ -35,6 +37,15 @@ class Outcome(enum.StrEnum):
 
     CONVERGED = "converged"
     NOT_CONVERGED = "not converged"
+    NOT_FOLLOWED = "data not followed"
+    """The fit came to a minimum, and what the machine predicts there is something else than was measured."""
+
+
+def followed_text(not_followed: Sequence[str]) -> str:
+    """The status where the machine does not follow some tests; empty where there are none."""
+    if not not_followed:
+        return ""
+    return f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {', '.join(map(called, not_followed))}"
 
 
 class Parameter(NamedTuple):

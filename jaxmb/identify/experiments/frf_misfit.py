@@ -5,32 +5,28 @@ import math
 import numpy as np
 
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.test import PLAUSIBLE, called
+from jaxmb.identify.experiments.test import called
 from jaxmb.response.frf_kind import dof_names
 
-POOR = 0.3
-"""Root mean square error of log H above which a fit is called off: 35 % in magnitude or 17 degrees of phase.
-
-Fits that follow what was measured stay below, antiresonances included (0.20 for `daisy-arm`, 0.07 with 5 % of noise);
-a reversed sensor, the wrong unit or order of points, or the other sign of time left 0.5 to 3."""
+FACTOR = 0.3
+"""Logarithm of a factor on all lines, from which on it is named."""
 CONSTANT = 1.0 / 3.0
 """Log-magnitudes are off by one factor where their interquartile range is below this share of their median."""
 MOST = 0.8
 """Share of lines that is nearly all."""
 
 
-def frf_misfit(test: FrfTest, fitted: np.ndarray, error: float, undamped: bool) -> list[str]:
+def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> list[str]:
     """A sentence where a fit does not follow an FRF test, with what that may come from where it can be told.
 
     Args:
         test: what was measured.
         fitted: FRFs [f, o, i] of the identified machine.
-        error: root mean square error of log H.
+        poor: whether the fit does not follow the test.
         undamped: whether every free damping ended on its lower bound.
     """
     measured = np.asarray(test.measured)
     used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
-    poor = error > POOR and not _explained(test, error)
     if not used.any() or not (poor or undamped):
         return []
     reversed_time = _other_sign_of_time(test, measured, fitted, used)
@@ -40,12 +36,6 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, error: float, undamped: bool) 
     if reversed_time:
         return [f"{called(test.name)}: every damping is on its lower bound and {_reversed_time_text()}"]
     return []
-
-
-def _explained(test: FrfTest, error: float) -> bool:
-    """Whether the noise that the study states is as large as the error."""
-    noise = np.asarray(test.noise_std)[np.asarray(test.weight) > 0.0]
-    return test.noise_known and error**2 <= PLAUSIBLE * 2.0 * noise.size / float(np.sum(noise**-2.0))
 
 
 def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> str:
@@ -65,7 +55,7 @@ def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.nda
     size = np.real(error)[used]
     middle = float(np.median(size))
     spread = float(np.subtract(*np.percentile(size, [75.0, 25.0])))
-    if abs(middle) > POOR and spread <= CONSTANT * abs(middle):
+    if abs(middle) > FACTOR and spread <= CONSTANT * abs(middle):
         return f"measured over fitted is {math.exp(middle):.3g} throughout: is it the unit?"
     opposite = _opposite_side(test, np.abs(np.imag(error)) > 0.5 * np.pi, used)
     if opposite:

@@ -60,6 +60,17 @@ class Score(NamedTuple):
     explained_percent: float | None = None
     """100 (1 - RMS of what is left / RMS of what was measured), of data on a linear scale."""
 
+    @property
+    def poor(self) -> bool:
+        """Whether the machine predicts something else than was measured.
+
+        Fits that follow what was measured stay below a log error of 0.3, 35 % in magnitude or 17 degrees of phase,
+        antiresonances included (0.20 for `daisy-arm`, 0.07 with 5 % of noise); a reversed sensor, the wrong unit or
+        order of points, or the other sign of time left 0.5 to 3.
+        """
+        error, explained = self.log_error, self.explained_percent
+        return (error is not None and error > 0.3) or (explained is not None and explained < 50.0)
+
 
 class Test(eqx.Module):
     """One test of a machine: its data, what it sees of the machine, and how a prediction compares with the data.

@@ -32,7 +32,8 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
     """
     test: Any = entry.test
     data = entry.source
-    used = np.asarray(test.weight) > 0.0
+    weight = _shown_weight(test)
+    used = weight > 0.0
     before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     raw = _as_measured(data, test, frequency_hz)
@@ -47,9 +48,20 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
         Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
     ]
     return frf_figure(
-        _title(entry), frequency_hz, curves, test.outputs, test.inputs, test.derivatives, np.asarray(test.weight),
+        _title(entry), frequency_hz, curves, test.outputs, test.inputs, test.derivatives, weight,
         coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
     )  # fmt: skip
+
+
+def _shown_weight(test: Any) -> np.ndarray:
+    """Weights [f, o, i] as a figure shows them: where one of two reciprocal FRFs counts for both, both have half."""
+    weight = np.asarray(test.weight).copy()
+    outputs, inputs = list(test.outputs), list(test.inputs)
+    for o, i in np.argwhere(~weight.any(axis=0)):
+        if outputs[o] in inputs and inputs[i] in outputs:
+            one, other = (slice(None), o, i), (slice(None), outputs.index(inputs[i]), inputs.index(outputs[o]))
+            weight[one] = weight[other] = weight[other] / 2.0
+    return weight
 
 
 def _title(entry: Entry) -> str:

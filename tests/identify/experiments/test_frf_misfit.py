@@ -45,8 +45,8 @@ def at_truth(made, undamped=False):
     [test] = made.tests
     view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
     predicted = np.asarray(test.predict(view))
-    error = np.log(np.asarray(test.measured) / predicted)
-    return frf_misfit(test, predicted, float(np.sqrt(np.mean(np.abs(error) ** 2))), undamped)
+    poor = not test.noise_known and test.score(view, None).poor
+    return frf_misfit(test, predicted, poor, undamped)
 
 
 def output_turned(h):

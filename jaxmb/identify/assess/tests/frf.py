@@ -61,8 +61,8 @@ class FrfMetrics(KindMetrics):
 def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> list[str]:
     """What may be wrong with FRFs that the machine does not follow."""
     sentences = []
-    for entry, view, rows in finding.of(entries):
+    for entry, view, _ in finding.of(entries):
         test: Any = entry.test
-        error = test.log_error(finding.residual[rows])
-        sentences += frf_misfit(test, np.asarray(test.predict(view)), error, undamped(finding))
+        poor = test.name in finding.not_followed
+        sentences += frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
     return sentences

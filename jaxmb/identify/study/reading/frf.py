@@ -11,8 +11,9 @@ from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, u
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.frf_source import measured_responses, points_text
 from jaxmb.identify.study.setting import Setting
+from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.line_noise import CoherenceNoise, coherence_noise, cross_axis_log_std
+from jaxmb.measurement.line_noise import cross_axis_log_std
 from jaxmb.measurement.reciprocity import reciprocal_pairs
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import check_points
@@ -56,6 +57,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     leaked = cross_axis_log_std(measured, part.cross_axis)
     known = np.sqrt(random.log_std**2 + leaked**2)
     noise = np.sqrt(nominal**2 + known**2)
+    usable = weight > 0.0
     if part.symmetrize is not None:
         weight, factor = _counted_once(measured, weight, part.symmetrize)
         known, noise, additive = known * factor, noise * factor, additive * factor
@@ -68,7 +70,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         at=setting.file.linearize_at,
         phase=part.phase,
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
-        measured=jax.device_put(np.where(weight > 0.0, measured.frf, 1.0)),
+        measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
         weight=jax.device_put(weight),
         noise_std=jax.device_put(noise),
         known_std=jax.device_put(known),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.coherence import of_each_input, without_chance
+from jaxmb.measurement.coherence_noise import coherence_noise
 from jaxmb.measurement.frf_set import FrfSet, pick
-from jaxmb.measurement.line_noise import coherence_noise
 from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
 
 AVERAGES = 200
