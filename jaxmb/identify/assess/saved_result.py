@@ -16,6 +16,7 @@ from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.stiffness_model.completion import Completion
+from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Study, make_study
 from jaxmb.io.files import read_toml, write_whole
@@ -25,8 +26,6 @@ from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 
 STUDY, RESULT, MACHINE = "study.toml", "result.json", "machine.toml"
-PATHS = ("file", "machine")
-"""Keys of a study file whose values may be paths."""
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -53,21 +52,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
 
 def study_toml(origin: Origin) -> str:
     """The description of a study as TOML text, paths of files made absolute."""
-    data = origin.file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
-    return tomli_w.dumps(_with_whole_paths(data, origin.folder))
-
-
-def _with_whole_paths(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_with_whole_paths(entry, folder) for entry in value]
-    if not isinstance(value, dict):
-        return value
-    whole = {key: _with_whole_paths(entry, folder) for key, entry in value.items()}
-    for key in PATHS:
-        # what is no file is the name of something that comes with jaxmb
-        if isinstance(whole.get(key), str) and (folder / whole[key]).is_file():
-            whole[key] = str((folder / whole[key]).resolve())
-    return whole
+    return tomli_w.dumps(plain_study(origin.file, origin.folder, lambda path: str(path.resolve())))
 
 
 def load_result(folder: str | os.PathLike[str]) -> Result:
@@ -79,7 +64,8 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         folder: holds result.json and study.toml.
 
     Raises:
-        InputError: a file is missing or is no such file, or the data of the study are no longer where they were.
+        InputError: a file is missing or is no such file, the data of the study are no longer where they were, or the
+            study or its data are not those that the result was found from.
     """
     folder = Path(folder)
     saved = _saved(folder / RESULT)
@@ -88,6 +74,10 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
     except ValueError as error:
         raise InputError(f"{folder}: the study of the result cannot be read again: {error}") from None
+    if study.origin is None or saved.get("study_digest", study.origin.digest) != study.origin.digest:
+        raise InputError(
+            f"{folder}: {STUDY} is not the one the result was found from, or a file that it names has changed since"
+        )
     try:
         return _result(saved, study)
     except (KeyError, TypeError, ValueError) as error:

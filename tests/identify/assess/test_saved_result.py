@@ -1,6 +1,8 @@
 """A result that was written is read back as it was, without a fit, and its study can be run again."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import tomli_w
 
 import jaxmb
 from jaxmb.identify.assess.saved_result import study_toml
+from jaxmb.identify.study.file import study_digest
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin
 from jaxmb.io.files import find_description, read_toml
@@ -84,6 +87,41 @@ def test_data_that_are_gone(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def moved(folder, to):
+    """A copy of a result and of its data in another folder."""
+    shutil.copytree(folder.parent, to)
+    study = to / "out/study.toml"
+    study.write_text(study.read_text().replace(str(folder.parent), str(to)))
+    return to / "out"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lower = 200000.0", "lower = 300000.0"),
+        ('"stiffness.*"', '"stiffness.z2"'),
+        ('name = "modes"', 'name = "other"'),
+    ],
+)
+def test_a_study_that_was_edited_is_refused(two, tmp_path, old, new):
+    folder = moved(two[0], tmp_path / "copy")
+    text = (folder / "study.toml").read_text()
+    assert old in text
+    (folder / "study.toml").write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=r"copy/out: study\.toml is not the one the result was found from") as caught:
+        jaxmb.load_result(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_may_lie_elsewhere_but_must_be_the_same(two, tmp_path):
+    folder = moved(two[0], tmp_path / "copy")
+    assert jaxmb.load_result(folder).parameters == two[1].parameters
+    measured = jaxmb.read_frf(folder.parent / "hammer.npz")
+    jaxmb.write_frf(folder.parent / "hammer.npz", dataclasses.replace(measured, frf=1.01 * measured.frf))
+    with pytest.raises(InputError, match="or a file that it names has changed since"):
+        jaxmb.load_result(folder)
+
+
 @pytest.mark.parametrize(("text", "told"), [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version")])
 def test_what_is_no_result(tmp_path, text, told):
     if text is not None:
@@ -100,3 +138,4 @@ def test_every_study_is_written_as_it_was_read(name, tmp_path):
     again = StudyFile.model_validate(read_toml(tmp_path / "study.toml"))
     assert again == file
     assert again.model_fields_set == file.model_fields_set
+    assert study_digest(again, tmp_path) == study_digest(file, path.parent)
