@@ -122,7 +122,70 @@ def test_data_may_lie_elsewhere_but_must_be_the_same(two, tmp_path):
         jaxmb.load_result(folder)
 
 
-@pytest.mark.parametrize(("text", "told"), [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version")])
+REMOVED = object()
+
+
+def change(saved, place, value):
+    """Change one place of result.json."""
+    *parents, key = place
+    for parent in parents:
+        saved = saved[parent]
+    if value is REMOVED:
+        del saved[key]
+    else:
+        saved[key] = value
+
+
+K = ("parameters", "stiffness.z2")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("study",), REMOVED, "study: missing"),
+        (("status",), "maybe", "status: found"),
+        (("parameters",), None, "parameters: found null, expected a table"),
+        (("metrics",), "text", "metrics: found"),
+        (("metrics", "fit"), "text", "result.json"),
+        (("estimated_noise",), None, "estimated_noise: found null"),
+        (("cost",), float("nan"), "is no JSON"),
+        ((*K, "value"), True, "stiffness.z2, value: found true, expected a number"),
+        ((*K, "value"), "2e6", "stiffness.z2, value: found .*, expected a number"),
+        ((*K, "value"), -2e6, r"stiffness.z2: found -2e\+06, expected 200000 to 2e\+07"),
+        ((*K, "interval_95"), [3e6, 1e6], "lower end first"),
+        ((*K, "identifiable"), "maybe", "identifiable: found"),
+        ((*K, "std_log"), 1.0, "covariance: does not have the standard deviations"),
+        (K, REMOVED, "parameters: found .*, expected .*stiffness.z2"),
+        (("covariance", "matrix", 0), [1.0], "result.json"),
+        (("covariance", "matrix", 0, 1), 1.0, "covariance: does not have"),
+        (("covariance", "matrix", 0, 0), None, "covariance: does not have"),
+        (("correlation", 0, 1), 0.5, "correlation: .*symmetric"),
+        (("correlation", 0), [], "correlation: .*as many rows as columns"),
+    ],
+)
+def test_wrong_values_are_told(two, tmp_path, place, value, told):
+    saved = json.loads((two[0] / "result.json").read_text())
+    change(saved, place, value)
+    shutil.copy(two[0] / "study.toml", tmp_path)
+    (tmp_path / "result.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match=told) as caught:
+        jaxmb.load_result(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parameter_too_many(two, tmp_path):
+    saved = json.loads((two[0] / "result.json").read_text())
+    saved["parameters"]["stiffness.q9"] = saved["parameters"]["stiffness.z2"]
+    shutil.copy(two[0] / "study.toml", tmp_path)
+    (tmp_path / "result.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match=r"parameters: found .*stiffness\.q9, expected"):
+        jaxmb.load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version"), ("[" * 100_000, "nested too deeply")],
+)
 def test_what_is_no_result(tmp_path, text, told):
     if text is not None:
         (tmp_path / "result.json").write_text(text)
