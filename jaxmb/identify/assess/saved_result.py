@@ -84,11 +84,11 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         result = _result(saved, study)
         _check_covariance(saved.get("covariance"), result)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_told(error)}") from None
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
     return result
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else repr(error)
 
 
