@@ -1,11 +1,16 @@
-"""Functions that XLA compiles, and whose errors read like those of any other function."""
+"""Functions that XLA compiles, and that take arguments and tell errors as any other function does."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
 
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
@@ -30,6 +35,45 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
         raise plain
 
     return call
+
+
+def takes_numbers(
+    *names: str, least: float = -np.inf
+) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
+    """Lets a function take lists for some of its arrays, and tells what is no finite number of at least `least`.
+
+    Values that JAX traces are not looked at.
+    """
+
+    def around(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+            bound = signature.bind(*args, **kwargs)
+            for name in names:
+                given = bound.arguments.get(name, signature.parameters[name].default)
+                if given is not signature.parameters[name].default:
+                    bound.arguments[name] = _numbers(name, given, least)
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return around
+
+
+def _numbers(name: str, values: Any, least: float) -> Array:
+    try:
+        array = jnp.asarray(values, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {values!r}, expected an array of numbers") from None
+    if not isinstance(array, Tracer):
+        known = np.asarray(array)
+        wrong = known[~(np.isfinite(known) & (known >= least))]
+        if wrong.size:
+            at_least = f" of at least {least:g}" if np.isfinite(least) else ""
+            raise ValueError(f"{name} holds {wrong[0]:g}, expected finite numbers{at_least}")
+    return array
 
 
 def _raised_here(traceback: TracebackType | None) -> bool:

@@ -2,11 +2,15 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import math
 import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from jaxmb.io.validation import InputError
 
 
 def versions() -> dict[str, str]:
@@ -32,3 +36,27 @@ def strict(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+def read_strict(path: Path, expected: str) -> Any:
+    """Contents of a file of strict JSON.
+
+    Args:
+        path: of the file.
+        expected: what the file should be, for messages.
+
+    Raises:
+        InputError: it cannot be read, or is no strict JSON.
+    """
+    try:
+        return json.loads(path.read_bytes(), parse_constant=_refused)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}, expected {expected}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply, so not {expected}") from None
+    except ValueError:
+        raise InputError(f"{path}: is no JSON, so not {expected}") from None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

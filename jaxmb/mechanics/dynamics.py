@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses
 from jaxmb.spatial import pseudo_inertia, rotation_vector
@@ -19,6 +19,7 @@ def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
     return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
 
 
+@takes_numbers("q")
 @compiled
 def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     """Mass matrix of the machine at q, symmetric positive definite.
@@ -68,6 +69,7 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     return -jnp.sum(moments @ model.gravity)
 
 
+@takes_numbers("q")
 @compiled
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """Generalized effort [n] that holds the machine against gravity at q, in Nm or N by coordinate.
@@ -125,6 +127,7 @@ def spring_energy(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"])
     return 0.5 * jnp.sum(model.spring_stiffness * spring_stretch(model, q, q_rest) ** 2)
 
 
+@takes_numbers("q", "qd", "qdd", "q_rest")
 @compiled
 def inverse_dynamics(
     model: Model,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
 from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links, frame_jacobian
@@ -17,6 +17,7 @@ SHORTEST_STEP = 1e-6
 """Fraction of Newton's step below which no part of it is taken."""
 
 
+@takes_numbers("q_rest", "wrench")
 @compiled
 def static_equilibrium(
     model: Model,

@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import number_of_text
@@ -175,6 +175,7 @@ def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:
     return node_poses(model, q)[jnp.array(model.frame_node)] @ model.frame_offset
 
 
+@takes_numbers("q")
 @compiled
 def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "4 4"]:
     """Pose of one frame in the ground frame, as a homogeneous transform T_0frame.
@@ -194,6 +195,7 @@ def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "
     return node_poses(model, q)[model.frame_node[index]] @ model.frame_offset[index]
 
 
+@takes_numbers("q")
 @compiled
 def frame_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 n"]:
     """Jacobian of one frame's twist: velocity of its origin, then angular velocity, both in ground axes.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, inverse_dynamics, mass_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
@@ -62,6 +62,7 @@ def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture
     return q if at == "posture" else static_equilibrium(model, q)
 
 
+@takes_numbers("q")
 @compiled
 def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Tangent:
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
@@ -96,6 +97,7 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     return Tangent(mass_matrix(model, point), damping, stiffness)
 
 
+@takes_numbers("q", "qd", "qdd", "q_rest")
 @compiled
 def linearize_moving(
     model: Model,

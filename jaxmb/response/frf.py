@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
@@ -15,6 +15,8 @@ from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, 
 from jaxmb.response.frf_kind import DIRECTIONS, FrfKind, Point, check_kind, endpoints
 
 
+@takes_numbers("q")
+@takes_numbers("frequency_hz", least=0.0)
 @compiled
 def frf(
     model: Model,
@@ -43,8 +45,8 @@ def frf(
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
 
     Raises:
-        ValueError: sizes, a frame, a direction or the kind is wrong, or frequency_hz is no list; there is no "tool" and
-            several end frames.
+        ValueError: sizes, a frame, a direction or the kind is wrong, frequency_hz is no list, or there is a NaN or a
+            frequency below 0; there is no "tool" and several end frames.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """
@@ -59,6 +61,8 @@ def frf(
     return h * ((1j * omega) ** derivatives)[:, None, None]
 
 
+@takes_numbers("q")
+@takes_numbers("frequency_hz", least=0.0)
 @compiled
 def frf_finite_force(
     model: Model,

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,
@@ -53,6 +53,7 @@ def cartesian_stiffness(
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
 
+@takes_numbers("q", "wrench")
 @compiled
 def deflection(
     model: Model,
@@ -83,7 +84,6 @@ def deflection(
 
     Source: Klimchik et al. 2014, eq. 3.
     """
-    q, wrench = _numbers("q", q), _numbers("wrench", wrench)
     check_coordinates(model, q=q)
     check_wrench(wrench)
     points = (frame,) if points is None else _names(points)
@@ -99,13 +99,6 @@ def deflection(
         a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (before, after))
         moved.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
     return jnp.stack(moved)
-
-
-def _numbers(what: str, values: Array | Sequence[float]) -> Array:
-    try:
-        return jnp.asarray(values, float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} is {values!r}, expected an array of numbers") from None
 
 
 def _names(points: Sequence[str]) -> tuple[str, ...]:

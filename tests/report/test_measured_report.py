@@ -57,6 +57,9 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
     labels = [text.get_text() for text in frf.legends[0].get_texts()]
     assert labels == ["synthesized and mirrored", "as simulated, exponential window", "initial", "fitted"]
     assert len(frf.axes) == 3 * 9  # magnitude, phase and coherence
+    drawn = [text.get_text() for text in figures["synthesized-hammer"].legends[0].get_texts()]
+    assert drawn == ["simulated", "synthesized"]
+    assert figures["mac-hammer"].axes[0].get_xlabel() == "simulated: modes (Hz)"
 
 
 def test_tables_in_the_papers_layout(result, text_of):

@@ -20,6 +20,7 @@ from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
+from jaxmb.report.modes.mode_figures import measured_modes_figure
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error
@@ -264,6 +265,11 @@ def test_what_figures_say(result, figures_of):
     assert figures["mac-2-frf-1"].axes[0].get_title() == "FRF 1: MAC with the initial model"
     colors = [patch.get_facecolor() for patch in figures["modes-2-frf-1"].legends[0].get_patches()]
     assert len(set(colors)) == len(colors) == 2
+    entry = result.study.entries[1]
+    for truth, word in ((None, "measured"), (result.study.entries[0].truth, "simulated")):
+        legend = measured_modes_figure(result, dataclasses.replace(entry, truth=truth)).legends[0]
+        assert legend.get_title().get_text() == f"FRF 1: {word} and fitted modes"
+        assert word in [text.get_text() for text in legend.get_texts()]
     # A legend within the axes lies on curves sooner or later.
     assert all(axes.get_legend() is None for axes in figures["cost"].axes)
 

@@ -193,6 +193,7 @@ class Result:
             {
                 "schema": SCHEMA,
                 "study": self.study.name,
+                "study_digest": None if self.study.origin is None else self.study.origin.digest,
                 "description": self.study.description,
                 "status": self.status,
                 "seed": self.seed,

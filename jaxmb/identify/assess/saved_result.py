@@ -1,6 +1,5 @@
 """Results in folders: what `identify` found is written, and read back without fitting anything again."""
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -13,20 +12,21 @@ import tomli_w
 
 from jaxmb.identify.assess.metrics import Metrics, read_metrics
 from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
+from jaxmb.identify.assess.saved_format import SavedResult
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.stiffness_model.completion import Completion
+from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Study, make_study
 from jaxmb.io.files import read_toml, write_whole
+from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 
 STUDY, RESULT, MACHINE = "study.toml", "result.json", "machine.toml"
-PATHS = ("file", "machine")
-"""Keys of a study file whose values may be paths."""
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -53,21 +53,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
 
 def study_toml(origin: Origin) -> str:
     """The description of a study as TOML text, paths of files made absolute."""
-    data = origin.file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
-    return tomli_w.dumps(_with_whole_paths(data, origin.folder))
-
-
-def _with_whole_paths(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_with_whole_paths(entry, folder) for entry in value]
-    if not isinstance(value, dict):
-        return value
-    whole = {key: _with_whole_paths(entry, folder) for key, entry in value.items()}
-    for key in PATHS:
-        # what is no file is the name of something that comes with jaxmb
-        if isinstance(whole.get(key), str) and (folder / whole[key]).is_file():
-            whole[key] = str((folder / whole[key]).resolve())
-    return whole
+    return tomli_w.dumps(plain_study(origin.file, origin.folder, lambda path: str(path.resolve())))
 
 
 def load_result(folder: str | os.PathLike[str]) -> Result:
@@ -79,7 +65,8 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         folder: holds result.json and study.toml.
 
     Raises:
-        InputError: a file is missing or is no such file, or the data of the study are no longer where they were.
+        InputError: a file is missing or is no such file, the data of the study are no longer where they were, or the
+            study or its data are not those that the result was found from.
     """
     folder = Path(folder)
     saved = _saved(folder / RESULT)
@@ -88,21 +75,28 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
     except ValueError as error:
         raise InputError(f"{folder}: the study of the result cannot be read again: {error}") from None
+    if study.origin is None or saved.get("study_digest", study.origin.digest) != study.origin.digest:
+        raise InputError(
+            f"{folder}: {STUDY} is not the one the result was found from, or a file that it names has changed since"
+        )
     try:
-        return _result(saved, study)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {error!r}") from None
+        _check_parameters(saved["parameters"], study)
+        result = _result(saved, study)
+        _check_covariance(saved.get("covariance"), result)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
+    return result
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else repr(error)
 
 
 def _saved(path: Path) -> dict[str, Any]:
-    try:
-        saved = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}, expected what `jaxmb identify` wrote") from None
-    except ValueError:
-        raise InputError(f"{path}: is no JSON, expected what `jaxmb identify` wrote") from None
+    saved = read_strict(path, "a result of an identification")
     if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
         raise InputError(f"{path}: was not written by this version of jaxmb, expected what its `jaxmb identify` wrote")
+    validated(SavedResult, saved, str(path))
     return saved
 
 
@@ -131,6 +125,36 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
         history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
         versions=saved["versions"],
     )
+
+
+def _check_parameters(parameters: Mapping[str, Any], study: Study) -> None:
+    """Raise ValueError where the parameters are not those that were free, or not within their bounds."""
+    if study.complete is not None:
+        return  # what was fitted has other names, and no bounds
+    free = study.free
+    expected = [name for names in free.tied for name in names]
+    if set(parameters) != set(expected):
+        raise ValueError(f"parameters: found {', '.join(parameters)}, expected {', '.join(expected)}")
+    if study.is_linear:
+        return  # one linear step does not keep to bounds
+    for names, low, high in zip(free.tied, free.lower_value, free.upper_value, strict=True):
+        rounding = 1e-12 * max(abs(low), abs(high))
+        for name in names:
+            value = parameters[name]["value"]
+            if not low - rounding <= value <= high + rounding:
+                raise ValueError(f"parameters, {name}: found {value:g}, expected {low:g} to {high:g}")
+
+
+def _check_covariance(saved: Any, result: Result) -> None:
+    """Raise ValueError where the covariance is not that of the parameters and their correlation."""
+    expected = result.as_json()["covariance"]
+    if saved is None and expected is None:
+        return
+    if saved is None or expected is None or {**saved, "matrix": 0} != {**expected, "matrix": 0}:
+        raise ValueError("covariance: is not that of the parameters")
+    matrix, known = (np.array(each["matrix"], dtype=float) for each in (saved, expected))
+    if matrix.shape != known.shape or not np.allclose(matrix, known, rtol=1e-6, atol=0.0, equal_nan=True):
+        raise ValueError("covariance: does not have the standard deviations and the correlation of the parameters")
 
 
 def _parameter(data: Mapping[str, Any]) -> Parameter:

@@ -1,6 +1,9 @@
 """Study files and their machines, found and checked: what is wrong in one is reported before JAX is imported."""
 
+import hashlib
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,9 @@ from jaxmb.io.files import find_description, library_names, read_toml
 from jaxmb.io.validation import place, validated
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
+
+PATHS = ("file", "machine")
+"""Keys of a study file whose values may be paths."""
 
 
 def study_names() -> tuple[str, ...]:
@@ -47,3 +53,43 @@ def machine_named(name: str, folder: Path) -> Machine:
     """Built-in machine, or one in a file; a relative path is beside the study."""
     beside = folder / name
     return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
+
+
+def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> dict[str, Any]:
+    """A description as the plain data of a study file.
+
+    Args:
+        file: the description.
+        folder: what paths in it are relative to.
+        path_as: what stands for the path of a file.
+    """
+    data = file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
+    return _with_paths(data, folder, path_as)
+
+
+def study_digest(file: StudyFile, folder: Path) -> str:
+    """SHA-256 of what a study says and of the contents of the files that it names, in whatever folder these are."""
+    return hashlib.sha256(
+        json.dumps(plain_study(file, folder, _contents), sort_keys=True, default=str).encode()
+    ).hexdigest()
+
+
+def _contents(path: Path) -> list[Any]:
+    """Name and contents of a file; of a description, what it says."""
+    if path.suffix == ".toml":
+        return [path.name, _with_paths(read_toml(path), path.parent, _contents)]
+    with path.open("rb") as file:
+        return [path.name, hashlib.file_digest(file, "sha256").hexdigest()]
+
+
+def _with_paths(value: Any, folder: Path, path_as: Callable[[Path], Any]) -> Any:
+    if isinstance(value, list):
+        return [_with_paths(entry, folder, path_as) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {key: _with_paths(entry, folder, path_as) for key, entry in value.items()}
+    for key in PATHS:
+        # what is no file is the name of something that comes with jaxmb
+        if isinstance(changed.get(key), str) and (folder / changed[key]).is_file():
+            changed[key] = path_as(folder / changed[key])
+    return changed

@@ -14,7 +14,7 @@ from jaxmb.identify.fit.search import check_algorithm
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import set_parameters
-from jaxmb.identify.study.file import machine_named, read_study_file
+from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
 from jaxmb.identify.study.format.next_format import NextPart, check_next
@@ -39,6 +39,8 @@ class Origin(NamedTuple):
     """What paths in it are relative to."""
     noise_seed: int | None
     """Seed of simulated noise instead of the description's own."""
+    digest: str = ""
+    """See `study_digest`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -164,7 +166,7 @@ def make_study(
         InputError: see `load_study`.
     """
     file = validated(StudyFile, file, source) if isinstance(file, dict) else file
-    origin = Origin(file, folder, noise_seed)
+    given = file
     with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
@@ -192,7 +194,7 @@ def make_study(
         check_algorithm(file.search.algorithm)
     with place(source):
         problem = make_problem(model, free, tests)
-        initial, given = initial_values(problem, bounds)
+        initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
     for entry in entries:
         with place(f"{source}: {called(entry.name)}"):
@@ -210,14 +212,14 @@ def make_study(
         settings=FitSettings(
             file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
         ),
-        start=Start(initial, given, file.start == "random"),
+        start=Start(initial, stated, file.start == "random"),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},
         note=file.note,
         complete=file.complete,
         next=file.next,
         laws=file.laws,
         source=file.source,
-        origin=origin,
+        origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
     if file.complete is None and not study.is_linear and any(test.robust for test in tests):
         raise NotImplementedError(f"{source}: robust is for deflection tests alone, with no other tests and no prior")

@@ -1,6 +1,5 @@
 """An identified machine with the covariance of its parameters, from a result or read back from its folder."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
+from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
@@ -54,12 +54,7 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
     """
     path = Path(folder) / "result.json"
     model = build_model(load_machine(Path(folder) / "machine.toml"))
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a result of an identification: {error}") from None
+    data = read_strict(path, "a result of an identification")
     _check_linearized(data.get("linearize_at") if isinstance(data, dict) else None, str(path))
     saved = data.get("covariance") if isinstance(data, dict) else None
     if saved is None:

@@ -15,6 +15,7 @@ from jaxmb.measurement.units import UNKNOWN
 from jaxmb.report.frf.frf_figure import Curve, frf_figure
 from jaxmb.report.modal.modal_report import Comparison, synthesized
 from jaxmb.report.modes.mac_figure import mac_figure
+from jaxmb.report.modes.mode_pairs import data_word
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
@@ -38,8 +39,8 @@ def stabilization_of_test(entry: Entry) -> Figure:
 
 
 def synthesized_of_test(entry: Entry) -> Figure:
-    """Measured and synthesized FRFs of the modal analysis of an FRF test."""
-    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything))
+    """Measured (or simulated) and synthesized FRFs of the modal analysis of an FRF test."""
+    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything), data_word(entry))
 
 
 def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
@@ -130,7 +131,7 @@ def coherence_figure(name: str, analysis: ModalAnalysis, compared: Comparison) -
     return figure
 
 
-def synthesized_figure(name: str, compared: Comparison) -> Figure:
+def synthesized_figure(name: str, compared: Comparison, given: str = "measured") -> Figure:
     """Measured and synthesized FRFs of the outputs that are explained best, in the middle, and worst."""
     ranked = np.argsort(-np.nanmedian(compared.frac, axis=1))
     picks = ranked[np.unique(np.linspace(0, ranked.size - 1, min(SHOWN, ranked.size)).round().astype(int))]
@@ -139,7 +140,7 @@ def synthesized_figure(name: str, compared: Comparison) -> Figure:
     inputs = [compared.measured.inputs[i] for i in columns]
     block = np.ix_(np.arange(compared.measured.frequency_hz.size), picks, np.array(columns))
     curves = [
-        Curve("measured", compared.measured.frf[block], MEASURED, 2.2, "-"),
+        Curve(given, compared.measured.frf[block], MEASURED, 2.2, "-"),
         Curve("synthesized", compared.synthesized.frf[block], FITTED, 0.9, "-"),
     ]
     figure = frf_figure(

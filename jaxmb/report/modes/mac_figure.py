@@ -29,13 +29,14 @@ def mac_figure(
     return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
 
 
-def pairs_figure(name: str, pairs: ModePairs, unit: str) -> Figure:
+def pairs_figure(name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Figure:
     """MAC of the identified machine's modes at the posture of a test with those of the reference.
 
     Args:
         name: of the test.
         pairs: the modes.
         unit: of their frequencies.
+        given: what the data of the test are called, "measured" or "simulated".
     """
     found = (
         f"identified: modes ({unit})",
@@ -45,17 +46,18 @@ def pairs_figure(name: str, pairs: ModePairs, unit: str) -> Figure:
     )
     what = pairs.reference_name
     title = f"{name}: MAC" if what == "measured" else f"{name}: MAC with the {what} model"
-    across = f"measured: modes ({unit})" if what == "measured" else f"{what} parameters: modes ({unit})"
-    return mac_panels(title, [found], (across, np.asarray(pairs.reference.damped_frequency_hz)))
+    across = f"{given}: modes ({unit})" if what == "measured" else f"{what} parameters: modes ({unit})"
+    return mac_panels(title, [found], (across, np.asarray(pairs.reference.damped_frequency_hz)), given)
 
 
-def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray]) -> Figure:
+def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray], given: str = "measured") -> Figure:
     """MAC between several sets of modes and one that all are compared with, as Fig. 11 of Huynh et al. 2020.
 
     Args:
         title: what stands above.
         panels: one picture each; the first `MOST_MODES` rows and columns are shown.
         columns: what all are compared with, and its frequencies.
+        given: what the data are called, "measured" or "simulated".
     """
     count = min(max(panel[1].shape[0] for panel in panels), MOST_MODES)
     across = min(columns[1].size, MOST_MODES)
@@ -73,7 +75,7 @@ def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarr
         if across > 6:
             axes.tick_params(axis="x", rotation=90)
         axes.set_xlabel(columns[0])
-        axes.set_ylabel(f"{name}, * not measured" if alone else name)
+        axes.set_ylabel(f"{name}, * not {given}" if alone else name)
         axes.grid(False)
     whole = panels[0][1].shape
     cut = len(panels) == 1 and whole != (count, across)

@@ -10,14 +10,15 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.report.modes.mac_figure import MOST_MODES
-from jaxmb.report.modes.mode_pairs import fitted_modes
+from jaxmb.report.modes.mode_pairs import data_word, fitted_modes
 from jaxmb.report.style import FITTED, MEASURED
 
 
 def measured_modes_figure(result: Result, entry: Entry) -> Figure:
-    """Measured and identified frequencies and damping ratios of a modal test, and their difference beside the
-    measurement's own spread."""
+    """Given and identified frequencies and damping ratios of a modal test, and their difference beside
+    the spread of the data."""
     test: Any = entry.test
+    given = data_word(entry)
     fitted = fitted_modes(result, test)
     rows = (
         ("frequency", "Hz", test.frequency_hz, fitted.frequency_hz, test.frequency_std),
@@ -28,7 +29,7 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
     grid = figure.subplots(2, 2, sharex=True, height_ratios=(1.6, 1.0))
     for (above, below), (name, unit, measured, found, std) in zip(grid.T, rows, strict=True):
         measured, found, std = (np.asarray(x) for x in (measured, found, std))
-        above.bar(modes, measured, width=0.6, color="0.80", label="measured")
+        above.bar(modes, measured, width=0.6, color="0.80", label=given)
         above.plot(modes, found, "_", ms=19, mew=2.0, color=FITTED, label="fitted")
         above.set_ylabel(f"{name} ({unit})")
         above.set_ylim(0.0, 1.15 * float(max(measured.max(), found.max())))
@@ -45,7 +46,7 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
             modes, 2 * std, bottom=-std, width=0.6, color="white", edgecolor="0.45", lw=0.8, hatch="////",
             label="± 1 standard deviation",
         )  # fmt: skip
-        below.plot(modes, found - measured, "o", ms=4.5, color=FITTED, label="fitted - measured")
+        below.plot(modes, found - measured, "o", ms=4.5, color=FITTED, label=f"fitted - {given}")
         below.axhline(0.0, color="0.4", lw=0.6)
         below.set_ylabel(f"difference ({unit})")
         below.set_ylim(*(np.array([-1.8, 1.8]) * float(max(std.max(), np.abs(found - measured).max()))))
@@ -55,7 +56,7 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
             axes.grid(False, axis="x")
     handles = [h for axes in grid[:, 0] for h in axes.get_legend_handles_labels()[0]]
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=4, title=f"{test.name}: measured and fitted modes",
+        handles=handles, loc="outside upper center", ncols=4, title=f"{test.name}: {given} and fitted modes",
         title_fontsize=9,
     )  # fmt: skip
     return figure

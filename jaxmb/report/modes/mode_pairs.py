@@ -34,6 +34,11 @@ class ModePairs:
         return tuple(f for f, m in enumerate(self.partner) if m is None) if self.reference_name == "measured" else ()
 
 
+def data_word(entry: Entry) -> str:
+    """What the data of a test are called: "measured" or "simulated"."""
+    return "measured" if entry.truth is None else "simulated"
+
+
 def pairs_of_frf_test(result: Result, entry: Entry) -> ModePairs:
     """Modes of the identified machine beside those that modal analysis found in the FRFs of a test, compared at the
     sensors; where there was none, beside known ones.

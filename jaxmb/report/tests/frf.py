@@ -6,7 +6,7 @@ from typing import Any
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.modes.mode_pairs import ModePairs, pairs_of_frf_test
+from jaxmb.report.modes.mode_pairs import ModePairs, data_word, pairs_of_frf_test
 from jaxmb.report.modes.tables import analysed_modes_table, initial_modes_table, true_modes_table
 from jaxmb.report.paper_tables import table_6
 from jaxmb.report.section import Part, Picture, Section, Table, drawn_by
@@ -47,7 +47,10 @@ def _fitted(result: Result, entry: Entry, file: str) -> list[Part | None]:
     if pairs.likeness.size and min(len(test.outputs), pairs.fitted.shape.shape[0]) > 1:
         unit = entry.source.frequency_unit
         parts.append(
-            Picture(f"mac-{file}", drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, unit))
+            Picture(
+                f"mac-{file}",
+                drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, unit, data_word(entry)),
+            )
         )
     return parts
 

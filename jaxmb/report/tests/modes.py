@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.modes.mode_pairs import pairs_of_modes_test
+from jaxmb.report.modes.mode_pairs import data_word, pairs_of_modes_test
 from jaxmb.report.modes.tables import measured_modes_table
 from jaxmb.report.paper_tables import table_6
 from jaxmb.report.section import Part, Picture, Section, drawn_by
@@ -37,6 +37,6 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         test: Any = entry.test
         # One sensor tells nothing of a shape, and of one component all are alike.
         if pairs.likeness.size and min(len(test.outputs) or 2, pairs.fitted.shape.shape[0]) > 1:
-            draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, "Hz")
+            draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, "Hz", data_word(entry))
             parts.append(Picture(f"mac-{file}", draw))
     return [Section("Modal tests", tuple(part for part in parts if part is not None))]

@@ -1,6 +1,8 @@
 """A result that was written is read back as it was, without a fit, and its study can be run again."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import tomli_w
 
 import jaxmb
 from jaxmb.identify.assess.saved_result import study_toml
+from jaxmb.identify.study.file import study_digest
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin
 from jaxmb.io.files import find_description, read_toml
@@ -84,7 +87,105 @@ def test_data_that_are_gone(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "told"), [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version")])
+def moved(folder, to):
+    """A copy of a result and of its data in another folder."""
+    shutil.copytree(folder.parent, to)
+    study = to / "out/study.toml"
+    study.write_text(study.read_text().replace(str(folder.parent), str(to)))
+    return to / "out"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lower = 200000.0", "lower = 300000.0"),
+        ('"stiffness.*"', '"stiffness.z2"'),
+        ('name = "modes"', 'name = "other"'),
+    ],
+)
+def test_a_study_that_was_edited_is_refused(two, tmp_path, old, new):
+    folder = moved(two[0], tmp_path / "copy")
+    text = (folder / "study.toml").read_text()
+    assert old in text
+    (folder / "study.toml").write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=r"copy/out: study\.toml is not the one the result was found from") as caught:
+        jaxmb.load_result(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_may_lie_elsewhere_but_must_be_the_same(two, tmp_path):
+    folder = moved(two[0], tmp_path / "copy")
+    assert jaxmb.load_result(folder).parameters == two[1].parameters
+    measured = jaxmb.read_frf(folder.parent / "hammer.npz")
+    jaxmb.write_frf(folder.parent / "hammer.npz", dataclasses.replace(measured, frf=1.01 * measured.frf))
+    with pytest.raises(InputError, match="or a file that it names has changed since"):
+        jaxmb.load_result(folder)
+
+
+REMOVED = object()
+
+
+def change(saved, place, value):
+    """Change one place of result.json."""
+    *parents, key = place
+    for parent in parents:
+        saved = saved[parent]
+    if value is REMOVED:
+        del saved[key]
+    else:
+        saved[key] = value
+
+
+K = ("parameters", "stiffness.z2")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("study",), REMOVED, "study: missing"),
+        (("status",), "maybe", "status: found"),
+        (("parameters",), None, "parameters: found null, expected a table"),
+        (("metrics",), "text", "metrics: found"),
+        (("metrics", "fit"), "text", "result.json"),
+        (("estimated_noise",), None, "estimated_noise: found null"),
+        (("cost",), float("nan"), "is no JSON"),
+        ((*K, "value"), True, "stiffness.z2, value: found true, expected a number"),
+        ((*K, "value"), "2e6", "stiffness.z2, value: found .*, expected a number"),
+        ((*K, "value"), -2e6, r"stiffness.z2: found -2e\+06, expected 200000 to 2e\+07"),
+        ((*K, "interval_95"), [3e6, 1e6], "lower end first"),
+        ((*K, "identifiable"), "maybe", "identifiable: found"),
+        ((*K, "std_log"), 1.0, "covariance: does not have the standard deviations"),
+        (K, REMOVED, "parameters: found .*, expected .*stiffness.z2"),
+        (("covariance", "matrix", 0), [1.0], "result.json"),
+        (("covariance", "matrix", 0, 1), 1.0, "covariance: does not have"),
+        (("covariance", "matrix", 0, 0), None, "covariance: does not have"),
+        (("correlation", 0, 1), 0.5, "correlation: .*symmetric"),
+        (("correlation", 0), [], "correlation: .*as many rows as columns"),
+    ],
+)
+def test_wrong_values_are_told(two, tmp_path, place, value, told):
+    saved = json.loads((two[0] / "result.json").read_text())
+    change(saved, place, value)
+    shutil.copy(two[0] / "study.toml", tmp_path)
+    (tmp_path / "result.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match=told) as caught:
+        jaxmb.load_result(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parameter_too_many(two, tmp_path):
+    saved = json.loads((two[0] / "result.json").read_text())
+    saved["parameters"]["stiffness.q9"] = saved["parameters"]["stiffness.z2"]
+    shutil.copy(two[0] / "study.toml", tmp_path)
+    (tmp_path / "result.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match=r"parameters: found .*stiffness\.q9, expected"):
+        jaxmb.load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "cannot be read"), ("{", "no JSON"), ("{}", "this version"), ("[" * 100_000, "nested too deeply")],
+)
 def test_what_is_no_result(tmp_path, text, told):
     if text is not None:
         (tmp_path / "result.json").write_text(text)
@@ -100,3 +201,4 @@ def test_every_study_is_written_as_it_was_read(name, tmp_path):
     again = StudyFile.model_validate(read_toml(tmp_path / "study.toml"))
     assert again == file
     assert again.model_fields_set == file.model_fields_set
+    assert study_digest(again, tmp_path) == study_digest(file, path.parent)

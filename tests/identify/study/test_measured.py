@@ -92,6 +92,17 @@ def test_lines_count_by_what_is_said_of_their_noise(tmp_path):
     assert np.all(np.asarray(plain.noise_std) == 0.02)
 
 
+def test_a_coherence_without_numbers_is_told(tmp_path):
+    coherence = np.full(exact().frf.shape, 0.8)
+    coherence[:, 1] = np.nan
+    set_ = dataclasses.replace(exact(), coherence=coherence, averages=5)
+    told = "the coherence of tool y holds no number: no line there counts for less by it"
+    assert told in study(tmp_path, set_).entries[0].remarks
+    assert told not in study(tmp_path, set_, coherence=False).entries[0].remarks
+    coherence[0, 1] = 0.8
+    assert told not in study(tmp_path, dataclasses.replace(set_, coherence=coherence)).entries[0].remarks
+
+
 def test_noise_is_estimated_from_what_the_fit_leaves(tmp_path):
     rng = np.random.default_rng(3)
     h = exact().frf * np.exp(0.03 * (rng.normal(size=exact().frf.shape) + 1j * rng.normal(size=exact().frf.shape)))

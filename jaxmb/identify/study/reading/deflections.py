@@ -49,9 +49,21 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed)]
         check_cases(model, cases)
         truth = Truth(true.coordinates, parameters(true))
+    _check_moved(model, cases)
     test = deflection_test(label, model, cases, part.rotation_weight, part.robust)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
     return [Entry("deflection", test, source, truth, role=part.role, remarks=_assumed(part, cases, stated))]
+
+
+def _check_moved(model: Model, cases: Sequence[LoadCase]) -> None:
+    """Raise ValueError where a load acts, or a displacement was measured, at a frame that is fixed to the ground."""
+    for case in cases:
+        measured = [point for point, some in zip(case.points, case.measured, strict=True) if some.any()]
+        for frame in (case.frame, *measured):
+            if model.frame_node[model.frames.index(frame)] < 0:
+                raise ValueError(
+                    f"deflection test '{case.name}': frame '{frame}' does not move, expected one that the machine moves"
+                )
 
 
 def _assumed(

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from jaxmb.identify.experiments.entry import Source, Truth
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.points import at_points
@@ -141,7 +143,18 @@ def _from_file(
         )
     read = to_si(read)
     _check_posture(read, part.posture, model)
-    return at_points(read, outputs, inputs, part.nodes, model), remarks
+    taken = at_points(read, outputs, inputs, part.nodes, model)
+    return taken, (*remarks, *(_without_coherence(taken) if part.coherence else ()))
+
+
+def _without_coherence(taken: FrfSet) -> list[str]:
+    """A sentence on the outputs of whose responses no coherence is a number, where the set has a coherence."""
+    if taken.coherence is None:
+        return []
+    lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
+    if not lost:
+        return []
+    return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
 
 
 def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:
