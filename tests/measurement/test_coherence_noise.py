@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.coherence import of_each_input, without_chance
-from jaxmb.measurement.coherence_noise import coherence_noise
+from jaxmb.measurement.coherence_noise import coherence_noise, moderated
 from jaxmb.measurement.frf_set import FrfSet, pick
+from jaxmb.measurement.line_noise import lines_of_window, window_correlation
 from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
 
 AVERAGES = 200
@@ -120,3 +121,44 @@ def test_zero_responses_of_several_inputs_count_for_nothing():
     std = coherence_noise(FrfSet(np.ones(1), h, "receptance", coherence=np.full((1, 1), 0.9), averages=4)).log_std
     assert np.isfinite(std).all()
     assert std[0, 0, 1] > 100.0
+
+
+@pytest.mark.parametrize("hits", [3, 5, 10])
+def test_few_averages_tell_noise_that_is_right_in_the_mean(hits):
+    """Errors over estimated variances are 1 in the mean square, where (n - 1) / (n - 2) and more is left by line."""
+    rng, lines = np.random.default_rng(hits), 20_000
+    true = np.exp(np.sin(np.linspace(0.0, 20.0, lines)))
+    degrees = 2 * (hits - 1)
+    estimated = true * rng.chisquare(degrees, size=lines) / degrees
+    error = np.sqrt(true) * rng.normal(size=lines)
+    assert np.mean(error**2 / moderated(estimated, degrees)) == pytest.approx(1.0, abs=0.03)
+    # weights 1 / variance: what they make of the variance of a mean, over what they say of it
+    weight = 1.0 / moderated(estimated, degrees)
+    assert np.sum(weight**2 * error**2) / np.sum(weight) == pytest.approx(1.0, abs=0.05)
+    scatter = np.std(np.log(moderated(estimated, degrees) / true))
+    assert scatter < 0.5 * np.std(np.log(estimated / true))
+
+
+def test_noise_that_differs_from_line_to_line_keeps_its_own():
+    """Where the true variances scatter a hundredfold, neighbours say nothing of a line."""
+    rng, lines, degrees = np.random.default_rng(0), 2000, 18
+    true = np.exp(2.0 * rng.normal(size=lines))
+    estimated = true * rng.chisquare(degrees, size=lines) / degrees
+    found = moderated(estimated, degrees)
+    # all are widened by the mean square of Student's t
+    assert np.median(found / estimated) == pytest.approx(degrees / (degrees - 2.0), rel=0.1)
+    assert np.corrcoef(np.log(found), np.log(true))[0, 1] > 0.95
+
+
+def test_lines_behind_an_exponential_window_have_noise_in_common():
+    """The expectation itself, sum w^2 exp(-j (omega_k - omega_l) t), over the samples of a record."""
+    rate, samples, decay = 64.0, 1024, 0.7
+    time = np.arange(samples) / rate
+    omega = 2.0 * np.pi * np.arange(40) * rate / samples
+    square = np.exp(-2.0 * decay * time)
+    difference = omega[:, None] - omega
+    expected = np.tensordot(square, np.exp(-1j * time[:, None, None] * difference), 1) / square.sum()
+    np.testing.assert_allclose(window_correlation(omega, decay), expected, atol=0.02)  # samples instead of an integral
+    lines = lines_of_window(omega / (2.0 * np.pi), decay)
+    assert lines == pytest.approx(np.sum(np.abs(window_correlation(omega, decay)[20]) ** 2), rel=0.1)  # of more lines
+    assert lines_of_window(omega, 0.0) == 1.0

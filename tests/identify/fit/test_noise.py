@@ -3,9 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.fit.noise import FALSE_ALARM, misfit, misfits
+from jaxmb.identify.fit.noise import FALSE_ALARM, explained_objective, misfit, misfits
+from jaxmb.identify.fit.state import distinct
+from tests.identify.arm import frf, study_of
 
 LINES = 400
 POINTS = tuple(("tool", axis) for axis in "xyz")
@@ -75,3 +78,18 @@ def test_small_tests_of_one_fit_are_explained_by_their_noise(weights):
 
 def test_residuals_of_nothing():
     assert TEST.correlated_rows(np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
+
+
+def test_an_objective_that_the_noise_explains(tmp_path):
+    """At true parameters the objective is a chi-square of as many degrees as there are rows."""
+    problem = study_of(tmp_path, frf(noise=0.02, noise_log_std=0.02)).problem
+    rows = problem.data_rows
+    expected = 0.02**2 * chi2.isf(FALSE_ALARM, rows)
+    assert explained_objective(problem) == pytest.approx(expected, rel=1e-6)
+    unknown = study_of(tmp_path, frf(noise=0.02, noise_log_std="estimate")).problem
+    assert explained_objective(unknown) == np.inf
+
+
+def test_ends_at_one_place_are_one():
+    ends = [np.array([1.0, 0.0, 2.0]), np.array([1.0, 5e-5, 2.0]), np.array([1.0, 0.5, 2.0]), np.array([3.0, 0.5, 2.0])]
+    assert [end.tolist() for end in distinct(ends)] == [[1.0, 0.0, 2.0], [1.0, 0.5, 2.0]]

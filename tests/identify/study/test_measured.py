@@ -60,10 +60,12 @@ def test_an_exponential_window_does_not_bias(tmp_path):
 
 
 def with_floor(seed, floor=1e-4, averages=10):
+    """FRFs and coherence of hits of force 1, the mean of which has the floor."""
     truth, rng = exact(), np.random.default_rng(seed)
-    noise = (rng.normal(size=truth.frf.shape) + 1j * rng.normal(size=truth.frf.shape)) * floor / np.sqrt(2.0)
-    h = truth.frf + noise
-    coherence = np.abs(h) ** 2 / (np.abs(h) ** 2 + averages * floor**2)
+    shape = (averages, *truth.frf.shape)
+    each = truth.frf + (rng.normal(size=shape) + 1j * rng.normal(size=shape)) * floor * np.sqrt(averages / 2.0)
+    h = each.mean(axis=0)
+    coherence = np.abs(h) ** 2 / np.mean(np.abs(each) ** 2, axis=0)
     return dataclasses.replace(truth, frf=h, coherence=coherence, averages=averages)
 
 

@@ -1,0 +1,103 @@
+"""Noise of an FRF test that follows from a fit: additive, estimated, and correlated behind a window."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb.measurement.files.frf_file import write_frf
+from jaxmb.measurement.frf_set import FrfSet
+from tests.identify.arm import TRUTH, study_of
+
+LINES = np.linspace(1.0, 25.0, 400)
+POINTS = ("tool x", "tool z")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An arm with a coherence of ten averages behind its FRFs, and what is predicted of its true parameters."""
+    folder = tmp_path_factory.mktemp("noise")
+    size = np.exp(0.1 * np.random.default_rng(0).normal(size=(LINES.size, 2, 2)))
+    frfs = FrfSet(LINES, size + 0j, "accelerance", POINTS, POINTS, coherence=np.full(size.shape, 0.99), averages=10)
+    write_frf(folder / "m.npz", frfs)
+    points = [["tool", "x"], ["tool", "z"]]
+    own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": "estimate"}
+    study = study_of(folder, {"kind": "frf", "name": "a", "file": "m.npz"} | own)
+    view = study.tests[0].view(study.free.apply(study.model, jnp.asarray([TRUTH[name] for name in study.free.names])))
+    return study.tests[0], view
+
+
+def with_noise_of(made, additive, floor):
+    """The test with additive noise and a floor about what is predicted, drawn."""
+    test, view = made
+    rng, predicted = np.random.default_rng(3), np.asarray(test.predict(view))
+
+    def noise(size):
+        return size * (rng.normal(size=predicted.shape) + 1j * rng.normal(size=predicted.shape))
+
+    measured = predicted * np.exp(noise(floor)) + noise(additive)
+    known = np.full(predicted.shape, additive) / np.abs(measured)
+    parts = {
+        "measured": measured, "known_std": known, "noise_std": np.hypot(known, 0.01), "level": np.abs(measured),
+        "additive_std": np.full(predicted.shape, additive),
+    }  # fmt: skip
+    return dataclasses.replace(test, **{name: jnp.asarray(part) for name, part in parts.items()}), view, predicted
+
+
+def test_additive_noise_is_relative_to_the_machine_that_fits(made):
+    test, view, predicted = with_noise_of(made, 0.02, 0.0)
+    fitted = test.at_fit(view)
+    counts = np.abs(predicted) >= 5.0 * 0.02
+    assert 0.1 < counts.mean() < 0.999
+    np.testing.assert_array_equal(np.asarray(fitted.weight) > 0.0, counts)
+    np.testing.assert_allclose(np.asarray(fitted.known_std)[counts], 0.02 / np.abs(predicted[counts]), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(fitted.noise_std)[counts] ** 2, 0.01**2 + (0.02 / np.abs(predicted[counts])) ** 2
+    )
+    # so errors are no larger than they are said to be, and lines that noise made large count for no more
+    weak = counts & (np.abs(predicted) < 0.3)
+    error = np.real(np.log(predicted / np.asarray(test.measured)))[weak]
+    weight = np.asarray(fitted.known_std)[weak] ** -2.0
+    mean, std = np.sum(weight * error) / np.sum(weight), np.sum(weight) ** -0.5
+    assert abs(mean) < 3.0 * std
+    biased = np.asarray(test.known_std)[weak] ** -2.0
+    assert abs(np.sum(biased * error) / np.sum(biased)) > 4.0 * std
+
+
+@pytest.mark.parametrize(("additive", "floor"), [(0.002, 0.03), (0.02, 0.01), (0.02, 0.0)])
+def test_only_the_floor_is_estimated(made, additive, floor):
+    """Beside additive noise that is known, on lines of which most have more of it."""
+    test, view, _ = with_noise_of(made, additive, floor)
+    test = test.at_fit(view)
+    residual = np.asarray(test.residual(view))
+    expected = 2.0 * np.sum(np.asarray(test.weight) > 0.0)
+    found = test.estimated_noise(residual, expected)
+    assert found == pytest.approx(floor, rel=0.1, abs=0.003)
+    again = test.with_noise(found)
+    assert float(again.nominal_std) == found
+    known = np.asarray(test.known_std)
+    np.testing.assert_allclose(np.asarray(again.noise_std) ** 2, known**2 + found**2, rtol=1e-9)
+
+
+def test_the_variance_of_errors_behind_a_window_by_draws(made):
+    """White noise in time behind exp(-sigma t), over FRFs of any phase, along a direction of the residual."""
+    test, _ = made
+    rng, decay = np.random.default_rng(1), 2.0
+    step = float(LINES[1] - LINES[0])
+    samples, draws = 1024, 4000
+    time = np.arange(samples) / (samples * step)
+    window = np.exp(-decay * time)
+    direction = (
+        rng.normal(size=(2, 1, 1, 1)) * np.exp(-((LINES - 12.0) ** 2) / 2.0)[:, None, None] * np.ones((2, 1, 2, 2))
+    )
+    phase = np.exp(1j * np.linspace(0.0, 6.0, LINES.size))[:, None, None] * np.ones((1, 2, 2))
+    test = dataclasses.replace(test, decay=jnp.asarray(decay), measured=jnp.asarray(phase))
+    transform = np.exp(-2j * np.pi * LINES[:, None] * time) * window
+    noise = rng.normal(size=(draws, 4, samples)) @ transform.T / np.sqrt(np.sum(window**2) / 2.0)
+    errors = noise.reshape(draws, 2, 2, LINES.size).transpose(0, 3, 1, 2) / phase
+    drawn = np.einsum("cfoi,ncfoi->n", direction, np.stack([errors.real, errors.imag], axis=1))
+    basis = direction.reshape(-1, 1)
+    factor = test.variance_factor(basis, np.ones(basis.size))
+    assert factor > 3.0
+    assert np.var(drawn) / np.sum(direction**2) == pytest.approx(factor, rel=0.1)
