@@ -231,11 +231,18 @@ class Result:
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
 
 
-def _covariance(result: Result) -> dict[str, Any] | None:
+def _covariance(result: Result) -> dict[str, Any]:
     """Covariance by name, of natural logarithms ("log") or of values in SI units ("linear")."""
     free, matrix = result.study.free, result.covariance
-    if matrix is None:
-        return None
+    if matrix is None:  # a stiffness model: what was fitted has names of its own
+        names = tuple(result.parameters)
+        std = np.array([p.std if math.isfinite(p.std) else np.nan for p in result.parameters.values()])
+        return {
+            "names": names,
+            "tied": tuple((name,) for name in names),
+            "scale": ["linear"] * len(names),
+            "matrix": result.correlation * np.outer(std, std),
+        }
     scale = np.where(free.logarithmic, 1.0, free.width)
     return {
         "names": free.names,

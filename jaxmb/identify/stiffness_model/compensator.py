@@ -69,7 +69,7 @@ class CompensatorFit:
     compliance: np.ndarray
     """Fitted compliance at each angle, rad/Nm."""
     chi_square: float
-    """Sum of squared errors over their variances."""
+    """Of the errors, by their covariance."""
     converged: bool
     """Whether the fit came to a minimum within `MOST_EVALUATIONS`."""
 
@@ -85,10 +85,12 @@ def fit_compensator(
     start: Compensator,
     joint_stiffness: float,
     free: Sequence[str] = FREE,
+    correlation: Float[np.ndarray, "k k"] | None = None,
 ) -> CompensatorFit:
     """The joint's own stiffness and the spring that explain its compliance at several angles.
 
-    1 / c(q) = k_joint + d^2 V / dq^2, each compliance weighted by its standard deviation. Stiffness and free length act
+    1 / c(q) = k_joint + d^2 V / dq^2, weighted by the inverse covariance of the compliances (generalized least
+    squares): those of one fit have what it found of all other parameters in common. Stiffness and free length act
     through the products k and k s0, in which the problem is linear; points of attachment need many angles.
 
     Args:
@@ -98,6 +100,7 @@ def fit_compensator(
         start: the spring as it is known: what is not free stays.
         joint_stiffness: first value.
         free: numbers of the spring that are fitted.
+        correlation: of the compliances; none where not given.
 
     Raises:
         ValueError: fewer angles than numbers to fit; sizes, names or numbers that are wrong.
@@ -110,17 +113,18 @@ def fit_compensator(
     at, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
     _check(at, measured, sigma, joint_stiffness, free)
     problem = _Problem(at, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
+    whitening = _whitening(sigma, correlation)
     found = least_squares(
-        lambda x: (problem.compliance(x) - measured) / sigma,
+        lambda x: whitening @ (problem.compliance(x) - measured),
         problem.first,
-        jac=lambda x: problem.slope(x) / sigma[:, None],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+        jac=lambda x: whitening @ problem.slope(x),  # pyright: ignore[reportArgumentType]  (stubs know names alone)
         x_scale="jac",
         xtol=1e-14,
         ftol=1e-14,
         gtol=1e-14,
         max_nfev=MOST_EVALUATIONS * problem.first.size,
     )
-    spread = knowledge(found.jac, np.ones(at.size)).std * problem.scale
+    spread = knowledge(found.jac, np.ones(len(whitening))).std * problem.scale
     return CompensatorFit(
         joint_stiffness=float(found.x[0] * problem.scale[0]),
         spring=Compensator(*problem.leaves(found.x).tolist()),
@@ -129,6 +133,18 @@ def fit_compensator(
         chi_square=float(2.0 * found.cost),
         converged=bool(found.success),
     )
+
+
+def _whitening(sigma: Float[np.ndarray, "k"], correlation: Float[np.ndarray, "k k"] | None) -> np.ndarray:
+    """W [known, k] by which errors become independent and of variance 1; those of no finite deviation do not count."""
+    known = np.isfinite(sigma)
+    matrix = np.eye(sigma.size) if correlation is None else np.asarray(correlation, dtype=float)
+    if matrix.shape != (sigma.size, sigma.size):
+        raise ValueError(f"correlation is {matrix.shape}, expected ({sigma.size}, {sigma.size})")
+    lower = np.linalg.cholesky(matrix[np.ix_(known, known)]) * sigma[known, None]
+    whole = np.zeros((int(known.sum()), sigma.size))
+    whole[:, known] = np.linalg.inv(lower)
+    return whole
 
 
 def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:

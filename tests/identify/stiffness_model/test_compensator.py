@@ -57,6 +57,23 @@ def test_deviations_are_those_of_repeated_fits():
     assert spread == pytest.approx(fits[0].std["joint_stiffness"], rel=0.3)
 
 
+def test_compliances_that_err_together_are_weighted_together():
+    """Errors of which nearly all is common: the deviations are those of repeated fits, which a fit that takes them for
+    independent misses by far."""
+    angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
+    std, rng = 1e-3 * compliance, np.random.default_rng(0)
+    together = 0.99 + 0.01 * np.eye(5)
+    lower = np.linalg.cholesky(together)
+    drawn = [compliance + std * (lower @ rng.normal(size=5)) for _ in range(200)]
+    fits = [fit_compensator(angle, c, std, SPRING, JOINT, correlation=together) for c in drawn]
+    alone = fit_compensator(angle, drawn[0], std, SPRING, JOINT)
+    spread = {"joint_stiffness": [f.joint_stiffness for f in fits], "stiffness": [f.spring.stiffness for f in fits]}
+    for name, values in spread.items():
+        assert np.std(values) == pytest.approx(fits[0].std[name], rel=0.2)  # of 200 draws, known to 5 %
+    assert alone.std["stiffness"] > 3.0 * fits[0].std["stiffness"]
+
+
 def test_a_fit_that_ends_before_says_so(monkeypatch):
     monkeypatch.setattr(compensator, "MOST_EVALUATIONS", 1)
     angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])

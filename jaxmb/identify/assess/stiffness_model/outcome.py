@@ -23,7 +23,7 @@ from jaxmb.identify.estimation.identifiability import correlation, limits
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.load_cases import measured_displacements
 from jaxmb.identify.experiments.test import called
-from jaxmb.identify.fit.noise import misfit
+from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
 from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
@@ -86,10 +86,13 @@ def _identified(study: Study, seed: int) -> Result:
         variants = {name: fitted_variant(stiffness, model, cases, robust, weight) for name, stiffness in models.items()}
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
-    whole = completion(complete, plain.model.reduction, plain.fit.values, plain.fit.covariance, _nominal(model))
-    finished, machine = completed_machine(study, whole)
     measured, std = measured_displacements(cases)
-    metrics = _metrics(study, model, complete, variants, compensated, whole)
+    left = {name: _misfit(variant, weight, std) for name, variant in variants.items()}
+    covariance = left["C1"].widening ** 2 * plain.fit.covariance
+    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
+    finished, machine = completed_machine(study, whole)
+    wider = left[best.model.name].widening
+    metrics = _metrics(study, model, complete, variants, compensated, whole, wider)
     scatter = None
     draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
     solved = time.monotonic()
@@ -100,11 +103,10 @@ def _identified(study: Study, seed: int) -> Result:
         )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
-    left = misfit(np.sqrt(counted) * best.fit.residual / std, weight, best.fit.rank, best.fit.weights)
     doubts = (
         *factor_remarks(fitted, unexplained_by(models["J1"], model)),
         *size_remarks(fitted),
-        *excess_remarks(left),
+        *excess_remarks(left[best.model.name]),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
@@ -116,7 +118,7 @@ def _identified(study: Study, seed: int) -> Result:
         seed=seed,
         cost=cost,
         initial_cost=float(np.sum(counted * (measured / std) ** 2)),
-        parameters=_parameters(best, left.widening),
+        parameters=_parameters(best, wider),
         modes=(),
         metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
         remarks=(
@@ -134,6 +136,12 @@ def _identified(study: Study, seed: int) -> Result:
         seconds=seconds_of(began, solved),
         history=[(1, cost)],
     )
+
+
+def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
+    """What a variant leaves of the deflections."""
+    fit = variant.fit
+    return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
 
 
 def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
@@ -200,6 +208,7 @@ def _metrics(
     variants: dict[str, Variant],
     compensated: Compensated | None,
     whole: Completion,
+    wider: float,
 ) -> StiffnessModelMetrics:
     chain = variants["C1"].model.reduction
     parts, counts = chain.partition, chain.counts
@@ -218,22 +227,38 @@ def _metrics(
         group_ranks=tuple(group.rank for group in chain.groups),
         parameters={name: len(variant.model.names) for name, variant in variants.items()},
         completion=CompletionOutcome(whole.possible, whole.freedom, whole.chi_square, whole.joints, whole.links),
-        compensator=None if compensated is None else _compensator(model, compensated, variants["C2"]),
+        compensator=None if compensated is None else _compensator(model, compensated, variants["C2"], wider),
     )
 
 
-def _compensator(model: Model, compensated: Compensated, variant: Variant) -> CompensatorOutcome:
-    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so."""
+def _compensator(model: Model, compensated: Compensated, variant: Variant, wider: float) -> CompensatorOutcome:
+    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so.
+
+    Args:
+        model: the machine.
+        compensated: its joint.
+        variant: with a compliance for each angle.
+        wider: see `Misfit.widening`.
+    """
     term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
     labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
     # An angle at which nothing loads the joint is no parameter: not known there.
-    found = dict(zip(variant.model.names, zip(variant.fit.values, variant.fit.std, strict=True), strict=True))
-    values, std = np.array([found.get(label, (np.nan, np.inf)) for label in labels]).T
+    place = {name: k for k, name in enumerate(variant.model.names)}
+    values, std = np.array(
+        [
+            (variant.fit.values[place[label]], wider * variant.fit.std[place[label]])
+            if label in place
+            else (np.nan, np.inf)
+            for label in labels
+        ]
+    ).T
     outcome = CompensatorOutcome(compensated.joint, np.degrees(compensated.angles), values, std)
     start = spring_of(model, compensated.joint)
     if start is None or len(labels) < 3 or not np.all(values > 0.0):
         return outcome
-    fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()))
+    places = [place[label] for label in labels]
+    together = correlation(variant.fit.covariance)[np.ix_(places, places)]
+    fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()), correlation=together)
     spring = SpringOutcome(
         joint_stiffness=fit.joint_stiffness,
         stiffness=fit.spring.stiffness,
