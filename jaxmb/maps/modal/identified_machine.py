@@ -60,6 +60,8 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
     if saved is None:
         raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
     try:
+        if any(name.startswith("compliance.") for name in saved["names"]):
+            raise ValueError("what was fitted are compliances of a stiffness model, not parameters of the machine")
         bounds = [
             _bound(data["parameters"][tied[0]], tied, scale)
             for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
