@@ -13,9 +13,12 @@ from jaxmb.identify.estimation.identifiability import Knowledge, limits, verdict
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
+from jaxmb.identify.fit.noise import Misfit, correlated_by_misfit, misfits, misfits_of_tests
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
+
+GOES_ON = 3.0
+"""Neighbouring lines that err alike, from which on that is no noise."""
 
 
 class Linear(NamedTuple):
@@ -70,12 +73,14 @@ class Finding:
     @functools.cached_property
     def not_followed(self) -> tuple[str, ...]:
         """Names of the fitted tests of which the machine predicts something else, and noise does not explain it."""
-        tests = zip(self.study.tests, self.views, self.misfits, strict=True)
-        return tuple(
-            test.name
-            for test, view, left in tests
-            if not (test.noise_known and left.explained) and test.score(view, None).poor
-        )
+        problem, names = self.study.problem, []
+        for rows, test, view, left in zip(problem.rows, problem.tests, self.views, self.misfits, strict=True):
+            noise = left.explained
+            if not test.noise_known:  # that differs from line to line, and what a model cannot follow goes on
+                noise = correlated_by_misfit(test, self.residual[rows], self.row_weights[rows]) < GOES_ON
+            if not noise and test.score(view, None).poor:
+                names.append(test.name)
+        return tuple(names)
 
     def believed(self) -> "Finding":
         """The finding with no parameter better than weakly known, where the machine does not follow a test."""

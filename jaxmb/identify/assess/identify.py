@@ -13,7 +13,7 @@ from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
-from jaxmb.identify.assess.laws.one_model import one_model, one_model_remarks
+from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.remarks import (
@@ -133,7 +133,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     finding = finding.believed()
     metrics = dataclasses.replace(
         fit_metrics(finding),
-        one_model=None if finding.not_followed else one_model(finding),
+        one_model=_one_model(finding),
         known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
         laws=chosen_laws(finding),
     )
@@ -179,6 +179,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         seconds={},
         history=fit.history,
     )
+
+
+def _one_model(finding: Finding) -> OneModel | None:
+    """Whether one model does for all tests; None where it does, but for tests that it does not follow."""
+    found = one_model(finding)
+    return None if found is not None and found.does and finding.not_followed else found
 
 
 def _status(finding: Finding, fit: Fit, cost: float) -> str:

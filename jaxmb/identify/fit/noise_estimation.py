@@ -85,7 +85,8 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Te
         if own.noise_follows_fit:
             own = own.at_fit(problem.view(k, values))
         if _decides(problem, test) and left[k].square > 0.0:
-            count = correlated_by_misfit(test, residual[rows], row_weights[rows])
+            # beside a noise that is known, lines that err alike would only hide that
+            count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise_is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
             own = own.with_noise(test.estimated_noise(residual[rows], expected))
         tests.append(own)
