@@ -82,9 +82,9 @@ class Finding:
                 names.append(test.name)
         return tuple(names)
 
-    def believed(self) -> "Finding":
-        """The finding with no parameter better than weakly known, where the machine does not follow a test."""
-        if not self.not_followed:
+    def believed(self, follows: bool) -> "Finding":
+        """The finding with no parameter better than weakly known, unless the machine follows the data."""
+        if follows:
             return self
         std = self.known.std
         return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))

@@ -16,6 +16,7 @@ from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
+from jaxmb.identify.assess.mistakes import mistake_remarks, mistakes
 from jaxmb.identify.assess.remarks import (
     bound_remarks,
     data_remarks,
@@ -130,10 +131,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     )
     finding, doubts = ambiguity(finding, fit, variances)
     finding, pushed = not_held_back(finding)
-    finding = finding.believed()
+    found_mistakes = mistakes(finding)
+    finding = finding.believed(not (finding.not_followed or found_mistakes))
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=_one_model(finding),
+        mistakes=found_mistakes or None,
         known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
         laws=chosen_laws(finding),
     )
@@ -144,6 +147,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         excess_remarks(finding.misfit),
         machine_remarks(machine),
     )
+    causes = mistake_remarks(found_mistakes)
     lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
     unsettled = unsettled_laws(metrics.laws)
     return Result(
@@ -156,6 +160,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         modes=_modes(finding),
         metrics=metrics,
         remarks=(
+            *causes,
             *of_kinds,
             *data_remarks(study),
             *sentences,
@@ -170,7 +175,18 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
             *law_remarks(metrics.laws),
             *unsettled,
         ),
-        doubts=(*of_kinds, *sentences, *excess, *impossible, *disagreements, *doubts, *pushed, *lonely, *unsettled),
+        doubts=(
+            *causes,
+            *of_kinds,
+            *sentences,
+            *excess,
+            *impossible,
+            *disagreements,
+            *doubts,
+            *pushed,
+            *lonely,
+            *unsettled,
+        ),
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,

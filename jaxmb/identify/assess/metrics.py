@@ -13,6 +13,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import Verdict, verdict
 from jaxmb.identify.assess.laws.law_record import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
+from jaxmb.identify.assess.mistakes import Mistake
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
@@ -112,6 +113,8 @@ class Metrics(Mapping[str, Any]):
     largest_damping_error_percent: float | None = None
     misfit: Misfit | None = None
     """What the fit leaves of the data, over what their noise leaves; None where that is to be estimated."""
+    mistakes: tuple[Mistake, ...] | None = None
+    """Single mistakes in the description of the machine or its tests, each of which would explain a misfit."""
     fit: Verdict | None = None
     """How well the fitted tests are predicted."""
     holdout: Verdict | None = None

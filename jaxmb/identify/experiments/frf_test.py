@@ -1,6 +1,7 @@
 """An FRF test: frequency responses measured at one posture."""
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import equinox as eqx
@@ -12,10 +13,11 @@ from scipy.optimize import linear_sum_assignment, root_scalar
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf_weights import resonances
-from jaxmb.identify.experiments.motion import MotionView, PostureTest
+from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
 from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.test import Change, Score, called
 from jaxmb.linalg import on_host, receptance
+from jaxmb.machine.build import Model
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, window_correlation
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -73,7 +75,7 @@ class FrfTest(PostureTest):
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
         principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
         """
-        return self._residual(self.predict(view))
+        return self.compared(self.predict(view))
 
     def impossible(self, view: MotionView) -> tuple[str, ...]:
         """FRFs that were measured and that the machine predicts as 0, of which there is no logarithm."""
@@ -82,7 +84,7 @@ class FrfTest(PostureTest):
         outputs, inputs = dof_names(self.outputs), dof_names(self.inputs)
         return tuple(f"the FRF {outputs[o]} / {inputs[i]} is 0" for o, i in zero)
 
-    def _residual(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
+    def compared(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
         """The residual of predicted FRFs; NumPy in, NumPy out."""
         xp = predicted.__array_namespace__()
         weight, measured, noise_std = (
@@ -98,6 +100,42 @@ class FrfTest(PostureTest):
             difference = xp.log(predicted) - xp.log(measured)
         scaled = difference * (xp.sqrt(weight) / noise_std)
         return xp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
+
+    def changes(self, model: Model) -> tuple[Change, ...]:
+        """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
+        name, late = called(self.name), 0.1 / float(np.asarray(self.omega).max())
+        found = [
+            Change("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
+            Change(f"gain {self.name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
+            Change(f"delay {self.name}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
+        ]
+        for what, points in (("output", self.outputs), ("input", self.inputs)):
+            for point in dof_names(points):
+                found.append(Change(f"{what} {point}", 0.1, functools.partial(_factor_text, what, point)))
+        for coordinate, turns in zip(model.coordinates, model.revolute, strict=True):
+            text = functools.partial(_posture_text, coordinate, name, turns)
+            found.append(Change(f"posture {self.name} {coordinate}", 0.05 if turns else 0.01, text))
+        return tuple(found)
+
+    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+        """The residual with the description changed, by numbers in the order of `changes`."""
+        outputs, inputs = len(self.outputs), len(self.inputs)
+        parts = jnp.split(changes, np.cumsum([1, 1, 1, outputs, inputs]))
+        (frequency,), (gain,), (delay,), of_output, of_input, posture = parts
+        view = motion_view(model, self.q + posture, self.at, self.outputs, self.inputs)
+        predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay)
+        factor = jnp.exp(gain + of_output[:, None] + of_input[None, :])
+        late = jnp.exp(-1j * self.omega * delay)
+        return self.compared(predicted * factor * late[:, None, None])
+
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Variance, over that of the noise, of what differs from line to line, by second differences."""
+        used = row_weights > 0.0
+        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
+        errors, present = (x.reshape(2, *self.measured.shape) for x in (plain, used))
+        three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
+        bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
+        return float(np.mean(bend[three] ** 2) / 6.0) if three.any() else 1.0
 
     @property
     def rows(self) -> int:
@@ -314,7 +352,7 @@ class FrfTest(PostureTest):
             found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
         return Score(
             frac=tuple(alike[np.isfinite(alike)].tolist()),
-            log_error=self.log_error(self._residual(predicted)),
+            log_error=self.log_error(self.compared(predicted)),
             frequency_errors_hz=paired_errors_hz(reference_hz[reference_hz <= self.band_end_hz], found_hz),
         )
 
@@ -356,6 +394,15 @@ def predict_frf(
     h = receptance(t.mass, damping, stiffness, omega, outputs, inputs, view.support)
     s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
     return h * (s**derivatives)[:, None, None]
+
+
+def _factor_text(what: str, point: str, value: float) -> str:
+    return f"a factor of {np.exp(-value):.3g} on {what} {point}"
+
+
+def _posture_text(coordinate: str, test: str, turns: bool, value: float) -> str:
+    amount = f"{np.degrees(value):+.3g} deg" if turns else f"{1e3 * value:+.3g} mm"
+    return f"{amount} of {coordinate} in the posture of {test}"
 
 
 def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 import abc
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import equinox as eqx
@@ -70,6 +71,17 @@ class Score(NamedTuple):
         """
         error, explained = self.log_error, self.explained_percent
         return (error is not None and error > 0.3) or (explained is not None and explained < 50.0)
+
+
+class Change(NamedTuple):
+    """A number, 0 as a test is described, by which a single mistake in that would be mended."""
+
+    key: str
+    """Tests that share it share the number."""
+    size: float
+    """Of the order of a common mistake."""
+    text: Callable[[float], str]
+    """The mistake in words, for a value of the number."""
 
 
 class Test(eqx.Module):
@@ -153,6 +165,22 @@ class Test(eqx.Module):
     def exact_cost(self) -> float:
         """Cost, in units of the noise, below which the data are followed as far as rounding allows."""
         return 1e-12 * self.rows
+
+    # Mistakes in how it is described
+
+    def changes(self, model: Model) -> tuple[Change, ...]:
+        """Mistakes that can be made in its description."""
+        return ()
+
+    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+        """The residual with the description changed."""
+        return self.residual(self.view(model))
+
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Variance, over that of its noise, of what differs from row to row: no model follows it. 1 where rows have no
+        order.
+        """
+        return 1.0
 
     @property
     def robust(self) -> bool:

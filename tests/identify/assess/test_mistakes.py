@@ -1,0 +1,99 @@
+"""One mistake at a time in the description of an arm, and what is said of it: which one, and how large."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.fit.problem import with_tests
+from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
+from tests.identify.arm import BRIEF, MACHINE, TRUTH, study_of
+
+NOISE = 0.015
+POSTURES = (0.5, -0.9, 1.3)
+
+
+def study(folder, truth=MACHINE, level=NOISE, offset=0.0):
+    """Three postures of the arm as it is described, FRFs of the true one; the second posture is off by some angle."""
+    write_machine(truth, folder / "truth.toml")
+    tests = []
+    for k, b in enumerate(POSTURES):
+        simulate = {
+            "lines": {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.25}, "noise_log_std": NOISE, "noise_seed": k,
+            "machine": "truth.toml",
+        }  # fmt: skip
+        test = {"kind": "frf", "name": f"p{k}", "posture": {"a": 0.2, "b": b}, "simulate": simulate}
+        tests.append(test | {"outputs": [["tool", "x"], ["tool", "z"]], "noise_log_std": level})
+    made = study_of(folder, *tests, **BRIEF)
+    own = list(made.tests)
+    own[1] = dataclasses.replace(own[1], q=own[1].q + jnp.array([0.0, offset]))
+    problem = dataclasses.replace(made.problem, views=(None, None, None))  # which hold the postures as they were
+    return made.with_problem(with_tests(problem, own))
+
+
+def changed(made, how):
+    """The study with something else made of what was measured in its first test."""
+    first, *others = made.tests
+    measured, omega = np.asarray(first.measured), np.asarray(first.omega)[:, None, None]
+    return made.with_problem(
+        with_tests(made.problem, [dataclasses.replace(first, measured=jnp.asarray(how(measured, omega))), *others])
+    )
+
+
+def heavier(factor):
+    """The arm with other masses."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    for body in data["body"]:
+        body["mass"] *= factor
+        body["inertia_products"] = {axis: factor * value for axis, value in body["inertia_products"].items()}
+    return Machine.model_validate(data)
+
+
+def loaded(mass):
+    """The arm with a payload."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    return Machine.model_validate(data | {"payload": [{"name": "load", "frame": "tool", "mass": mass}]})
+
+
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda f, level: study(f, heavier(1.1), level), "all masses 1.1 times as large"),
+        (lambda f, level: study(f, loaded(0.5), level), "a payload of 0.5 kg at tool"),
+        (lambda f, level: study(f, level=level, offset=0.05), "-2.86 deg of b in the posture of test 'p1'"),
+        (
+            lambda f, level: changed(study(f, level=level), lambda h, w: 0.8 * h),
+            "a factor of 1.25 on the FRFs of test 'p0'",
+        ),
+        (
+            lambda f, level: changed(study(f, level=level), lambda h, w: h * np.exp(-2e-3j * w)),
+            "responses of test 'p0' that are 2 ms late",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
+    result = identify(make(tmp_path, level))
+    first = result.metrics.mistakes[0]
+    said, expected = (
+        [float(word) for word in words.replace("+", "").split() if word.lstrip("-").replace(".", "").isdigit()]
+        for words in (first.text, text)
+    )
+    without_numbers = ["".join(c for c in words if c not in "+-.0123456789") for words in (first.text, text)]
+    assert without_numbers[0] == without_numbers[1]
+    assert said[0] == pytest.approx(expected[0], rel=0.05)
+    assert first.explains > 0.9
+    assert result.doubts[0].startswith(first.text)
+    assert "yes" not in {p.identifiable for p in result.parameters.values()}
+
+
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
+def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
+    result = identify(study(tmp_path, level=level))
+    assert result.metrics.mistakes is None
+    assert {p.identifiable for p in result.parameters.values()} == {"yes"}
+    for name, true in TRUTH.items():
+        assert abs(np.log(result.parameters[name].value / true)) < 4.0 * result.parameters[name].std_log
