@@ -14,8 +14,6 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 
-PLAUSIBLE = 2.0
-"""A fit follows its data where the cost is below this many times what the noise alone gives."""
 
 View = Any
 """What a test sees of a machine: a pytree of arrays that each kind of test defines for itself."""

@@ -23,6 +23,8 @@ from jaxmb.identify.study.study import Study
 
 FARTHEST_LOG = 50.0
 """Logarithm of a ratio from which on it is no value of anything."""
+HOLDS = 2.0
+"""Times the noise up to which tests that are held out are predicted where a law holds."""
 
 
 class HoldOut(NamedTuple):
@@ -157,8 +159,13 @@ def law_remarks(laws: Laws | None) -> list[str]:
             f"no law of {', '.join(laws.by)} predicts tests that are held out better than one model"
             f" ({without:.3g} times the noise)"
         ]
+    # A deviation tells how far noise moves a coefficient; of a law that leaves more than noise it tells nothing.
+    holds = laws.holdout.with_ <= HOLDS
     found = [
-        f"{line.parameter} follows exp({line.coefficient:.3g} (± {line.std:.1g}) {line.term})" for line in laws.chosen
+        f"{line.parameter} follows exp({line.coefficient:.3g} (± {line.std:.1g}) {line.term})"
+        if holds
+        else f"{line.parameter} is approximated by exp({line.coefficient:.3g} {line.term})"
+        for line in laws.chosen
     ]
     return [
         f"{'; '.join(found)}: tests that are held out are predicted to {laws.holdout.with_:.3g} times the noise,"
