@@ -14,7 +14,6 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 
-
 View = Any
 """What a test sees of a machine: a pytree of arrays that each kind of test defines for itself."""
 
