@@ -110,5 +110,6 @@ def test_a_fit_to_the_wrong_unit_says_so(made):
     assert result.status == "data not followed: the best fit predicts something else for test 'a'"
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
     assert result.metrics.one_model is None
-    assert result.remarks[0].endswith("throughout: is it the unit?")
+    assert result.remarks[0].startswith("a factor of 0.102 on the FRFs of test 'a'")
+    assert result.remarks[1].endswith("throughout: is it the unit?")
     assert sum(result.seconds[part] for part in ("compile", "search", "refine")) <= result.seconds["total"]
