@@ -51,6 +51,8 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/maps/run.py
 	$(BIN)/python experiments/maps/modal.py
 	$(BIN)/python experiments/several-tests/run.py cost
+	$(BIN)/python experiments/coverage/run.py --draws 20
+	$(BIN)/python experiments/mistakes/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml
