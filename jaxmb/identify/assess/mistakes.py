@@ -20,7 +20,7 @@ from jaxmb.machine.build import Model
 TRIED = 5
 """Mistakes that are fitted: those that explain most to first order."""
 MOST_EVALUATIONS = 40
-EXPLAINS = 0.7
+EXPLAINS = 0.9
 """Part of what noise does not explain, from which on a mistake is named."""
 ALIKE = 0.02
 """Mistakes whose parts differ by no more than this explain the same."""
