@@ -8,7 +8,6 @@ a mode beside a measured one, where it fits what is noise.
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import chdtri
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
@@ -18,7 +17,7 @@ from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.state import Fit
 
 AS_GOOD = 0.05
-"""Probability of the difference in cost between the true parameters and the best ones, below which a fit is worse."""
+"""Likelihood of a fit over that of the best one, from which on it is as good."""
 CURVED = 0.5
 """Part of a residual's change that is not linear in the parameters, from which on another fit is one of its own."""
 DISAGREES = 1.96
@@ -92,13 +91,14 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
 def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:
     """Ends of other starts, u, whose cost is above the best one by no more than noise explains.
 
-    Under noise the cost at the true parameters is above the lowest one by a chi-square of as many degrees as there are
-    parameters, times the variance of the residuals; which of several minima is the lowest is left to chance. So a fit
-    is as good as the best where it is above it by no more than that, but for `AS_GOOD`. What lies in the valley of the
-    best fit, where the residual changes as the Jacobian says, is in its standard deviations.
+    Which of several minima is the lowest is left to chance: a fit is as good as the best where its likelihood, with
+    the variance of the residuals, is at least `AS_GOOD` of the best one's. What lies in the valley of the best fit,
+    where the residual changes as the Jacobian says, is in its standard deviations.
+
+    Source: likelihood ratios as evidence, Royall, Statistical Evidence, 1997.
     """
     study, u, residual, jacobian = finding.study, finding.u, finding.residual, finding.jacobian
-    found, limit = [], float(chdtri(study.free.size, AS_GOOD))
+    found, limit = [], -2.0 * np.log(AS_GOOD)
     for end in fit.ends:
         other = np.asarray(final_state(study.problem, jax.device_put(end[1:]))[0])
         change = other - residual

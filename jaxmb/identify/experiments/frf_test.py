@@ -30,7 +30,7 @@ CHUNK = 512
 LARGEST = 0.2
 """Relative noise up to which log H scatters as its noise does: a logarithm of less than a fifth of it is another."""
 NEGLIGIBLE = 0.05
-"""Noise, over another one beside it, that adds no more than 0.1 % to its size."""
+"""Noise, over another one beside it, that adds no more than 0.2 % to its size."""
 PROMINENCE = 0.1
 """Decades of magnitude by which a peak stands out to count as a mode."""
 
