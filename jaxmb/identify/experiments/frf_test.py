@@ -25,6 +25,8 @@ from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import modes
 
 Phase = Literal["safe", "principal"]
+BEYOND = 5.0
+"""Standard deviations of additive noise, beyond which a value of H is one time in 3e5 by that alone."""
 CHUNK = 512
 """Lines whose correlation with all others is held at a time."""
 LARGEST = 0.2
@@ -196,14 +198,17 @@ class FrfTest(PostureTest):
 
         Lines count for more where noise happened to make them large, if the noise is taken of what was measured: that
         biases a fit. Where the machine's FRFs are so small that log H is no longer as scattered as its noise
-        (`LARGEST`), they do not count.
+        (`LARGEST`), they do not count. What no noise makes of the machine's FRF (`BEYOND`) stays as it is: the machine
+        does not follow it.
         """
         additive, old = np.asarray(self.additive_std), np.asarray(self.level)
-        level = np.abs(np.asarray(self.predict(view)))
+        predicted = np.asarray(self.predict(view))
+        beyond = np.abs(predicted - np.asarray(self.measured)) > BEYOND * additive
+        level = np.where(beyond, old, np.abs(predicted))
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(additive > 0.0, additive / level, 0.0)
             change = np.where(additive > 0.0, relative**2 - (additive / old) ** 2, 0.0)
-        counts = relative <= LARGEST
+        counts = beyond | (relative <= LARGEST)
         known, noise = (
             np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(counts, change, 0.0), 0.0))
             for std in (self.known_std, self.noise_std)
@@ -283,7 +288,8 @@ class FrfTest(PostureTest):
         for k in range(0, omega.size, CHUNK):
             rows = slice(k, k + CHUNK)
             both += float(np.sum((columns[rows].conj() * (window_correlation(omega, decay, rows) @ columns)).real))
-        return both / float(np.sum(np.abs(columns) ** 2))
+        independent = float(np.sum(np.abs(columns) ** 2))
+        return both / independent if independent > 0.0 else 1.0
 
     @property
     def degrees_factor(self) -> float:

@@ -65,6 +65,19 @@ def test_additive_noise_is_relative_to_the_machine_that_fits(made):
     assert abs(np.sum(biased * error) / np.sum(biased)) > 4.0 * std
 
 
+def test_what_no_noise_makes_of_the_machine_counts(made):
+    """FRFs in another unit are far above what the machine predicts, however small that is beside their noise."""
+    test, view, predicted = with_noise_of(made, 0.02, 0.0)
+    large = 1e3 * np.asarray(test.measured)
+    wrong = dataclasses.replace(
+        test, measured=jnp.asarray(large), level=jnp.asarray(np.abs(large)), additive_std=test.additive_std * 1e3
+    )
+    fitted = wrong.at_fit(view)
+    above = np.abs(predicted) >= 10.0 * 0.02
+    assert np.all(np.asarray(fitted.weight)[above] > 0.0)
+    np.testing.assert_allclose(np.asarray(fitted.noise_std)[above], np.asarray(wrong.noise_std)[above])
+
+
 @pytest.mark.parametrize(("additive", "floor"), [(0.002, 0.03), (0.02, 0.01), (0.02, 0.0)])
 def test_only_the_floor_is_estimated(made, additive, floor):
     """Beside additive noise that is known, on lines of which most have more of it."""
@@ -101,3 +114,5 @@ def test_the_variance_of_errors_behind_a_window_by_draws(made):
     factor = test.variance_factor(basis, np.ones(basis.size))
     assert factor > 3.0
     assert np.var(drawn) / np.sum(direction**2) == pytest.approx(factor, rel=0.1)
+    # nothing that is fitted acts on the test
+    assert test.variance_factor(np.zeros((basis.size, 1)), np.ones(basis.size)) == 1.0
