@@ -12,9 +12,10 @@ from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.finding import GOES_ON, Finding
-from jaxmb.identify.experiments.test import Change
+from jaxmb.identify.experiments.test import Change, Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, nameless
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
 TRIED = 5
@@ -53,19 +54,18 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
     model = _with_places(finding.model, finding.model.end_frames)
 
-    def state(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = _state(study.problem, model, places, jnp.asarray(x[:size]), jnp.asarray(x[size:] * scale))
-        residual, jacobian = (np.asarray(part) for part in parts)
-        jacobian = jacobian * np.concatenate([np.ones(size), scale]) * own_scale[:, None]
-        return residual * own_scale, jacobian
+    def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = _state(study.problem, model, places, x[:size], x[size:] * scale, columns)
+        jacobian *= np.concatenate([np.ones(size), scale])[columns]
+        return residual * own_scale, jacobian * own_scale[:, None]
 
     first = np.concatenate([finding.u, np.zeros(scale.size)])
-    residual, jacobian = state(first)
+    residual, jacobian = state(first, np.arange(first.size))
     before, noise = float(residual @ residual), float(np.sum(finding.row_weights))
-    drops = [_drop(residual, jacobian[:, :size], jacobian[:, size + k]) for k in range(scale.size)]
+    drops = _drops(residual, jacobian[:, :size], jacobian[:, size:])
     found = []
     for k in np.argsort(drops)[::-1][:TRIED]:
-        value, after = _fitted(state, first, [*range(size), size + int(k)], study.problem)
+        value, after = _fitted(state, first, np.append(np.arange(size), size + k), study.problem)
         explains = (before - after) / (before - noise) if before > noise else 0.0
         if explains >= EXPLAINS:
             found.append(Mistake(changes[k].text(value * scale[k]), float(min(explains, 1.0))))
@@ -95,18 +95,19 @@ def _scatter(finding: Finding) -> np.ndarray | None:
     return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
 
 
-def _drop(residual: np.ndarray, own: np.ndarray, column: np.ndarray) -> float:
-    """By what the sum of squares falls to first order where a column is added."""
+def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """By what the sum of squares falls to first order where each of some columns is added."""
     basis = np.linalg.qr(own)[0]
-    r, a = (x - basis @ (basis.T @ x) for x in (residual, column))
-    size = float(a @ a)
-    return float(a @ r) ** 2 / size if size > 1e-12 * float(column @ column) else 0.0
+    r, a = residual - basis @ (basis.T @ residual), columns - basis @ (basis.T @ columns)
+    size, slope = np.sum(a**2, axis=0), r @ a
+    told = size > 1e-12 * np.sum(columns**2, axis=0)
+    return np.where(told, slope**2 / np.where(told, size, 1.0), 0.0)
 
 
 def _fitted(
-    state: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    state: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
     first: np.ndarray,
-    active: list[int],
+    active: np.ndarray,
     problem: Problem,
 ) -> tuple[float, float]:
     """The last of the active numbers and the sum of squares, where all of them are fitted."""
@@ -117,8 +118,8 @@ def _fitted(
     def at(key: bytes) -> tuple[np.ndarray, np.ndarray]:
         x = first.copy()
         x[active] = np.frombuffer(key)
-        residual, jacobian = state(x)
-        return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian[:, active])
+        residual, jacobian = state(x, active)
+        return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
 
     width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)
     found = least_squares(
@@ -132,24 +133,53 @@ def _fitted(
     return float(found.x[-1]), float(2.0 * found.cost)
 
 
-@compiled
 def _state(
-    problem: Problem, model: Model, places: tuple[tuple[int, ...], ...], u: Float[Array, "d"], c: Float[Array, "e"]
-) -> tuple[Array, Array]:
-    """Residual in units of the noise and its Jacobian by u and by the changes."""
-    size, frames = u.size, len(model.end_frames)
+    problem: Problem, model: Model, places: Sequence[Sequence[int]], u: np.ndarray, c: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Residual in units of the noise and the columns of its Jacobian by u and c that are asked for.
+
+    Each test is asked for its own columns alone, as many at a time as a fit needs, so that one program does for all.
+    """
+    prior = np.asarray(problem.prior_residual(jax.device_put(u)))
+    residual = np.append(np.zeros(problem.data_rows), prior)
+    jacobian = np.zeros((residual.size, columns.size))
+    if problem.prior is not None:
+        jacobian[problem.data_rows :] = np.diag(1.0 / np.asarray(problem.prior.std)) @ (
+            columns == np.arange(u.size)[:, None]
+        )
+    for rows, test, place in zip(problem.rows, problem.tests, places, strict=True):
+        own, point = (
+            np.append(np.arange(u.size), u.size + np.array(place)),
+            jax.device_put(np.append(u, c[list(place)])),
+        )
+        asked, together = np.flatnonzero(np.isin(columns, own)), u.size + 1
+        for k in range(0, asked.size, together):
+            part = asked[k : k + together]
+            tangents = np.zeros((together, own.size))
+            tangents[: part.size] = columns[part, None] == own
+            value, slopes = _along(nameless(test), model, problem.free, point, jax.device_put(tangents))
+            residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
+    return residual, jacobian
+
+
+@compiled
+def _along(
+    test: Test,
+    model: Model,
+    free: FreeParameters,
+    x: Float[Array, "n"],
+    tangents: Float[Array, "t n"],
+) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
+    """Residual of a test at u and its changes, the machine's first, and its derivatives along some directions."""
+    size, frames = free.size, len(model.end_frames)
 
     def residual(x: Array) -> Array:
-        values, changes = problem.free.values(x[:size]), x[size:]
-        changed = _heavier(problem.free.apply(model, values), changes[0], changes[1 : 1 + frames])
-        parts = [
-            test.changed_residual(changed, changes[jnp.array(place, dtype=int)])
-            for test, place in zip(problem.tests, places, strict=True)
-        ]
-        return jnp.concatenate([*parts, problem.prior_residual(x[:size])])
+        u, masses, payloads, own = jnp.split(x, np.cumsum([size, 1, frames]))
+        changed = _heavier(free.apply(model, free.values(u)), masses[0], payloads)
+        return test.changed_residual(changed, own)
 
-    jacobian, value = jax.jacfwd(lambda x: (residual(x),) * 2, has_aux=True)(jnp.concatenate([u, c]))
-    return value, jacobian
+    value, slope = jax.linearize(residual, x)
+    return value, jax.vmap(slope)(tangents)
 
 
 def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
@@ -179,17 +209,17 @@ def _with_places(model: Model, frames: Sequence[str]) -> Model:
 
 
 def _changes(problem: Problem, model: Model) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
-    """Every change that is tried, and the numbers of those of each test."""
+    """Every change that is tried, and the numbers of those of each test, the machine's first."""
     changes = list(_of_machine(model))
     number = {change.key: k for k, change in enumerate(changes)}
-    places = []
+    machine, places = tuple(range(len(changes))), []
     for test in problem.tests:
         own = test.changes(model)
         for change in own:
             if change.key not in number:
                 number[change.key] = len(changes)
                 changes.append(change)
-        places.append(tuple(number[change.key] for change in own))
+        places.append((*machine, *(number[change.key] for change in own)))
     return changes, tuple(places)
 
 
