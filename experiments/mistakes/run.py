@@ -119,6 +119,51 @@ def off(coordinate: str, degrees: float) -> Callable[[Path, float | str, int], S
     return make
 
 
+def rigid(joint: str, stiffness: float | None) -> Callable[[Path, float | str, int], Study]:
+    """Studies that lock a joint, or state another stiffness than it has."""
+
+    def make(folder: Path, level: float | str, seed: int) -> Study:
+        study(folder, level, seed)
+        wrong = {"lock": [joint]} if stiffness is None else {"hold": {f"stiffness.{joint}": stiffness}}
+        return jaxmb.make_study(description(level) | wrong, "mistakes", folder, noise_seed=seed)
+
+    return make
+
+
+def loads(factor: float) -> Callable[[Path, float | str, int], Study]:
+    """Studies with deflections beside the FRFs, under loads that are stated so many times too small."""
+
+    def make(folder: Path, level: float | str, seed: int) -> Study:
+        study(folder, level, seed)
+        data = description(level)
+        zone = {name: ["-60 deg", "60 deg"] for name in ("z1", "z2", "z3")}
+        simulate = {
+            "machine": "truth.toml",
+            "tests": 8,
+            "force_n": [500.0, 1000.0],
+            "directions": [[1, 0, 0], [0, 1, 0]],
+        }
+        simulate["zones"] = {"work": zone}
+        instruments = {"tracker_mm": 0.005}
+        data["test"].append({"kind": "deflection", "name": "d", "instruments": instruments, "simulate": simulate})
+        made = jaxmb.make_study(data, "mistakes", folder, noise_seed=seed)
+        *others, last = made.tests
+        wrong = dataclasses.replace(last, displacement=factor * jnp.asarray(last.displacement))
+        return made.with_problem(with_tests(made.problem, [*others, wrong]))
+
+    return make
+
+
+def single(places: tuple[int, ...], factor: float) -> Measured:
+    """Lines with a peak that does not belong there."""
+
+    def how(h: np.ndarray, omega: np.ndarray) -> np.ndarray:
+        h[list(places)] *= factor
+        return h
+
+    return how
+
+
 def late(seconds: float) -> Measured:
     """Responses that are late."""
     return lambda h, omega: h * np.exp(-1j * omega * seconds)[:, None, None]
@@ -126,7 +171,7 @@ def late(seconds: float) -> Measured:
 
 def cases() -> list[Case]:
     """Every mistake in three sizes."""
-    found = []
+    found: list[Case] = []
     for factor in (0.9, 1.05, 1.2):
         found.append(Case(f"masses {factor}", "all masses", lambda f, n, s, x=factor: study(f, n, s, heavier(x))))
     for mass in (2.0, 5.0, 20.0):
@@ -141,6 +186,17 @@ def cases() -> list[Case]:
         for axis, what in ((1, "output"), (2, "input")):
             every = measured(column(1, factor, axis), (0, 1, 2))
             found.append(Case(f"{what} y by {factor}", f"on {what} tool y", every))
+    for joint in ("z1", "z2", "z3"):
+        found.append(Case(f"{joint} locked", f"of {joint}, which is locked,", rigid(joint, None)))
+    for factor in (1.3, 3.0, 500.0):
+        stated = 1.55e6 * factor
+        found.append(Case(f"z3 held at {factor:g} times", f"of z3 instead of {stated:.3g}", rigid("z3", stated)))
+    for factor in (1.2, 9.80665, -1.0, 1e-3):
+        found.append(Case(f"loads by {factor:g}", "on the loads of test 'd'", loads(factor)))
+    for count, factor in ((1, 1.3), (2, 2.0), (3, 0.3)):
+        lines = (11, 12, 47)[:count]
+        text = "leaving out " + ", ".join(f"{1.0 + 0.5 * k:.4g}" for k in lines) + " Hz of test 'p0'"
+        found.append(Case(f"{count} lines by {factor}", text, measured(single(lines, factor))))
     for seconds in (5e-4, 2e-3, 5e-3):
         found.append(Case(f"p0 late by {1e3 * seconds} ms", "responses of test 'p0'", measured(late(seconds))))
     return found
@@ -157,12 +213,13 @@ def main() -> None:
     """Print a line for each mistake, and how many were named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--correct", type=int, default=20, help="correct studies, of each way of telling the noise")
+    parser.add_argument("--only", default="", help="cases whose names hold it")
     parser.add_argument("--seed", type=int, default=0, help="of the noise")
     options = parser.parse_args()
     for level in (NOISE, "estimate"):
         print(f"\nnoise {level}")
         named = passed = 0
-        every = cases()
+        every = [case for case in cases() if options.only in case.name]
         for case in every:
             with tempfile.TemporaryDirectory() as folder:
                 result, worst = fitted(case.make(Path(folder), level, options.seed))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import Machine, RigidMass
+from jaxmb.machine.schema import Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
 
@@ -25,6 +25,8 @@ class Model(eqx.Module):
     name: str = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
     revolute: tuple[bool, ...] = eqx.field(static=True)
+    locked: tuple[bool, ...] = eqx.field(static=True)
+    """Coordinates that a posture places and that do not move from there."""
     parent: tuple[int, ...] = eqx.field(static=True)
     """Parent node of each node, coordinates before virtual springs; -1 for the ground."""
     order: tuple[int, ...] = eqx.field(static=True)
@@ -98,6 +100,7 @@ def build_model(machine: Machine) -> Model:
         name=machine.name,
         coordinates=names,
         revolute=tuple(c.type == "revolute" for c in coordinates),
+        locked=tuple(c.locked for c in coordinates),
         parent=tuple(node for node, _ in places),
         order=tuple(_node_number(machine, key) for key in nodes),
         origin=_array([offset for _, offset in places[: len(names)]], (4, 4)),
@@ -130,23 +133,21 @@ def build_model(machine: Machine) -> Model:
     )
 
 
-def without_coordinates(machine: Machine, names: Sequence[str]) -> Machine:
-    """The machine with some coordinates locked, so that they are no coordinates any more.
+def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
+    """The machine with some more of its coordinates locked.
 
     Raises:
-        ValueError: a name is not a coordinate, or its value in the reference posture is not 0, where a locked joint
-            would need an origin of its own.
+        ValueError: a name is not a coordinate.
     """
     for name in names:
         if name not in machine.coordinates:
             raise ValueError(known_name("locked coordinate", name, machine.coordinates))
-        if machine.posture.get(name, 0.0) != 0.0:
-            raise ValueError(
-                f"locked coordinate '{name}' is {machine.posture[name]:g} in the reference posture, expected 0"
-            )
-    body = tuple(b.model_copy(update={"joint": tuple(c for c in b.joint if c.name not in names)}) for b in machine.body)
-    posture = {name: value for name, value in machine.posture.items() if name not in names}
-    return Machine.model_validate(machine.model_copy(update={"body": body, "posture": posture}).model_dump())
+
+    def held(coordinate: Coordinate) -> Coordinate:
+        return coordinate.model_copy(update={"locked": True}) if coordinate.name in names else coordinate
+
+    body = tuple(b.model_copy(update={"joint": tuple(held(c) for c in b.joint)}) for b in machine.body)
+    return machine.model_copy(update={"body": body})
 
 
 def machine_of(machine: Machine, model: Model) -> Machine:

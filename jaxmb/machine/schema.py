@@ -44,6 +44,8 @@ class Coordinate(Part):
     """Nm s/rad or N s/m."""
     rotor_inertia: NonNegative = 0.0
     """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
+    locked: bool = False
+    """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
 
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:

@@ -1,10 +1,19 @@
 """Noise of neighbouring lines that is one, and leakage from the largest response of a line."""
 
+import warnings
+
 import numpy as np
 from jaxtyping import Complex, Float
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.stats import norm
 
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 
+FALSE_LINE = 1e-4
+"""How often one line or more of a good test is called odd."""
+MOST_ODD = 0.05
+"""Share of all lines, above which they are no single ones."""
+NEIGHBOURS = 3
 SMALLEST = 1e-6
 """Part of the largest response of its line below which one says nothing: its standard deviation would be no number."""
 
@@ -27,6 +36,33 @@ def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
             break
         count += 2.0 * float(shared / power)
     return count
+
+
+def odd_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Numbers of the lines whose errors do not belong to those of their neighbours; none where these are many.
+
+    An error is compared with the median of the mean errors of up to `NEIGHBOURS` pairs of lines, one on either side,
+    so that a slope does not count, and that difference with 1.48 times the median size of all such differences of its
+    FRF. A line is odd where one of its errors lies so far off as in `FALSE_LINE` of all normal tests one does.
+
+    Args:
+        errors: in any unit [part, f, ...].
+        present: where there is one, of the same shape.
+    """
+    count = errors.shape[1]
+    if count <= 2 * NEIGHBOURS:
+        return np.zeros(0, dtype=int)
+    plain = np.where(present, errors, np.nan).reshape(len(errors), count, -1)
+    padded = np.pad(plain, ((0, 0), (NEIGHBOURS, NEIGHBOURS), (0, 0)), constant_values=np.nan)
+    window = sliding_window_view(padded, 2 * NEIGHBOURS + 1, axis=1)
+    pairs = 0.5 * (window + window[..., ::-1])[..., :NEIGHBOURS]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # lines with no neighbours, FRFs with no line
+        apart = np.abs(plain - np.nanmedian(pairs, axis=-1))
+        usual = np.nanmedian(apart, axis=1, keepdims=True) / norm.ppf(0.75)
+    far = norm.isf(0.5 * FALSE_LINE / max(int(np.isfinite(apart).sum()), 1))
+    found = np.flatnonzero(np.any(apart > far * usual, axis=(0, 2)))
+    return found if found.size <= MOST_ODD * count else found[:0]
 
 
 def window_correlation(

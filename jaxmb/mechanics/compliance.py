@@ -2,7 +2,7 @@
 
 The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring, translation and rotation
 in its own axes. The drives hold the coordinates at q; e is how far the machine gives way from there. A coordinate
-without stiffness has no elasticity that is known, and does not give way.
+that is locked or without stiffness does not give way.
 """
 
 from collections.abc import Callable
@@ -64,11 +64,13 @@ def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]
     NaN where springs between frames make the machine unstable, or leave a motion without stiffness.
     """
     n, springs = len(model.coordinates), len(model.virtual_springs)
+    held = jnp.array(model.locked, dtype=bool)
     stiffness, elastic = jnp.diag(model.stiffness), model.stiffness > 0.0
     if model.springs:
         # the whole second derivative: one under load is stiff, or the reverse, by turning
         from_springs = jax.hessian(lambda x: spring_energy(model, x, q))(q)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
+    elastic = elastic & ~held
     both = elastic[:, None] & elastic[None, :]
     size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
     scale = 1.0 / jnp.where(elastic & (size > 0.0), size, 1.0)

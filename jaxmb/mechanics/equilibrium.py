@@ -29,6 +29,8 @@ def static_equilibrium(
 
     gravity(q) + K (q - q_rest) + (springs between frames) = J_frame(q)^T wrench
 
+    Locked coordinates stay at q_rest.
+
     Args:
         model: the machine.
         q_rest: where all springs are unloaded [n], rad or m.
@@ -61,14 +63,17 @@ def equilibrium_or_nan(
 ) -> Float[Array, "n"]:
     """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
 
+    locked = jnp.array(model.locked, dtype=bool)
+
     def pull(q: Array) -> Array:
         effort = gravity_effort(model, q)
         if frame is not None and wrench is not None:
             effort = effort - frame_jacobian(model, q, frame).T @ wrench
-        return effort
+        return jnp.where(locked, 0.0, effort)
 
     def imbalance(q: Array) -> Array:
-        return pull(q) + elastic_effort(model, q, jnp.zeros_like(q), q_rest)
+        elastic = elastic_effort(model, q, jnp.zeros_like(q), q_rest)
+        return pull(q) + jnp.where(locked, q - q_rest, elastic)
 
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(right), right)

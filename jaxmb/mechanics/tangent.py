@@ -1,7 +1,7 @@
 """Small motions about a posture: their coordinates, mass, damping and stiffness, and how a frame moves with them.
 
 What the coordinates of small motions are is said here and nowhere else. On an open machine with rigid links they are
-the coordinates of the machine.
+the coordinates of the machine that are not locked.
 """
 
 from typing import Literal
@@ -9,6 +9,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
@@ -30,12 +31,12 @@ class Tangent(eqx.Module):
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the m coordinates of small motions."""
-    return model.coordinates
+    return tuple(name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
 
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
     """Stiffness of the spring on each coordinate of small motions itself, N/m or N m/rad."""
-    return model.stiffness
+    return model.stiffness[_moving(model)]
 
 
 def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 m"]:
@@ -49,7 +50,11 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
     Raises:
         ValueError: there is no such frame.
     """
-    return frame_jacobian(model, q, frame)
+    return frame_jacobian(model, q, frame)[:, _moving(model)]
+
+
+def _moving(model: Model) -> slice | np.ndarray:
+    return np.flatnonzero(~np.array(model.locked)) if any(model.locked) else slice(None)
 
 
 def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
@@ -91,10 +96,19 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     check_rigid_links(model)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
-    rest = jnp.zeros_like(point)
-    stiffness = jax.jacfwd(lambda x: gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))(point)
-    damping = jax.jacfwd(lambda xd: elastic_effort(model, point, xd, q_rest))(rest)
-    return Tangent(mass_matrix(model, point), damping, stiffness)
+    moving, rest = _moving(model), jnp.zeros_like(point)
+    columns = jnp.eye(point.size)[:, moving]
+
+    def effort(z: Array) -> Array:
+        x = point + columns @ z
+        return (gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))[moving]
+
+    def damping_effort(zd: Array) -> Array:
+        return elastic_effort(model, point, columns @ zd, q_rest)[moving]
+
+    still = rest[moving]
+    mass = mass_matrix(model, point)[moving][:, moving]
+    return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still))
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -124,5 +138,6 @@ def linearize_moving(
     def residual(x: Array, xd: Array, xdd: Array) -> Array:
         return inverse_dynamics(model, x, xd, xdd, q_rest)
 
-    stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
+    moving = _moving(model)
+    stiffness, damping, mass = (part[moving][:, moving] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
     return Tangent(mass, damping, stiffness)

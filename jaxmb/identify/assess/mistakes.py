@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -12,7 +13,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.finding import GOES_ON, Finding
-from jaxmb.identify.experiments.test import Change, Test
+from jaxmb.identify.experiments.test import Change, Test, called
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import Problem, nameless
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -26,6 +27,11 @@ EXPLAINS = 0.9
 ALIKE = 0.02
 """Mistakes whose parts differ by no more than this explain the same."""
 MOST_NAMED = 3
+RIGID = 1e5
+"""Stiffness of what is locked, over the largest of all."""
+
+State = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Residual at all numbers, in units of the noise, and some columns of its Jacobian."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,36 +47,76 @@ class Mistake:
 def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     """Single mistakes that explain most of what a fit leaves beside its noise, the best first.
 
-    Each is one number more: a factor on all masses, a payload, or what a test's description may have wrong
-    (`Test.changes`). Which of them explain most is judged to first order, by the Jacobian; those are fitted together
-    with the free parameters. Noise that was to be estimated is what differs from line to line. Nothing is looked for
-    where noise explains all, or where noise that was to be estimated does not go on from line to line.
+    Each is one number more: a factor on all masses, a payload, the compliance of a joint that was taken as rigid or
+    whose stiffness was stated, or what a test's description may have wrong (`Test.changes`). Which of them explain most
+    is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
+    does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
+    line. Nothing is looked for where noise explains all, or where noise that was to be estimated does not go on from
+    line to line.
     """
     scatter = _scatter(finding)
     if scatter is None:
         return ()
     study, size = finding.study, finding.u.size
-    changes, places = _changes(study.problem, finding.model)
+    joints = _stated(finding)
+    changes, places = _changes(study.problem, finding.model, joints)
     scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
-    model = _with_places(finding.model, finding.model.end_frames)
+    model = _all_elastic(_with_places(finding.model, finding.model.end_frames))
 
     def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = _state(study.problem, model, places, x[:size], x[size:] * scale, columns)
+        residual, jacobian = _state(study.problem, model, joints, places, x[:size], x[size:] * scale, columns)
         jacobian *= np.concatenate([np.ones(size), scale])[columns]
         return residual * own_scale, jacobian * own_scale[:, None]
 
     first = np.concatenate([finding.u, np.zeros(scale.size)])
+    if np.any(scatter != 1.0):
+        first[:size] = _fitted(state, first, np.arange(size), study.problem)[0]
     residual, jacobian = state(first, np.arange(first.size))
-    before, noise = float(residual @ residual), float(np.sum(finding.row_weights))
+    noise = float(np.sum(finding.row_weights))
+    excess = float(residual @ residual) - noise
+    if excess <= 0.0:
+        return ()
     drops = _drops(residual, jacobian[:, :size], jacobian[:, size:])
     found = []
-    for k in np.argsort(drops)[::-1][:TRIED]:
-        value, after = _fitted(state, first, np.append(np.arange(size), size + k), study.problem)
-        explains = (before - after) / (before - noise) if before > noise else 0.0
-        if explains >= EXPLAINS:
-            found.append(Mistake(changes[k].text(value * scale[k]), float(min(explains, 1.0))))
+    likely = np.argsort(drops)[::-1][:TRIED].tolist()
+    far = [np.asarray(study.free.encode(study.start.values)), first[:size]]
+    for k in dict.fromkeys([*likely, *(k for k, change in enumerate(changes) if change.starts)]):
+        starts = [first] + [first.copy() for _ in far for _ in changes[k].starts]
+        for start, (u, value) in zip(starts[1:], itertools.product(far, changes[k].starts), strict=True):
+            start[:size], start[size + k] = u, value / scale[k]
+        active = np.append(np.arange(size), size + k)
+        fitted, left = min((_fitted(state, x, active, study.problem) for x in starts), key=lambda end: end[1])
+        value, explains = float(fitted[-1] * scale[k]), min(1.0 - (left - noise) / excess, 1.0)
+        if explains >= EXPLAINS and value > changes[k].least:
+            found.append(Mistake(changes[k].text(value), explains))
+    return _best(found) or _single_lines(finding, state, first, excess)
+
+
+def _best(found: list[Mistake]) -> tuple[Mistake, ...]:
+    """The mistake that explains most, and those that explain nearly the same."""
     found.sort(key=lambda mistake: -mistake.explains)
     return tuple(mistake for mistake in found if mistake.explains >= found[0].explains - ALIKE)[:MOST_NAMED]
+
+
+def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[Mistake, ...]:
+    """Single lines that do not belong, where what is left without them is noise."""
+    problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
+    for rows, test in zip(problem.rows, problem.tests, strict=True):
+        odd = test.odd_lines(finding.residual[rows], finding.row_weights[rows])
+        if odd.size:
+            counts[rows] = np.asarray(test.without_lines(odd).row_weights()) > 0.0
+            texts.append(f"{test.lines_text(odd)} of {called(test.name)}")
+    if not texts:
+        return ()
+
+    def without(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = state(x, columns)
+        return residual * counts, jacobian * counts[:, None]
+
+    _, left = _fitted(without, first, np.arange(finding.u.size), problem)
+    explains = min(1.0 - (left - float(np.sum(counts * finding.row_weights))) / excess, 1.0)
+    text = f"leaving out {' and '.join(texts)} (robust = true)"
+    return (Mistake(text, explains),) if explains >= EXPLAINS else ()
 
 
 def mistake_remarks(found: Sequence[Mistake]) -> list[str]:
@@ -92,6 +138,7 @@ def _scatter(finding: Finding) -> np.ndarray | None:
         else:
             found[rows] = max(test.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= correlated_by_misfit(test, residual, weights) >= GOES_ON
+            doubtful |= test.odd_lines(residual, weights).size > 0
     return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
 
 
@@ -104,15 +151,11 @@ def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.nda
     return np.where(told, slope**2 / np.where(told, size, 1.0), 0.0)
 
 
-def _fitted(
-    state: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-    first: np.ndarray,
-    active: np.ndarray,
-    problem: Problem,
-) -> tuple[float, float]:
-    """The last of the active numbers and the sum of squares, where all of them are fitted."""
-    lower, upper = (np.append(np.asarray(bound), sign * np.inf)
-                    for bound, sign in ((problem.free.lower, -1.0), (problem.free.upper, 1.0)))  # fmt: skip
+def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Problem) -> tuple[np.ndarray, float]:
+    """The active numbers and the sum of squares, where all of them are fitted."""
+    lower, upper = np.full(first.size, -np.inf), np.full(first.size, np.inf)
+    lower[: problem.free.size], upper[: problem.free.size] = problem.free.lower, problem.free.upper
+    lower, upper = lower[active], upper[active]
 
     @functools.lru_cache(maxsize=1)
     def at(key: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -130,11 +173,17 @@ def _fitted(
         x_scale="jac",
         max_nfev=MOST_EVALUATIONS,
     )
-    return float(found.x[-1]), float(2.0 * found.cost)
+    return found.x, float(2.0 * found.cost)
 
 
 def _state(
-    problem: Problem, model: Model, places: Sequence[Sequence[int]], u: np.ndarray, c: np.ndarray, columns: np.ndarray
+    problem: Problem,
+    model: Model,
+    joints: tuple[int, ...],
+    places: Sequence[Sequence[int]],
+    u: np.ndarray,
+    c: np.ndarray,
+    columns: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Residual in units of the noise and the columns of its Jacobian by u and c that are asked for.
 
@@ -157,7 +206,7 @@ def _state(
             part = asked[k : k + together]
             tangents = np.zeros((together, own.size))
             tangents[: part.size] = columns[part, None] == own
-            value, slopes = _along(nameless(test), model, problem.free, point, jax.device_put(tangents))
+            value, slopes = _along(nameless(test), model, problem.free, joints, point, jax.device_put(tangents))
             residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
     return residual, jacobian
 
@@ -167,6 +216,7 @@ def _along(
     test: Test,
     model: Model,
     free: FreeParameters,
+    joints: tuple[int, ...],
     x: Float[Array, "n"],
     tangents: Float[Array, "t n"],
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
@@ -174,8 +224,9 @@ def _along(
     size, frames = free.size, len(model.end_frames)
 
     def residual(x: Array) -> Array:
-        u, masses, payloads, own = jnp.split(x, np.cumsum([size, 1, frames]))
+        u, masses, payloads, compliances, own = jnp.split(x, np.cumsum([size, 1, frames, len(joints)]))
         changed = _heavier(free.apply(model, free.values(u)), masses[0], payloads)
+        changed = _softer(changed, joints, compliances)
         return test.changed_residual(changed, own)
 
     value, slope = jax.linearize(residual, x)
@@ -193,6 +244,36 @@ def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
     )
 
 
+def _softer(model: Model, joints: tuple[int, ...], compliances: Float[Array, "k"]) -> Model:
+    """The model with more compliance in some joints, in series with their springs, of the same loss."""
+    more = jnp.zeros_like(model.stiffness).at[jnp.array(joints, dtype=int)].set(compliances)
+    factor = 1.0 / (1.0 + model.stiffness * more)
+    return dataclasses.replace(model, stiffness=model.stiffness * factor, damping=model.damping * factor)
+
+
+def _all_elastic(model: Model) -> Model:
+    """The model with springs in place of locks, so stiff that they are rigid, and with the usual damping."""
+    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
+    if not locked.any():
+        return model
+    elastic = ~locked & (stiffness > 0.0)
+    rigid = RIGID * float(np.max(stiffness, where=elastic, initial=1.0))
+    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
+    return dataclasses.replace(
+        model,
+        locked=(False,) * locked.size,
+        stiffness=jnp.asarray(np.where(locked, rigid, stiffness)),
+        damping=jnp.asarray(np.where(locked, rigid * loss, damping)),
+    )
+
+
+def _stated(finding: Finding) -> tuple[int, ...]:
+    """Numbers of the coordinates that are rigid or whose stiffness is not free."""
+    model, free = finding.model, {target for target in finding.study.free.targets if target.leaf == "stiffness"}
+    held = {i for i, k in enumerate(np.asarray(model.stiffness)) if model.locked[i] or k > 0.0}
+    return tuple(sorted(held - {row for target in free for (row,) in target.entries}))
+
+
 def _with_places(model: Model, frames: Sequence[str]) -> Model:
     """The model with a payload of no mass at each of some frames."""
     places = [model.frames.index(frame) for frame in frames]
@@ -208,9 +289,11 @@ def _with_places(model: Model, frames: Sequence[str]) -> Model:
     )
 
 
-def _changes(problem: Problem, model: Model) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
+def _changes(
+    problem: Problem, model: Model, joints: tuple[int, ...]
+) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
     """Every change that is tried, and the numbers of those of each test, the machine's first."""
-    changes = list(_of_machine(model))
+    changes = list(_of_machine(model, joints))
     number = {change.key: k for k, change in enumerate(changes)}
     machine, places = tuple(range(len(changes))), []
     for test in problem.tests:
@@ -223,11 +306,24 @@ def _changes(problem: Problem, model: Model) -> tuple[list[Change], tuple[tuple[
     return changes, tuple(places)
 
 
-def _of_machine(model: Model) -> Iterator[Change]:
+def _of_machine(model: Model, joints: tuple[int, ...]) -> Iterator[Change]:
     yield Change("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
     total = float(np.sum(np.asarray(model.mass)))
     for frame in model.end_frames:
         yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
+    stiffness = np.asarray(model.stiffness)
+    usual = float(np.median(stiffness[stiffness > 0.0])) if np.any(stiffness > 0.0) else 1.0
+    for i in joints:
+        name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
+        unit = "N m/rad" if model.revolute[i] else "N/m"
+        text = functools.partial(_joint_text, name, unit, own)
+        starts = (0.3 / usual, 1.0 / usual, 3.0 / usual)
+        yield Change(f"compliance {name}", 0.1 / usual, text, -own, starts)
+
+
+def _joint_text(name: str, unit: str, own: float, value: float) -> str:
+    instead = f" instead of {1.0 / own:.3g}" if own else ", which is locked,"
+    return f"a stiffness of {1.0 / (own + value):.3g} {unit} of {name}{instead}"
 
 
 def _payload_text(frame: str, value: float) -> str:

@@ -1,5 +1,6 @@
 """A deflection test: displacements of points of a machine under loads, in any number of postures."""
 
+import functools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -18,12 +19,22 @@ from jaxmb.identify.experiments.load_cases import (
     observation,
     spring_term,
 )
-from jaxmb.identify.experiments.test import Equations, Score, Test
+from jaxmb.identify.experiments.test import Change, Equations, Score, Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
 
+USUAL_FACTORS = {
+    -1.0: "reversed",
+    9.80665: "kilograms for newtons",
+    1.0 / 9.80665: "newtons for kilograms",
+    1e3: "displacements in mm for m, or loads in kN for N",
+    1e-3: "displacements in m for mm, or loads in N for kN",
+    np.pi / 180.0: "rad for degrees",
+    180.0 / np.pi: "degrees for rad",
+}
+"""Factors on the loads that are taken for what stands beside them."""
 LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0}
 """How displacements are linear in each family of parameters: in the reciprocal, or in the value itself."""
 
@@ -110,6 +121,15 @@ class DeflectionTest(Test):
             case=np.asarray(self.case),
         )
 
+    def changes(self, model: Model) -> tuple[Change, ...]:
+        """A factor on the loads, which is one on the displacements too."""
+        return (Change(f"loads {self.name}", 0.1, functools.partial(_loads_text, self.name)),)
+
+    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+        """The residual with (1 + change) times the loads."""
+        predicted = self.predict(self.view(model)) * (1.0 + changes[0])
+        return jnp.sqrt(self.weight) * (predicted - self.displacement) / self.std
+
     @property
     def robust(self) -> bool:
         """Whether outliers are given less weight."""
@@ -143,6 +163,13 @@ def deflection_test(
         is_rotation=jnp.asarray(turns),
         is_robust=robust,
     )
+
+
+def _loads_text(name: str, change: float) -> str:
+    factor = 1.0 + change
+    known = [f" ({what})" for value, what in USUAL_FACTORS.items() if abs(factor / value - 1.0) < 0.02]
+    text = f"a factor of {factor:.3g} on the loads of {called(name)}, or {1.0 / factor:.3g} on its displacements"
+    return text + (known[0] if known else "")
 
 
 def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:

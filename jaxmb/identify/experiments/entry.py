@@ -16,6 +16,7 @@ class Truth:
     """The machine that was measured, where the measurement was simulated."""
 
     coordinates: tuple[str, ...]
+    """Of its small motions."""
     parameters: dict[str, float]
     modes: Modes | None = None
     """At the posture of the test, where it has one."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 from scipy.optimize import linear_sum_assignment, root_scalar
+from scipy.stats import chi2
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf_weights import resonances
@@ -18,7 +19,7 @@ from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score, called
 from jaxmb.linalg import on_host, receptance
 from jaxmb.machine.build import Model
-from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, window_correlation
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, window_correlation
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point, dof_names
@@ -66,6 +67,8 @@ class FrfTest(PostureTest):
     """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
     noise_is_known: bool = eqx.field(static=True, default=True)
     """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+    robust: bool = eqx.field(static=True, default=False)
+    """Whether single lines that do not belong to their neighbours are left out."""
 
     def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
@@ -131,13 +134,32 @@ class FrfTest(PostureTest):
         return self.compared(predicted * factor * late[:, None, None])
 
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Variance, over that of the noise, of what differs from line to line, by second differences."""
-        used = row_weights > 0.0
-        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
-        errors, present = (x.reshape(2, *self.measured.shape) for x in (plain, used))
+        """Variance, over that of the noise, of what differs from line to line, by the median second
+        difference."""
+        errors, present = self._errors(residual, row_weights)
         three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
         bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
-        return float(np.mean(bend[three] ** 2) / 6.0) if three.any() else 1.0
+        return float(np.median(bend[three] ** 2) / (6.0 * chi2.median(1))) if three.any() else 1.0
+
+    def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Numbers of single lines that do not belong to their neighbours."""
+        return odd_lines(*self._errors(residual, row_weights))
+
+    def without_lines(self, lines: np.ndarray) -> "FrfTest":
+        """The test with some lines left out."""
+        weight = np.array(self.weight)
+        weight[lines] = 0.0
+        return dataclasses.replace(self, weight=jax.device_put(weight))
+
+    def lines_text(self, lines: np.ndarray) -> str:
+        """Frequencies of some lines."""
+        return ", ".join(f"{f:.4g}" for f in np.asarray(self.omega)[lines] / (2.0 * np.pi)) + " Hz"
+
+    def _errors(self, residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Errors in units of the noise, 0 where none is used, and where one is [real and imaginary part, f, o, i]."""
+        used = row_weights > 0.0
+        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
+        return plain.reshape(2, *self.measured.shape), used.reshape(2, *self.measured.shape)
 
     @property
     def rows(self) -> int:
@@ -298,10 +320,7 @@ class FrfTest(PostureTest):
 
     def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
-        used = row_weights > 0.0
-        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
-        errors, present = (x.reshape(2, *self.measured.shape) for x in (plain, used))
-        return correlated_lines(errors, present)
+        return correlated_lines(*self._errors(residual, row_weights))
 
     def log_error(self, residual: np.ndarray) -> float:
         """Root mean square error of log H, each line counting by its noise and not by its weight."""

@@ -45,7 +45,7 @@ class ModesTest(PostureTest):
     """Damped frequencies, as modal analysis gives them (eq. 20)."""
     damping_ratio: Float[Array, "m"]
     content: Bool[Array, "m n"]
-    """Coordinates that dominate each mode; all False where that is not known."""
+    """Coordinates of the machine that dominate each mode; all False where that is not known."""
     shape: Complex[Array, "m o"]
     """What each output moves in each mode, the largest component 1."""
     frequency_std: Float[Array, "m"]
@@ -70,7 +70,7 @@ class ModesTest(PostureTest):
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
         frequency = eigenvalue.imag / (2 * jnp.pi)
         damping = -eigenvalue.real / jnp.abs(eigenvalue)
-        shares = self.content.astype(float) @ energy_shares(shape, view.stiffness)
+        shares = self.content[:, np.array(view.moving)].astype(float) @ energy_shares(shape, view.stiffness)
         mac, apart = self._compared_shapes(view.output_rows @ shape)
         missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([

@@ -38,6 +38,8 @@ class MotionView(eqx.Module):
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
+    moving: tuple[bool, ...] = eqx.field(static=True)
+    """Which coordinates of the machine they are."""
     support: Support | None = eqx.field(static=True, default=None)
     """Entries of the tangent that the free parameters move, where that is known."""
 
@@ -57,7 +59,8 @@ def motion_view(
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    return MotionView(tangent, motion_stiffness(model), output_rows, input_rows)
+    moving = tuple(not held for held in model.locked)
+    return MotionView(tangent, motion_stiffness(model), output_rows, input_rows, moving)
 
 
 def check_motion(view: MotionView, names: Sequence[str]) -> None:
@@ -88,7 +91,7 @@ class AffineMotion(eqx.Module):
 
         tangent = jax.tree.map(moved, self.base.tangent, self.slope.tangent)
         stiffness = moved(self.base.stiffness, self.slope.stiffness)
-        return MotionView(tangent, stiffness, self.base.output_rows, self.base.input_rows, self.base.support)
+        return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
 
     def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the entries that move in any of the others."""

@@ -79,6 +79,10 @@ class Change(NamedTuple):
     """Of the order of a common mistake."""
     text: Callable[[float], str]
     """The mistake in words, for a value of the number."""
+    least: float = -np.inf
+    """Values that cannot be lie below."""
+    starts: tuple[float, ...] = ()
+    """From where it is looked for beside 0: what is far from there is not seen from 0."""
 
 
 class Test(eqx.Module):
@@ -179,9 +183,22 @@ class Test(eqx.Module):
         """
         return 1.0
 
+    def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
+        """Numbers of single lines that do not belong to their neighbours."""
+        return np.zeros(0, dtype=int)
+
+    def without_lines(self, lines: Int[np.ndarray, "k"]) -> "Test":
+        """The test with some lines left out."""
+        return self
+
+    def lines_text(self, lines: Int[np.ndarray, "k"]) -> str:
+        """Some lines in a sentence."""
+        return ", ".join(map(str, lines))
+
     @property
     def robust(self) -> bool:
-        """Whether outliers are given less weight."""
+        """Whether outliers are given less weight: in a linear step by how far they are off, in a search single lines
+        that do not belong (`odd_lines`) none."""
         return False
 
     # Noise

@@ -149,7 +149,7 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
         tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
         rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
         inputs = None if probe.inputs is None else rows[probe.inputs]
-        view = MotionView(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs)
+        view = MotionView(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs, (True,) * rows.shape[1])
         return predict_frf(view, probe.omega, probe.derivatives, probe.decay)
 
     h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))

@@ -23,11 +23,12 @@ from jaxmb.identify.study.initial import initial_values
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.presets import with_preset
 from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
-from jaxmb.identify.study.reading.tests import check_kinds, common_truth, read_tests
+from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import place, validated
-from jaxmb.machine.build import Model, build_model, machine_of, without_coordinates
+from jaxmb.machine.build import Model, build_model, machine_of, with_locked
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.tangent import motion_coordinates
 
 
 class Origin(NamedTuple):
@@ -171,7 +172,7 @@ def make_study(
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
-        machine = without_coordinates(whole, file.lock)
+        machine = with_locked(whole, file.lock)
         file = with_preset(file, len(machine.coordinates))
         model = build_model(machine)
     with place(f"{source}: [hold]"):
@@ -196,13 +197,15 @@ def make_study(
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
+    with place(source):
+        check_stiffness(entries, at_start)
     for entry in entries:
         with place(f"{source}: {called(entry.name)}"):
             entry.test.check(at_start)
     with place(f"{source}: [prior]"):
         prior = prior_of(free, file.prior, initial)
     problem = dataclasses.replace(problem, prior=prior)
-    truth = common_truth(fitted, model)
+    truth = common_truth(fitted, motion_coordinates(model))
     study = Study(
         name=name,
         description=file.description,
@@ -221,8 +224,10 @@ def make_study(
         source=file.source,
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    if file.complete is None and not study.is_linear and any(test.robust for test in tests):
-        raise NotImplementedError(f"{source}: robust is for deflection tests alone, with no other tests and no prior")
+    if file.complete is None and not study.is_linear and any(e.test.robust for e in fitted if e.kind == "deflection"):
+        raise NotImplementedError(
+            f"{source}: robust deflection tests stand alone, expected no other tests and no prior beside them"
+        )
     return study
 
 

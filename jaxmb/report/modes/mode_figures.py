@@ -67,12 +67,12 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
     measurement stand out."""
     test: Any = entry.test
     fitted = fitted_modes(result, test)
-    names = motion_coordinates(result.study.model)
+    names, moving = motion_coordinates(result.study.model), ~np.array(result.study.model.locked)
     count = min(fitted.frequency_hz.size, MOST_MODES)
     figure = Figure(figsize=(max(4.2, 1.4 + 0.38 * len(names)), 0.9 + 0.95 * count), layout="constrained")
     grid = np.atleast_1d(figure.subplots(count, 1, sharex=True, sharey=True))
     for m, axes in enumerate(grid):
-        named = np.asarray(test.content[m])
+        named = np.asarray(test.content[m])[moving]
         share = 100.0 * fitted.share[m]
         bars = axes.bar(range(len(names)), share, width=0.7, color=[FITTED if on else MEASURED for on in named])
         axes.bar_label(bars, labels=[f"{s:.0f}" if s >= 0.5 else "" for s in share], fontsize=6.5, padding=1)

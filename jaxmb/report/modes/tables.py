@@ -26,7 +26,7 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), motion_coordinates(result.study.model), []
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
-        content = np.asarray(test.content[m])
+        content = np.asarray(test.content[m])[~np.array(result.study.model.locked)]
         rows.append(
             (
                 str(m + 1),

@@ -1,6 +1,7 @@
 """One mistake at a time in the description of an arm, and what is said of it: which one, and how large."""
 
 import dataclasses
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ NOISE = 0.015
 POSTURES = (0.5, -0.9, 1.3)
 
 
-def study(folder, truth=MACHINE, level=NOISE, offset=0.0):
+def study(folder, truth=MACHINE, level=NOISE, offset=0.0, **settings):
     """Three postures of the arm as it is described, FRFs of the true one; the second posture is off by some angle."""
     write_machine(truth, folder / "truth.toml")
     tests = []
@@ -27,7 +28,7 @@ def study(folder, truth=MACHINE, level=NOISE, offset=0.0):
         }  # fmt: skip
         test = {"kind": "frf", "name": f"p{k}", "posture": {"a": 0.2, "b": b}, "simulate": simulate}
         tests.append(test | {"outputs": [["tool", "x"], ["tool", "z"]], "noise_log_std": level})
-    made = study_of(folder, *tests, **BRIEF)
+    made = study_of(folder, *tests, **(BRIEF | settings))
     own = list(made.tests)
     own[1] = dataclasses.replace(own[1], q=own[1].q + jnp.array([0.0, offset]))
     problem = dataclasses.replace(made.problem, views=(None, None, None))  # which hold the postures as they were
@@ -97,3 +98,30 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     assert {p.identifiable for p in result.parameters.values()} == {"yes"}
     for name, true in TRUTH.items():
         assert abs(np.log(result.parameters[name].value / true)) < 4.0 * result.parameters[name].std_log
+
+
+def test_a_locked_joint_that_is_elastic(tmp_path):
+    made = study(tmp_path, lock=["a"])
+    (found,) = identify(made).metrics.mistakes
+    assert re.fullmatch(r"a stiffness of (.*) N m/rad of a, which is locked,", found.text)
+    assert float(found.text.split()[3]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
+
+
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
+def test_single_lines(tmp_path, level):
+    def mains(h, w):
+        h = h.copy()
+        h[[20, 21, 60]] *= 1.5
+        return h
+
+    made = changed(study(tmp_path, level=level), mains)
+    result = identify(made)
+    (found,) = result.metrics.mistakes
+    assert found.text == "leaving out 6, 6.25, 16 Hz of test 'p0' (robust = true)"
+    tests = [dataclasses.replace(test, robust=True) for test in made.tests]
+    robust = identify(made.with_problem(with_tests(made.problem, tests)))
+    assert robust.metrics.mistakes is None
+    assert "test 'p0': 6, 6.25, 16 Hz left out, which do not belong to their neighbours" in robust.remarks
+    for name, value in TRUTH.items():
+        found = robust.parameters[name]
+        assert abs(np.log(found.value / value)) < 4.0 * found.std_log

@@ -16,6 +16,7 @@ from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import frf
 
 ARM = Machine.model_validate({
@@ -125,19 +126,16 @@ def test_a_full_name_overrules_a_pattern(study):
 
 
 def test_lock(study):
-    free = {"stiffness.a": FREE["stiffness.*"]}
-    # A locked coordinate keeps the posture's 0: the elbow's other coordinate stands at 0.4 and cannot be locked.
     made = study(lock=["a"], free={"stiffness.b": FREE["stiffness.*"]})
-    assert made.model.coordinates == ("b",)
+    assert made.model.coordinates == ("a", "b")
+    assert motion_coordinates(made.model) == ("b",)
     # The measurement is of the whole machine.
     np.testing.assert_allclose(made.tests[0].measured, responses(), rtol=1e-12)
     assert made.truth == {}
-    with pytest.raises(
-        InputError, match=r"s\.toml: locked coordinate 'b' is 0\.4 in the reference posture, expected 0"
-    ):
-        study(lock=["b"], free=free)
+    # The reference posture places what is locked: b at 0.4.
+    assert study(lock=["b"], free={"stiffness.a": FREE["stiffness.*"]}).tests[0].q[1] == 0.4
     with pytest.raises(InputError, match=r"s\.toml: locked coordinate 'c' does not exist"):
-        study(lock=["c"], free=free)
+        study(lock=["c"], free={"stiffness.a": FREE["stiffness.*"]})
 
 
 def test_hammer_elsewhere(study):
@@ -313,11 +311,11 @@ def hostile(last="30.0", step="1.0", lower="2e5", more=""):
 def test_hostile_files_are_refused_quickly(tmp_path, content):
     path = tmp_path / "s.toml"
     path.write_text(content)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InputError) as caught:
         load_study(path)
-    # Seconds, not minutes: a busy machine alone makes a second of a tenth.
-    assert time.monotonic() - began < 5.0
+    # Seconds of processor time, not minutes.
+    assert time.process_time() - began < 10.0
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 2000

@@ -85,7 +85,6 @@ class SimulateDeflections(Part):
 class DeflectionTestPart(TestPart):
     """A set of deflection tests, from a table or simulated."""
 
-    takes_locked: ClassVar[bool] = False
     for_complete: ClassVar[bool] = True
 
     kind: Literal["deflection"]

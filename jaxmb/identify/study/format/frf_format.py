@@ -84,6 +84,8 @@ class FrfTestPart(PostureTestPart):
     their axis, hits that are askew."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
+    robust: Annotated[bool, Field(strict=True)] = False
+    """Whether single lines that do not belong to their neighbours are left out of the fit, and listed."""
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
     """Every so many lines one is held out: it is predicted and compared, and the fit does not see it."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"

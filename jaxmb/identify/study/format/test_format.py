@@ -14,8 +14,6 @@ class TestPart(Part):
     """What all tests have."""
 
     __test__: ClassVar[bool] = False
-    takes_locked: ClassVar[bool] = True
-    """Whether a study of such tests may lock coordinates."""
     for_complete: ClassVar[bool] = False
     """Whether [complete] can be found from such tests."""
 

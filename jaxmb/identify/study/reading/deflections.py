@@ -18,6 +18,7 @@ from jaxmb.identify.study.simulation.deflections import planned_tests, simulated
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.tangent import motion_coordinates
 
 
 def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -48,7 +49,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
             planned = designed(how.design, part, how.tests, planned, model, setting.file.complete)
         cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed)]
         check_cases(model, cases)
-        truth = Truth(true.coordinates, parameters(true))
+        truth = Truth(motion_coordinates(true), parameters(true))
     _check_moved(model, cases)
     test = deflection_test(label, model, cases, part.rotation_weight, part.robust)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)

@@ -79,6 +79,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         nominal_std=jax.device_put(np.asarray(nominal)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
+        robust=part.robust,
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")

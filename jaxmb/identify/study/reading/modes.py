@@ -42,12 +42,12 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     names = motion_coordinates(model)
     if count > len(names):
         raise ValueError(f"{count} modes were measured, but the machine has only {len(names)} coordinates")
-    content = np.zeros((count, len(names)), dtype=bool)
+    content = np.zeros((count, len(model.coordinates)), dtype=bool)
     for mode, dominating in enumerate(part.content or ()):
         for name in dominating:
             if name not in names:
                 raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, names))
-            content[mode, names.index(name)] = True
+            content[mode, model.coordinates.index(name)] = True
     test = ModesTest(
         name=label,
         q=q,
@@ -91,7 +91,7 @@ def _simulated(
         damping_percent = damping_percent + spread * draw.normal(size=count)
         real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
         shape = shape + real + 1j * imaginary
-    return frequency_hz, damping_percent, shape, Truth(true.coordinates, parameters(true), found)
+    return frequency_hz, damping_percent, shape, Truth(motion_coordinates(true), parameters(true), found)
 
 
 def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:

@@ -58,17 +58,25 @@ def check_kinds(file: StudyFile) -> None:
         raise ValueError("[complete] is for deflection tests alone, expected no others")
     if file.complete is not None and file.prior:
         raise NotImplementedError("a prior cannot be used with [complete]")
-    if file.lock and not all(part.takes_locked for part in file.test):
-        raise NotImplementedError(
-            f"lock: '{file.lock[0]}' cannot be locked in deflection tests, whose postures name it;"
-            f' write "stiffness.{file.lock[0]}" = 0.0 in [hold] for a joint that does not give way'
-        )
+    if file.complete is not None and file.lock:
+        raise NotImplementedError("lock cannot be used with [complete]")
 
 
-def common_truth(entries: Sequence[Entry], model: Model) -> dict[str, float]:
-    """True parameters, where all fitted tests were simulated on one machine with the coordinates of the fitted one."""
+def check_stiffness(entries: Sequence[Entry], model: Model) -> None:
+    """Raise where a coordinate would move freely in one test and be rigid in another."""
+    if len({entry.kind == "deflection" for entry in entries}) == 2 and not model.springs:
+        for name, stiffness, locked in zip(model.coordinates, model.stiffness, model.locked, strict=True):
+            if stiffness == 0.0 and not locked:
+                raise ValueError(
+                    f"coordinate '{name}' has no stiffness, so it would be free in some tests and rigid under the loads"
+                    f" of the deflection tests: expected a stiffness, or '{name}' in lock"
+                )
+
+
+def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict[str, float]:
+    """True parameters, where all fitted tests were simulated on one machine that moves in the same coordinates."""
     truths = [
-        entry.truth.parameters if entry.truth is not None and entry.truth.coordinates == model.coordinates else None
+        entry.truth.parameters if entry.truth is not None and entry.truth.coordinates == coordinates else None
         for entry in entries
     ]
     first = truths[0] if truths else None

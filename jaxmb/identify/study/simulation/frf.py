@@ -52,7 +52,7 @@ def simulated_frf(
         frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
         frf_set = _computed(how, seen, outputs, inputs, draw)
-    return frf_set, Truth(model.coordinates, parameters(model), modes(seen.tangent))
+    return frf_set, Truth(motion_coordinates(model), parameters(model), modes(seen.tangent))
 
 
 def _computed(
