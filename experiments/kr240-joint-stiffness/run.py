@@ -72,7 +72,10 @@ def _alternatives(truth: dict[str, float]) -> None:
         "loads half as large": {"loads": 0.5},
         "loads twice as large": {"loads": 2.0},
         "first guess": {
-            "force_n": [196.0, 981.0], "offset_m": [0.3, 0.0, 0.0], "reflectors_m": 0.2, "tracker_mm": 0.03 / np.sqrt(2.0),
+            "force_n": [196.0, 981.0],
+            "offset_m": [0.3, 0.0, 0.0],
+            "reflectors_m": 0.2,
+            "tracker_mm": 0.03 / np.sqrt(2.0),
         },
     }
     for what, changes in cases.items():

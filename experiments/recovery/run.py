@@ -72,11 +72,13 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
     small = jaxmb.load_study("validation-3r")
-    small_errors = [jaxmb.identify(small, seed=s).metrics["largest_parameter_error"] for s in range(options.seeds)]
+    small_results = [jaxmb.identify(small, seed=s) for s in range(options.seeds)]
+    small_errors = [result.metrics["largest_parameter_error"] for result in small_results]
+    counts = [evaluations(result) for result in small_results]
     small_exact = int(np.sum(np.array(small_errors) < EXACT))
     print(
         f"validation-3r: {small_exact} of {options.seeds} seeds exact within 1e-6,"
-        f" largest error {max(small_errors):.1e}"
+        f" largest error {max(small_errors):.1e}, {min(counts)} to {max(counts)} evaluations"
     )
     shipped = jaxmb.load_study("kr90-modelled")
     counts = [evaluations(jaxmb.identify(shipped, seed=s)) for s in range(options.seeds)]
@@ -96,7 +98,16 @@ def main() -> None:
             costs.append(result.cost)
             counts.append(evaluations(result))
         exact = int(np.sum(np.array(errors) < EXACT))
-        rows.append({"truth": truth, "exact": exact, "errors": errors, "costs": costs, "seconds": seconds, "evaluations": counts})
+        rows.append(
+            {
+                "truth": truth,
+                "exact": exact,
+                "errors": errors,
+                "costs": costs,
+                "seconds": seconds,
+                "evaluations": counts,
+            }
+        )
         longest = max(seconds[1:] or seconds)
         print(
             f"{number or 'printed':>7}   {exact:4d} of {options.seeds:<4d}        {max(errors):10.1e}"
