@@ -74,7 +74,7 @@ def test_coherence_keeps_lines_without_signal_from_biasing_stiffness(tmp_path):
         np.array([errors(jaxmb.identify(study(tmp_path, with_floor(s), coherence=c)))[:3] for s in range(4)])
         for c in (False, True)
     )
-    # the first stiffness is too low in every draw, by 4.6 % over 20 draws; the second scatters, without a bias to be seen
+    # the first is too low in every draw, by 4.6 % over 20 draws; the second scatters without a bias to be seen
     assert np.mean(blind[:, 0]) == pytest.approx(-0.044, abs=1e-3)
     assert np.all(blind[:, 0] < -0.02)
     # draws of 1e-4 beside responses of 1e-2 to 1
