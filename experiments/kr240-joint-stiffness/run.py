@@ -1,6 +1,6 @@
 """The joint stiffnesses of the KUKA KR240 from 23 loads, beside Table II of Dumas et al. 2011, and what decides them.
 
-Run as `python experiments/kr240-joint-stiffness/run.py`; about a minute.
+Run as `python experiments/kr240-joint-stiffness/run.py`; about two minutes.
 """
 
 import dataclasses
