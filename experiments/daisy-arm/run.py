@@ -147,7 +147,9 @@ def noise(numbers: np.ndarray) -> list[tuple[float, float, float]]:
 def line(name: str, row: Row) -> str:
     """One line of the table."""
     third = f"{row.poles[2]:.3f}" if row.poles.size > 2 else "-"
-    return f"| {name} | {row.result.study.free.size} | {row.result.cost:.4g} | {row.error:.3f} | {third} |"
+    hub = row.result.parameters.get("rotor_inertia.hinge")
+    told = f"{hub.value:.3g} ({100 * hub.std_log:.1f} %, {hub.identifiable})" if hub else "-"
+    return f"| {name} | {row.result.study.free.size} | {row.result.cost:.4g} | {row.error:.3f} | {third} | {told} |"
 
 
 def main() -> None:
@@ -191,7 +193,7 @@ def main() -> None:
         seen = fitted(folder, arm(), measured, judged=jaxmb.lines(measured, ~half))
         print(f"fitted to the {name} lines: error {row.error:.4f} at the others, {seen.error:.4f} if fitted to all")
 
-    print("| model | numbers | cost | error | third mode |\n|---|---|---|---|---|")
+    print("| model | numbers | cost | error | third mode | hub (std, known) |\n|---|---|---|---|---|---|")
     print(line("as shipped", shipped))
     spring = {"stiffness.hinge": {"lower": 1e-7, "upper": 1.0}}
     print(line("motor spring added", fitted(folder, arm(), measured, spring)))

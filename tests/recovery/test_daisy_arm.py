@@ -9,7 +9,10 @@ from scipy.optimize import least_squares
 
 from jaxmb.cli import main
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.study.study import load_study
+from jaxmb.identify.study.file import study_data
+from jaxmb.identify.study.study import load_study, make_study
+from jaxmb.machine.file import load_machine, write_machine
+from jaxmb.machine.schema import Frame
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf
@@ -98,6 +101,21 @@ def test_what_is_known(fitted):
     assert set(elastic.values()) == {"yes"}, elastic
     assert all(p.identifiable != "no" for p in fitted.parameters.values())
     assert fitted.remarks == (fitted.study.note,)
+
+
+@here
+def test_another_place_of_the_sensor_fits_better(fitted, tmp_path):
+    """The shipped values hold for the sensor at 0.60 of the arm alone, which the study's note says."""
+    data, machine = study_data("daisy-arm"), load_machine("flexible-arm")
+    moved = Frame.model_validate({"name": "arm", "body": "tenth8", "origin": {"xyz": [0.085, 0.0, 0.0]}})
+    frames = tuple(moved if frame.name == "arm" else frame for frame in machine.frame)
+    write_machine(machine.model_copy(update={"frame": frames}), tmp_path / "arm.toml")
+    other = identify(make_study(data | {"machine": "arm.toml"}, "daisy-arm", tmp_path))
+    hub = [result.parameters["rotor_inertia.hinge"] for result in (fitted, other)]
+    assert [result.cost for result in (fitted, other)] == pytest.approx([0.2140, 0.1595], abs=5e-4)
+    assert [p.value for p in hub] == pytest.approx([0.354, 0.123], rel=0.01)
+    assert [p.identifiable for p in hub] == ["yes", "yes"]
+    assert "0.12 kg m^2 instead of 0.35" in fitted.study.note
 
 
 def test_without_the_data(monkeypatch, tmp_path, capsys):

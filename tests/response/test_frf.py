@@ -110,6 +110,17 @@ def test_finite_force_tends_to_it_linearly():
     assert errors[2] < 1e-3 * np.abs(exact).max()
 
 
+@pytest.mark.parametrize(("machine", "each_newton"), [("manipulator-3r", 1.000e-5), ("kuka-kr90", 8.855e-6)])
+def test_how_far_a_finite_force_is_off(machine, each_newton):
+    """Over the largest value, from 1 to 30 Hz: linear in the force up to 10 kN, to 1 %."""
+    model = build_model(load_machine(machine))
+    q, frequency = reference_posture(model), np.arange(1.0, 30.1, 0.2)
+    exact = np.asarray(frf(model, q, frequency))
+    for force in (0.1, 1.0, 1e4):
+        off = np.abs(np.asarray(frf_finite_force(model, q, frequency, force_n=force)) - exact).max()
+        assert off / np.abs(exact).max() == pytest.approx(each_newton * force, rel=0.01 if force > 1.0 else 1e-3)
+
+
 def test_convert():
     accelerance = frf(MODEL, POSTURE, FREQUENCY)
     receptances = frf(MODEL, POSTURE, FREQUENCY, kind="receptance")

@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -49,6 +51,21 @@ def test_stiffness_and_damping(manipulator):
     np.testing.assert_allclose(K[1, 2], VALIDATION["printed_stiffness_23"], rtol=0.0015)
     # At rest C is the dampers alone: the small off-diagonal terms of the print come from finite differences.
     np.testing.assert_allclose(tangent.damping, np.diag([1.2e3, 1.545e3, 0.34e3]), atol=1e-9)
+
+
+def test_the_printed_damping_off_the_diagonal_is_that_of_a_forward_difference(manipulator):
+    """Forces of inertia are of second order in the velocity: a forward difference of step h leaves h times them."""
+    model, q = manipulator
+    turning = jax.jacfwd(lambda x: mass_matrix(model, x))(q)  # [i, j, k]: slope of M_ij over q_k
+
+    def forces(v):  # Lagrange: d/dt (M v) - 1/2 d(v M v)/dq
+        return jnp.einsum("ijk,j,k->i", turning, v, v) - 0.5 * jnp.einsum("jki,j,k->i", turning, v, v)
+
+    step = 1e-3
+    difference = np.stack([np.asarray(forces(step * e)) / step for e in np.eye(q.size)], axis=1)
+    off = np.abs(difference - np.diag(np.diag(difference))).max()
+    assert off == pytest.approx(0.348, abs=5e-4)
+    np.testing.assert_allclose(jax.jacfwd(forces)(jnp.zeros(q.size)), 0.0, atol=1e-12)
 
 
 def test_modes(manipulator):
