@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,13 +21,15 @@ from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
-from jaxmb.report.modes.mode_figures import measured_modes_figure
+from jaxmb.report.modes.mode_figures import energy_figure, measured_modes_figure
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
+from jaxmb.report.modes.tables import measured_modes_table
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture
 from jaxmb.response.modal import Modes
+from tests.identify.crane import FREE, MODES, crane_study
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -177,6 +180,19 @@ def test_energy_is_that_of_the_measured_modes(result):
     np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
     for m, told in enumerate(result.metrics.of(ModesMetrics).measured_modes):
         assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
+
+
+def test_a_spring_between_frames_stands_in_figure_and_table_of_energy(tmp_path):
+    study = crane_study(tmp_path, [MODES | {"content": [["stay"], ["w"]]}], {"stiffness.w": FREE["stiffness.*"]})
+    result, entry = SimpleNamespace(study=study, model=study.model), study.fitted[0]
+    share = fitted_modes(result, entry.test).share
+    axes = energy_figure(result, entry).axes
+    assert [label.get_text() for label in axes[-1].get_xticklabels()] == ["s", "r", "w", "stay"]
+    heights = [[bar.get_height() for bar in row.patches] for row in axes]
+    np.testing.assert_allclose(heights, 100.0 * share)
+    assert [row[6:8] for row in measured_modes_table(result, entry).rows] == [
+        ("stay", f"{100.0 * share[0, 3]:.0f}"), ("w", f"{100.0 * share[1, 2]:.0f}")
+    ]  # fmt: skip
 
 
 def test_figures_of_a_fit_that_knows_little(result):
