@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import struct
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,7 @@ from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs
 from jaxmb.report.modes.tables import measured_modes_table
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error
-from jaxmb.report.result_sections import sections
+from jaxmb.report.result_sections import fit_section, sections
 from jaxmb.report.section import Picture
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
@@ -120,11 +121,18 @@ def test_values_on_a_bound_are_marked(result, text_of):
 
 
 def test_times_add_up(result, text_of):
-    seconds = {"total": 8.26, "compile": 5.14, "search": 0.649, "refine": 0.351}
-    told = "time: 8.3 s (compile 5.1, search 0.6, refine 0.4, else 2.2)"
-    assert told in text_of(sections(dataclasses.replace(result, seconds=seconds)))
-    parts = [float(x) for x in re.findall(r"\d+\.\d", told)]
-    assert parts[0] == pytest.approx(sum(parts[1:]))
+    """To the last digit that is told, each part rounded to the nearest and the total to two units of that digit."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        spent = dict(zip(("compile", "search", "refine", "else"), rng.exponential(3.0, size=4), strict=True))
+        seconds = {name: spent[name] for name in ("compile", "search", "refine")} | {"total": sum(spent.values())}
+        shown = text_of([fit_section(dataclasses.replace(result, seconds=seconds))])
+        total, parts = re.search(r"time: (\d+\.\d) s \((.*?)\)", shown).groups()
+        told = {name: Decimal(x) for name, x in (part.split() for part in parts.split(", "))}
+        assert list(told) == list(spent)
+        assert sum(told.values()) == Decimal(total)
+        assert all(abs(float(told[name]) - spent[name]) <= 0.05 + 1e-9 for name in ("compile", "search", "refine"))
+        assert float(total) == pytest.approx(seconds["total"], abs=0.2)
 
 
 def test_names_are_not_taken_for_styles(result, text_of):
