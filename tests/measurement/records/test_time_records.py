@@ -278,7 +278,8 @@ def test_periods_are_averaged():
     force, response, odd, h = periodic(50, 0.05)
     made = estimate_periodic_frf(np.append(force, 3.0), np.append(response, 7.0), 640.0, 64, odd)
     assert made.averages == 50
-    # What is beyond whole periods does not count. Every period's own response at each line, by the sum that defines the transform; the force there is of size 1.
+    # What is beyond whole periods does not count. Each period's ratio by the sum that defines the transform; the force
+    # is of size 1 at each line.
     samples = np.arange(64)
     wave = np.exp(-2j * np.pi * np.outer(samples, odd) / 64)
     shaken = force[:64] @ wave
