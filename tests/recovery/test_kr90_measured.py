@@ -1,9 +1,12 @@
 """The stand-in for the KR90's unpublished FRFs: what the paper found, on two draws of hits and noise."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 
 import jaxmb
+from tests.identify.derivatives import residual_of
 
 SEEDS = (1, 2)
 """The studies' own, and another one."""
@@ -16,7 +19,20 @@ def studies(request):
 
 
 def fitted(study):
+    """The fit, beside SciPy's least squares from the true parameters.
+
+    The search knows nothing of the truth, and flat directions of the dampings have several minima of nearly the same
+    cost: it finds a lower one than SciPy in three of the four fits, and one of 0.3 % more in the other.
+    """
     result = jaxmb.identify(study)
+    free, problem = study.free, study.problem
+    bounds = np.asarray(free.lower), np.asarray(free.upper)
+    truth = np.asarray(free.encode(np.array([study.truth[name] for name in free.names])))
+    inside = np.clip(truth, bounds[0] + 1e-6, bounds[1] - 1e-6)
+    other = least_squares(
+        lambda u: np.asarray(residual_of(problem, jnp.asarray(u))), inside, bounds=bounds, x_scale="jac"
+    )
+    assert result.cost <= 1.01 * 2.0 * other.cost
     lines = result.metrics["measured_modes"]
     frequency, damping = (
         np.mean([abs(line[f"{what}"] - line[f"measured_{what}"]) for line in lines])
@@ -42,7 +58,8 @@ def test_synthesized_responses_are_followed_within_the_papers_own_errors(studies
 
 
 def test_measured_responses_are_not(studies):
-    """Their damping is further off (the paper: 0.40 percentage points; 0.25 to 0.92 in eight draws)."""
+    """Their damping is further off (the paper: 0.40 percentage points; 0.25 to 0.92 in eight draws), and not for a fit
+    that ended too early."""
     _, modes, _, damping, _ = fitted(studies["kr90-measured"])
     assert modes == 4
     assert damping > 0.175
