@@ -121,6 +121,8 @@ from .response.modal import (
     energy_shares as energy_shares,
     mac as mac,
     modes as modes,
+    spring_matrices as spring_matrices,
+    spring_names as spring_names,
     undamped_modes as undamped_modes,
 )
 from .response.static import (

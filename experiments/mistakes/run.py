@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
+from jaxmb.deflections import DeflectionTest
 from jaxmb.fitting import with_tests
 from jaxmb.studies import study_data
 
@@ -148,6 +149,7 @@ def loads(factor: float) -> Callable[[Path, float | str, int], Study]:
         data["test"].append({"kind": "deflection", "name": "d", "instruments": instruments, "simulate": simulate})
         made = jaxmb.make_study(data, "mistakes", folder, noise_seed=seed)
         *others, last = made.tests
+        assert isinstance(last, DeflectionTest)
         wrong = dataclasses.replace(last, displacement=factor * jnp.asarray(last.displacement))
         return made.with_problem(with_tests(made.problem, [*others, wrong]))
 

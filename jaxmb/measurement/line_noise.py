@@ -43,26 +43,37 @@ def odd_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
 
     An error is compared with the median of the mean errors of up to `NEIGHBOURS` pairs of lines, one on either side,
     so that a slope does not count, and that difference with 1.48 times the median size of all such differences of its
-    FRF. A line is odd where one of its errors lies so far off as in `FALSE_LINE` of all normal tests one does.
+    FRF. A line is odd where one of its errors lies so far off as in `FALSE_LINE` of all normal tests one does; the
+    oddest is taken first, and the others are then judged without it.
 
     Args:
         errors: in any unit [part, f, ...].
         present: where there is one, of the same shape.
     """
-    count = errors.shape[1]
-    if count <= 2 * NEIGHBOURS:
-        return np.zeros(0, dtype=int)
-    plain = np.where(present, errors, np.nan).reshape(len(errors), count, -1)
-    padded = np.pad(plain, ((0, 0), (NEIGHBOURS, NEIGHBOURS), (0, 0)), constant_values=np.nan)
+    count, found = errors.shape[1], []
+    left = np.where(present, errors, np.nan).reshape(len(errors), count, -1)
+    far = norm.isf(0.5 * FALSE_LINE / max(int(np.sum(present)), 1))
+    while True:  # one at a time: those that are left out do not speak against their neighbours
+        apart = _apart(left) if count > 2 * NEIGHBOURS else np.zeros_like(left)
+        worst = int(np.argmax(np.max(apart, axis=(0, 2))))
+        if np.max(apart[:, worst]) <= far:
+            return np.array(sorted(found), dtype=int)
+        found.append(worst)
+        left[:, worst] = np.nan
+        if len(found) > MOST_ODD * count:
+            return np.zeros(0, dtype=int)
+
+
+def _apart(errors: Float[np.ndarray, "p f e"]) -> Float[np.ndarray, "p f e"]:
+    """How far each error lies from those of its neighbours, over 1.48 times the median of that; 0 where not known."""
+    padded = np.pad(errors, ((0, 0), (NEIGHBOURS, NEIGHBOURS), (0, 0)), constant_values=np.nan)
     window = sliding_window_view(padded, 2 * NEIGHBOURS + 1, axis=1)
     pairs = 0.5 * (window + window[..., ::-1])[..., :NEIGHBOURS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # lines with no neighbours, FRFs with no line
-        apart = np.abs(plain - np.nanmedian(pairs, axis=-1))
+        apart = np.abs(errors - np.nanmedian(pairs, axis=-1))
         usual = np.nanmedian(apart, axis=1, keepdims=True) / norm.ppf(0.75)
-    far = norm.isf(0.5 * FALSE_LINE / max(int(np.isfinite(apart).sum()), 1))
-    found = np.flatnonzero(np.any(apart > far * usual, axis=(0, 2)))
-    return found if found.size <= MOST_ODD * count else found[:0]
+    return np.nan_to_num(apart / np.where(usual > 0.0, usual, np.inf))
 
 
 def window_correlation(

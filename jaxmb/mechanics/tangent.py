@@ -36,7 +36,7 @@ def motion_coordinates(model: Model) -> tuple[str, ...]:
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
     """Stiffness of the spring on each coordinate of small motions itself, N/m or N m/rad."""
-    return model.stiffness[_moving(model)]
+    return model.stiffness[moving(model)]
 
 
 def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 m"]:
@@ -50,10 +50,11 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
     Raises:
         ValueError: there is no such frame.
     """
-    return frame_jacobian(model, q, frame)[:, _moving(model)]
+    return frame_jacobian(model, q, frame)[:, moving(model)]
 
 
-def _moving(model: Model) -> slice | np.ndarray:
+def moving(model: Model) -> slice | np.ndarray:
+    """Which coordinates of the machine those of small motions are."""
     return np.flatnonzero(~np.array(model.locked)) if any(model.locked) else slice(None)
 
 
@@ -96,18 +97,18 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     check_rigid_links(model)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
-    moving, rest = _moving(model), jnp.zeros_like(point)
-    columns = jnp.eye(point.size)[:, moving]
+    free, rest = moving(model), jnp.zeros_like(point)
+    columns = jnp.eye(point.size)[:, free]
 
     def effort(z: Array) -> Array:
         x = point + columns @ z
-        return (gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))[moving]
+        return (gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))[free]
 
     def damping_effort(zd: Array) -> Array:
-        return elastic_effort(model, point, columns @ zd, q_rest)[moving]
+        return elastic_effort(model, point, columns @ zd, q_rest)[free]
 
-    still = rest[moving]
-    mass = mass_matrix(model, point)[moving][:, moving]
+    still = rest[free]
+    mass = mass_matrix(model, point)[free][:, free]
     return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still))
 
 
@@ -138,6 +139,6 @@ def linearize_moving(
     def residual(x: Array, xd: Array, xdd: Array) -> Array:
         return inverse_dynamics(model, x, xd, xdd, q_rest)
 
-    moving = _moving(model)
-    stiffness, damping, mass = (part[moving][:, moving] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
+    free = moving(model)
+    stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
     return Tangent(mass, damping, stiffness)

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import eigenpairs, symmetric_pencil
-from jaxmb.mechanics.tangent import Tangent
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import spring_stretch
+from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_stiffness, moving
 
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
@@ -143,13 +145,58 @@ def mac(
     return cross / (norm_a[:, None] * norm_b[None, :])
 
 
-def energy_shares(shapes: Complex[Array, "n mode"], stiffness: Float[Array, "n"]) -> Float[Array, "n mode"]:
-    """Share of each coordinate's own spring in the strain energy of each mode; columns sum to 1.
+def energy_shares(
+    shapes: Complex[Array, "n mode"], stiffness: Float[Array, "n"] | Float[Array, "s n n"]
+) -> Float[Array, "s mode"]:
+    """Share of each spring in the strain energy of each mode; columns sum to 1.
 
-    share_ir = k_i |phi_ir|^2 / sum_j k_j |phi_jr|^2
+    share_ir = phi_r^H K_i phi_r / sum_j phi_r^H K_j phi_r
+
+    Args:
+        shapes: columns.
+        stiffness: of each coordinate's own spring [n], where a machine has no others, or `spring_matrices`.
     """
-    energy = stiffness[:, None] * jnp.abs(shapes) ** 2
+    if stiffness.ndim == 1:
+        energy = stiffness[:, None] * jnp.abs(shapes) ** 2
+    else:
+        energy = jnp.real(jnp.einsum("ir,sij,jr->sr", jnp.conj(shapes), stiffness, shapes))
     return energy / jnp.sum(energy, axis=0)
+
+
+def spring_names(model: Model) -> tuple[str, ...]:
+    """Names of the springs that share the strain energy of a mode: the coordinates' own, then those between frames."""
+    return (*motion_coordinates(model), *model.springs)
+
+
+def giving_way(model: Model) -> tuple[bool, ...]:
+    """Which of all coordinates, then springs between frames, `spring_names` names: those that are not locked."""
+    return (*(not held for held in model.locked), *(True for _ in model.springs))
+
+
+@takes_numbers("q", "point")
+@compiled
+def spring_matrices(
+    model: Model, q: Float[Array, "n"], point: Float[Array, "n"] | None = None
+) -> Float[Array, "s n n"]:
+    """What each spring, in the order of `spring_names`, adds to the stiffness matrix of small motions.
+
+    It is the second derivative of the spring's energy. A spring under load between frames resists turning too, or
+    the reverse, so its share may be negative. Gravity stores no strain energy and is left out.
+
+    Args:
+        model: the machine.
+        q: posture at which the springs are unloaded [n], rad or m.
+        point: about which the machine moves [n], where that is not q.
+    """
+
+    def between_frames(x: Array) -> Array:
+        return 0.5 * model.spring_stiffness * spring_stretch(model, x, q) ** 2
+
+    own = jax.vmap(jnp.diag)(jnp.diag(motion_stiffness(model)))
+    if not model.springs:
+        return own
+    free = moving(model)
+    return jnp.concatenate([own, jax.hessian(between_frames)(q if point is None else point)[:, free][:, :, free]])
 
 
 def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:

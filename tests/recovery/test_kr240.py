@@ -46,12 +46,40 @@ def test_joint_1_cannot_be_determined(result):
     assert any("stiffness.q1 is not known" in remark for remark in result.remarks)
 
 
-def test_errors_are_within_a_factor_of_three_of_table_2(result):
+def test_errors_follow_from_those_of_the_instruments(result):
+    """By hand, k_i^2 times the error of 1 / k_i: of the tracker alone, and of tracker, balance and encoders.
+
+    The displacements of a case are J K^-1 J^T w; an error of its load scales them all, one of a joint moves them by
+    their derivative, here a difference. 500 draws tell a standard deviation to 3.2 %: four times that, which one of
+    the five exceeds once in 3000 times. It is within a factor of three of what Table II prints, and no better, as the
+    tests were not published.
+    """
+    stiffness = np.array([result.parameters[f"stiffness.q{i}"].value for i in range(2, 7)])
+    columns, weighed, turned = [], [], []
+    for case in result.study.fitted[0].source.cases:
+        columns.append(compliance_columns(result.study.model, case.q, case))
+        weighed.append(columns[-1] @ (1.0 / stiffness) * 9.80665 * 0.1 / np.linalg.norm(case.wrench[:3]))
+        steps = 1e-5 * np.eye(6)
+        sides = [[compliance_columns(result.study.model, case.q + s * d, case) for s in (1, -1)] for d in steps]
+        turned.append([np.radians(0.01) * (a - b) @ (1.0 / stiffness) / 2e-5 for a, b in sides])
+    std = np.sqrt(2.0) * 3e-5 * np.repeat([1.0, 1.0 / 0.5], 3)
+    scaled = np.array(columns) / std[:, None]
+    gain = np.linalg.pinv(scaled.reshape(-1, 5)).reshape(5, len(columns), 6)
+    tracker = np.sum(gain**2, axis=(1, 2))
+    balance = np.sum(np.einsum("kcr,cr->kc", gain, np.array(weighed) / std) ** 2, axis=1)
+    encoders = np.sum(np.einsum("kcr,cjr->kcj", gain, np.array(turned) / std) ** 2, axis=(1, 2))
     rows = {row["parameter"].removeprefix("stiffness."): row for row in result.metrics["table2"]}
-    for name, printed in TABLE_2.items():
+    for i, (name, printed) in enumerate(TABLE_2.items()):
+        assert rows[name]["linear_error"] == pytest.approx(stiffness[i] ** 2 * np.sqrt(tracker[i]), rel=1e-6)
+        whole = stiffness[i] ** 2 * np.sqrt(tracker[i] + balance[i] + encoders[i])
+        assert rows[name]["error"] == pytest.approx(whole, rel=4 * 0.032), name
         assert 1 / 3 < rows[name]["error"] / printed < 3, name
-        # First order and draws agree: 500 draws tell 3.2 %, balance and encoders and the second order a few more.
-        assert rows[name]["linear_error"] == pytest.approx(rows[name]["error"], rel=0.15)
+
+
+def compliance_columns(model, q, case):
+    """Displacement of the tool [6] for a unit of each of the last five compliances."""
+    jacobian = np.asarray(frame_jacobian(model, q, "tool"))
+    return (jacobian * (jacobian.T @ case.wrench))[:, 1:]
 
 
 def test_true_values_lie_within_their_errors(result):

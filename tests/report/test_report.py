@@ -3,6 +3,8 @@
 import dataclasses
 import re
 import struct
+from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,13 +22,15 @@ from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
-from jaxmb.report.modes.mode_figures import measured_modes_figure
+from jaxmb.report.modes.mode_figures import energy_figure, measured_modes_figure
 from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
+from jaxmb.report.modes.tables import measured_modes_table
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error
-from jaxmb.report.result_sections import sections
+from jaxmb.report.result_sections import fit_section, sections
 from jaxmb.report.section import Picture
 from jaxmb.response.modal import Modes
+from tests.identify.crane import FREE, MODES, crane_study
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}
@@ -117,11 +121,18 @@ def test_values_on_a_bound_are_marked(result, text_of):
 
 
 def test_times_add_up(result, text_of):
-    seconds = {"total": 8.26, "compile": 5.14, "search": 0.649, "refine": 0.351}
-    told = "time: 8.3 s (compile 5.1, search 0.6, refine 0.4, else 2.2)"
-    assert told in text_of(sections(dataclasses.replace(result, seconds=seconds)))
-    parts = [float(x) for x in re.findall(r"\d+\.\d", told)]
-    assert parts[0] == pytest.approx(sum(parts[1:]))
+    """To the last digit that is told, each part rounded to the nearest and the total to two units of that digit."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        spent = dict(zip(("compile", "search", "refine", "else"), rng.exponential(3.0, size=4), strict=True))
+        seconds = {name: spent[name] for name in ("compile", "search", "refine")} | {"total": sum(spent.values())}
+        shown = text_of([fit_section(dataclasses.replace(result, seconds=seconds))])
+        total, parts = re.search(r"time: (\d+\.\d) s \((.*?)\)", shown).groups()
+        told = {name: Decimal(x) for name, x in (part.split() for part in parts.split(", "))}
+        assert list(told) == list(spent)
+        assert sum(told.values()) == Decimal(total)
+        assert all(abs(float(told[name]) - spent[name]) <= 0.05 + 1e-9 for name in ("compile", "search", "refine"))
+        assert float(total) == pytest.approx(seconds["total"], abs=0.2)
 
 
 def test_names_are_not_taken_for_styles(result, text_of):
@@ -177,6 +188,19 @@ def test_energy_is_that_of_the_measured_modes(result):
     np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
     for m, told in enumerate(result.metrics.of(ModesMetrics).measured_modes):
         assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
+
+
+def test_a_spring_between_frames_stands_in_figure_and_table_of_energy(tmp_path):
+    study = crane_study(tmp_path, [MODES | {"content": [["stay"], ["w"]]}], {"stiffness.w": FREE["stiffness.*"]})
+    result, entry = SimpleNamespace(study=study, model=study.model), study.fitted[0]
+    share = fitted_modes(result, entry.test).share
+    axes = energy_figure(result, entry).axes
+    assert [label.get_text() for label in axes[-1].get_xticklabels()] == ["s", "r", "w", "stay"]
+    heights = [[bar.get_height() for bar in row.patches] for row in axes]
+    np.testing.assert_allclose(heights, 100.0 * share)
+    assert [row[6:8] for row in measured_modes_table(result, entry).rows] == [
+        ("stay", f"{100.0 * share[0, 3]:.0f}"), ("w", f"{100.0 * share[1, 2]:.0f}")
+    ]  # fmt: skip
 
 
 def test_figures_of_a_fit_that_knows_little(result):

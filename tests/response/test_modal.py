@@ -8,11 +8,21 @@ import scipy.linalg
 
 from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.machine.build import build_model
-from jaxmb.machine.schema import Machine
+from jaxmb.machine.schema import Frame, Machine
 from jaxmb.mechanics.tangent import Tangent, linearize
-from jaxmb.response.modal import energy_shares, mac, modes, oscillating_modes, undamped_modes
+from jaxmb.response.modal import (
+    energy_shares,
+    mac,
+    modes,
+    oscillating_modes,
+    spring_matrices,
+    spring_names,
+    undamped_modes,
+)
+from tests.identify.crane import MACHINE as CRANE
 
 M1, M2, K1, K2 = 3.0, 2.0, 5000.0, 1300.0
+FOOT = np.array([0.2, 0.0, -0.9])
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +143,41 @@ def test_mac():
 def test_energy_shares():
     shares = energy_shares(jnp.array([[1.0, 2j], [1.0, 1.0]]), jnp.array([3.0, 1.0]))
     np.testing.assert_allclose(shares, [[0.75, 12 / 13], [0.25, 1 / 13]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["translation", "length"])
+def test_springs_between_frames_have_their_share(kind):
+    """Energies of the crane's springs as they follow from where its wrist is by hand; a length under load turns."""
+    spring = {"direction": (0.0, 0.6, 0.8)} if kind == "translation" else {"direction": None, "free_length": 0.7}
+    stay = CRANE.spring[0].model_copy(update={"type": kind, "frame_a": "foot", "stiffness": 1e5} | spring)
+    foot = Frame.model_validate({"name": "foot", "body": "ground", "origin": {"xyz": FOOT.tolist()}})
+    changed = {"spring": (stay,), "frame": (*CRANE.frame, foot), "gravity": (0.0, 0.0, 0.0)}
+    model = build_model(CRANE.model_copy(update=changed))
+    q, tangent = np.array([0.0, 0.3, -0.4]), linearize(model, jnp.array([0.0, 0.3, -0.4]))
+
+    def stretch(s, r):
+        wrist = np.array([s + 0.8 * np.cos(r) + 0.1 * np.sin(r), 0.0, 0.1 * np.cos(r) - 0.8 * np.sin(r)])
+        return 0.8 * wrist[2] if kind == "translation" else np.linalg.norm(wrist - FOOT) - 0.7
+
+    def energy(s, r):
+        unloaded = stretch(q[0], q[1]) if kind == "translation" else 0.0
+        return 0.5 * 1e5 * (stretch(s, r) - unloaded) ** 2
+
+    def second(i, j, step=1e-3):
+        a, b = step * np.eye(2)[i], step * np.eye(2)[j]
+        at = [energy(*(q[:2] + x)) for x in (a + b, a - b, b - a, -a - b)]
+        return (at[0] - at[1] - at[2] + at[3]) / (4 * step**2)
+
+    between = np.zeros((3, 3))
+    between[:2, :2] = [[second(i, j) for j in range(2)] for i in range(2)]
+    shape = np.asarray(modes(tangent).shape)
+    own = np.array([8e5, 5e4, 6e3])[:, None] * np.abs(shape) ** 2
+    of_stay = np.real(np.sum(shape.conj() * (between @ shape), axis=0))
+    total = np.real(np.sum(shape.conj() * (np.asarray(tangent.stiffness) @ shape), axis=0))
+    shares = energy_shares(jnp.asarray(shape), spring_matrices(model, jnp.asarray(q)))
+    assert spring_names(model) == ("s", "r", "w", "stay")
+    np.testing.assert_allclose(shares, np.vstack([own, of_stay]) / total, rtol=1e-4, atol=1e-5)
+    assert np.abs(shares[3]).max() > 0.2
 
 
 def test_derivatives_of_modes():

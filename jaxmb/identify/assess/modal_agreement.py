@@ -114,7 +114,7 @@ class ModePair:
     measured_damping_percent: float
     damping_percent: float
     content: tuple[str, ...] | None = None
-    """Coordinates that dominate the measured mode, where a modal test tells."""
+    """Coordinates, or springs between frames, that dominate the measured mode, where a modal test tells."""
     energy_share: float | None = None
     """Of these, in the strain energy of the identified mode."""
     mac: float | None

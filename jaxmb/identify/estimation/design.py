@@ -13,6 +13,11 @@ from jaxtyping import Float
 Criterion = Literal["D", "A", "test-pose"]
 START = 1e-9
 """Part of what all candidates together tell, that makes M regular while there are fewer rows than parameters."""
+RESTARTS = 4
+"""Exchanges from random sets, beside those from the greedy one: each ends in an optimum of single exchanges, not all in
+the same. The draws are the same in every call."""
+ROUNDING = 1e-9
+"""Relative difference of two criteria that is none: the same tests in another order."""
 MOST_PASSES = 20
 """Over all chosen tests: each exchange betters the criterion, so the last pass leaves the best set there was."""
 
@@ -27,9 +32,10 @@ class Design:
     value: float
     """-log det M, trace M^-1, or trace W M^-1: smaller is better."""
     greedy_value: float
-    """Before the exchanges."""
+    """Of the tests that are chosen one after the other, before any exchange."""
     covariance: Float[np.ndarray, "d d"]
     exchanges: int
+    """That led to the chosen tests from where they began: the greedy choice, or a random one."""
 
 
 def choose_tests(
@@ -40,8 +46,10 @@ def choose_tests(
     made: Float[np.ndarray, "m d"] | None = None,
     repeat: bool = False,
 ) -> Design:
-    """Tests chosen one after the other, each the best given those before, then exchanged while that helps, in at most
-    `MOST_PASSES` passes. So they are never worse than those first chosen, and need not be the best of all sets.
+    """The best of some sets of tests, each exchanged one by one while that helps, in at most `MOST_PASSES` passes.
+
+    One set begins with tests chosen one after the other, each the best given those before; `RESTARTS` others begin at
+    random. So the tests are never worse than the greedy ones, and need not be the best of all sets.
 
     D-optimal tests make det M largest: the smallest volume of the parameters' confidence region. A-optimal ones make
     the sum of the parameters' variances least, test-pose ones the variance of what the parameters are to predict:
@@ -72,11 +80,17 @@ def choose_tests(
     chosen, matrix = _greedy(race, before, count)
     greedy = _value(matrix, race.weight, criterion)
     chosen, matrix, exchanges = _exchanged(race, chosen, matrix)
+    value = _value(matrix, race.weight, criterion)
+    rng = np.random.default_rng(0)
+    for _ in range(RESTARTS):
+        start = _drawn(rng, len(candidates), count)
+        end = _exchanged(race, start, before + sum(map(race.information, start)))
+        other = _value(end[1], race.weight, criterion)
+        if other < value - ROUNDING * abs(value):
+            (chosen, matrix, exchanges), value = end, other
     covariance = turn @ np.linalg.inv(matrix) @ turn.T
     shift = 2.0 * float(np.linalg.slogdet(turn)[1]) if criterion == "D" else 0.0
-    return Design(
-        tuple(chosen), criterion, _value(matrix, race.weight, criterion) + shift, greedy + shift, covariance, exchanges
-    )
+    return Design(tuple(chosen), criterion, value + shift, greedy + shift, covariance, exchanges)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,17 +167,24 @@ def _greedy(race: _Race, before: np.ndarray, count: int) -> tuple[list[int], np.
     return chosen, matrix - race.ridge
 
 
+def _drawn(rng: np.random.Generator, number: int, count: int) -> list[int]:
+    """Random candidates, each as often as any other where there are fewer of them than tests."""
+    rounds = [rng.permutation(number) for _ in range(-(-count // number))]
+    return np.concatenate(rounds)[:count].tolist()
+
+
 def _exchanged(race: _Race, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:
     """Tests exchanged one by one while that betters the criterion, M with them, and the number of exchanges."""
     chosen, exchanges = list(chosen), 0
+    ridge = 1e-3 * race.ridge  # random tests may leave a parameter unknown: exchanges then find out
     for _ in range(MOST_PASSES):
         moved = 0
         for place, old in enumerate(chosen):
             without = matrix - race.information(old)
-            new = race.best(without + 1e-3 * race.ridge, [c for c in chosen if c != old])
+            new = race.best(without + ridge, [c for c in chosen if c != old])
             trial = without + race.information(new)
-            better = _value(trial, race.weight, race.criterion) < _value(matrix, race.weight, race.criterion)
-            if new != old and better:
+            now, then = (_value(m + ridge, race.weight, race.criterion) for m in (matrix, trial))
+            if new != old and then < now:
                 chosen[place], matrix, moved = new, trial, moved + 1
         exchanges += moved
         if not moved:

@@ -70,7 +70,7 @@ class ModesTest(PostureTest):
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
         frequency = eigenvalue.imag / (2 * jnp.pi)
         damping = -eigenvalue.real / jnp.abs(eigenvalue)
-        shares = self.content[:, np.array(view.moving)].astype(float) @ energy_shares(shape, view.stiffness)
+        shares = self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
         mac, apart = self._compared_shapes(view.output_rows @ shape)
         missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([

@@ -19,7 +19,7 @@ from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_stiffness, tangent_about
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
-from jaxmb.response.modal import check_mass_matrix
+from jaxmb.response.modal import check_mass_matrix, giving_way, spring_matrices
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
@@ -33,13 +33,14 @@ class MotionView(eqx.Module):
     """What a test at one posture sees of a machine: m coordinates of small motions."""
 
     tangent: Tangent
-    stiffness: Float[Array, "m"]
-    """Stiffness of each coordinate's own spring."""
+    stiffness: Float[Array, "m"] | Float[Array, "s m m"]
+    """Stiffness of each coordinate's own spring; where there are springs between frames, what each spring adds to the
+    stiffness matrix (`spring_matrices`)."""
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
-    moving: tuple[bool, ...] = eqx.field(static=True)
-    """Which coordinates of the machine they are."""
+    giving_way: tuple[bool, ...] = eqx.field(static=True)
+    """See `giving_way`."""
     support: Support | None = eqx.field(static=True, default=None)
     """Entries of the tangent that the free parameters move, where that is known."""
 
@@ -59,8 +60,8 @@ def motion_view(
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    moving = tuple(not held for held in model.locked)
-    return MotionView(tangent, motion_stiffness(model), output_rows, input_rows, moving)
+    stiffness = spring_matrices(model, q, point) if model.springs else motion_stiffness(model)
+    return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model))
 
 
 def check_motion(view: MotionView, names: Sequence[str]) -> None:

@@ -8,10 +8,10 @@ from matplotlib.patches import Patch
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.report.modes.mac_figure import MOST_MODES
 from jaxmb.report.modes.mode_pairs import data_word, fitted_modes
 from jaxmb.report.style import FITTED, MEASURED
+from jaxmb.response.modal import giving_way, spring_names
 
 
 def measured_modes_figure(result: Result, entry: Entry) -> Figure:
@@ -63,26 +63,27 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
 
 
 def energy_figure(result: Result, entry: Entry) -> Figure:
-    """Share of each coordinate in the strain energy of each identified mode of a modal test; those named by the
-    measurement stand out."""
+    """Share of each spring in the strain energy of each identified mode of a modal test; those that the measurement
+    names stand out."""
     test: Any = entry.test
     fitted = fitted_modes(result, test)
-    names, moving = motion_coordinates(result.study.model), ~np.array(result.study.model.locked)
+    names, known = spring_names(result.study.model), np.array(giving_way(result.study.model))
     count = min(fitted.frequency_hz.size, MOST_MODES)
     figure = Figure(figsize=(max(4.2, 1.4 + 0.38 * len(names)), 0.9 + 0.95 * count), layout="constrained")
     grid = np.atleast_1d(figure.subplots(count, 1, sharex=True, sharey=True))
+    lowest = 118.0 * min(float(fitted.share[:count].min()), 0.0)  # of a spring under load that turns with the mode
     for m, axes in enumerate(grid):
-        named = np.asarray(test.content[m])[moving]
+        named = np.asarray(test.content[m])[known]
         share = 100.0 * fitted.share[m]
         bars = axes.bar(range(len(names)), share, width=0.7, color=[FITTED if on else MEASURED for on in named])
         axes.bar_label(bars, labels=[f"{s:.0f}" if s >= 0.5 else "" for s in share], fontsize=6.5, padding=1)
         axes.set_title(f"mode {m + 1}, {fitted.frequency_hz[m]:.2f} Hz", loc="left", pad=2)
-        axes.set_ylim(0.0, 118.0)
+        axes.set_ylim(lowest, 118.0)
         axes.set_yticks([0, 50, 100])
         axes.grid(False, axis="x")
     grid[-1].set_xticks(range(len(names)), names, rotation=0 if len(names) <= 12 else 90)
     figure.supylabel("share of strain energy (%)", fontsize=8)
-    handles = [Patch(color=MEASURED, label="coordinate")]
+    handles = [Patch(color=MEASURED, label="coordinate or spring" if result.study.model.springs else "coordinate")]
     if np.asarray(test.content).any():
         handles.append(Patch(color=FITTED, label="named in the measurement"))
     note = "" if count == fitted.frequency_hz.size else f" (first {count} of {fitted.frequency_hz.size} modes)"

@@ -124,7 +124,7 @@ class FittedModes:
     frequency_hz: np.ndarray
     damping_percent: np.ndarray
     share: np.ndarray
-    """Strain energy by coordinate [mode, coordinate], each row 1 in sum."""
+    """Strain energy by spring [mode, spring], as `spring_names`; each row 1 in sum."""
     mac: np.ndarray
     """Of each shape at the sensors with the measured one; 1 where none was measured."""
 

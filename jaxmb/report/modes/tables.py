@@ -9,11 +9,10 @@ from jaxmb.identify.assess.metrics import TrueMode
 from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.report.cells import hertz, signed
 from jaxmb.report.modes.mode_pairs import ModePairs, fitted_modes
 from jaxmb.report.section import Table, left, right
-from jaxmb.response.modal import Modes
+from jaxmb.response.modal import Modes, giving_way, spring_names
 
 
 def measured_modes_table(result: Result, entry: Entry) -> Table:
@@ -24,9 +23,10 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
         *right("measured damping %", "identified damping %"), *left("content"),
         *right("its energy %", *(("MAC",) if test.outputs else ())),
     )  # fmt: skip
-    fitted, names, rows = fitted_modes(result, test), motion_coordinates(result.study.model), []
+    fitted, names, rows = fitted_modes(result, test), spring_names(result.study.model), []
+    known = np.array(giving_way(result.study.model))
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
-        content = np.asarray(test.content[m])[~np.array(result.study.model.locked)]
+        content = np.asarray(test.content[m])[known]
         rows.append(
             (
                 str(m + 1),

@@ -69,7 +69,20 @@ def test_counts_of_the_published_robot() -> None:
 
 @pytest.mark.parametrize(("count", "seed"), [(20, 0), (60, 1)])
 def test_documented_measurement_has_the_published_rank(count: int, seed: int) -> None:
-    _, reduced = complete_reduction(RIGID, documented_tests(count, seed))
+    tests = documented_tests(count, seed)
+    complete, reduced = complete_reduction(RIGID, tests)
+    # The same from singular vectors: what acts has a column, what is known alone has no part in the null space.
+    at = observation_matrix(RIGID, tests, complete.terms)
+    size = np.linalg.norm(at, axis=0)
+    acts = np.flatnonzero(size > 1e-12 * size.max())
+    values, right = np.linalg.svd(at[:, acts] / size[acts])[1:]
+    assert values[25] > 1e-4 * values[0]
+    assert values[26] < 1e-10 * values[0]
+    alone = acts[np.linalg.norm(right[26:], axis=0) < 1e-6]
+    assert set(reduced.partition.identifiable) == set(alone)
+    assert set(reduced.partition.semi_identifiable) == set(acts) - set(alone)
+    kept = np.array([complete.names.index(name) for name in reduced.names])
+    assert np.linalg.svd(at[:, kept] / size[kept])[1][-1] > 1e-4
     assert reduced.partition.rank == len(reduced.names) == 26
     groups = (reduced.partition.identifiable, reduced.partition.nonidentifiable, reduced.partition.semi_identifiable)
     # Printed: 1, 10, 45 and 46 after elimination; for frames and points that are not printed.

@@ -14,6 +14,7 @@ from jaxmb.identify.experiments.motion import motion_view
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
+from tests.identify.arm import finding_at
 
 MACHINE = "manipulator-3r"
 MODEL = jaxmb.build_model(jaxmb.load_machine(MACHINE))
@@ -152,9 +153,39 @@ def test_symmetrized_responses_count_once(tmp_path, keep):
     view = test.view(MODEL)
     cost, nine = (float(np.sum(np.asarray(each.residual(view)) ** 2)) for each in (test, plain))
     assert cost == pytest.approx(nine, rel=1e-12)
-    cross = used & ~np.eye(3, dtype=bool)
-    std = 0.01 / np.sqrt(2.0) if keep == "mean" else 0.01
-    np.testing.assert_allclose(np.asarray(test.noise_std)[cross], std, rtol=1e-12)
+
+
+@pytest.mark.parametrize("keep", ["upper", "lower", "mean"])
+def test_symmetrized_responses_tell_no_more_than_they_know(tmp_path, keep):
+    """What is claimed is the scatter of sum W |log error|^2's minimum, errors of 1 % in each part of each response.
+
+    A pair counts twice. Where one of the two is left out its error has the variance of one, in the mean half of that.
+    """
+    symmetrized = study(tmp_path, exact(), symmetrize=keep)
+    names = symmetrized.free.names
+    truth = np.array([jaxmb.parameters(MODEL)[n] for n in names])
+    claimed = finding_at(symmetrized, np.asarray(symmetrized.free.encode(truth))).known.covariance
+    tangent = jaxmb.linearize(MODEL, Q)
+    rows = (
+        np.asarray(jaxmb.frame_pose(MODEL, Q, "tool"))[:3, :3].T
+        @ np.asarray(jaxmb.frame_jacobian(MODEL, Q, "tool"))[:3]
+    )
+    s = 2j * np.pi * FREQUENCY[:, None, None]
+    mass, damping, stiffness = (np.asarray(x) for x in (tangent.mass, tangent.damping, tangent.stiffness))
+    inverse = np.linalg.inv(s**2 * mass + s * damping + stiffness)
+    to, whole = rows @ inverse, rows @ inverse @ rows.T
+    columns, weight, variance = [], [], []
+    a, b = np.triu_indices(3)
+    for name, value in zip(names, truth, strict=True):
+        family, coordinate = name.split(".")
+        i = MODEL.coordinates.index(coordinate)
+        change = -to[:, :, i, None] * to[:, None, :, i] * (s if family == "damping" else 1.0) * value / whole
+        columns.append(np.concatenate([change.real[:, a, b].ravel(), change.imag[:, a, b].ravel()]))
+    jacobian = np.array(columns).T
+    weight = np.tile(np.where(a == b, 1.0, 2.0), 2 * FREQUENCY.size)
+    variance = np.where((weight == 2.0) & (keep == "mean"), 0.5, 1.0) * 0.01**2
+    gain = np.linalg.solve(jacobian.T @ (weight[:, None] * jacobian), jacobian.T * weight)
+    np.testing.assert_allclose(claimed, gain * variance @ gain.T, rtol=1e-6, atol=1e-9 * claimed.max())
 
 
 def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):

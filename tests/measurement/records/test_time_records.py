@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import signal
+from scipy import signal, stats
 
 from jaxmb.measurement.records import time_records
 from jaxmb.measurement.records.spectra import estimate, products
@@ -276,12 +276,22 @@ def test_periodic_force_is_exact():
 
 def test_periods_are_averaged():
     force, response, odd, h = periodic(50, 0.05)
-    made = estimate_periodic_frf(force, np.append(response, 7.0)[:-1], 640.0, 64, odd)
+    made = estimate_periodic_frf(np.append(force, 3.0), np.append(response, 7.0), 640.0, 64, odd)
     assert made.averages == 50
-    # Noise of a line: 0.05 sqrt(64 / 50) against a force of 1; the largest of ten lines within 4 deviations.
-    assert np.abs(made.frf[:, 0, 0] - h).max() < 4 * 0.05 * np.sqrt(64 / 50)
-    share = 64 * 0.05**2 / (np.abs(h) ** 2 + 64 * 0.05**2)
-    np.testing.assert_allclose(1 - made.coherence[:, 0], share, rtol=0.8)
+    # What is beyond whole periods does not count. Each period's ratio by the sum that defines the transform; the force
+    # is of size 1 at each line.
+    samples = np.arange(64)
+    wave = np.exp(-2j * np.pi * np.outer(samples, odd) / 64)
+    shaken = force[:64] @ wave
+    each = response.reshape(50, 64) @ wave / shaken
+    np.testing.assert_allclose(made.frf[:, 0, 0], each.mean(axis=0), rtol=1e-9)
+    left = np.sum(np.abs(each - each.mean(axis=0)) ** 2, axis=0)
+    np.testing.assert_allclose(1 - made.coherence[:, 0], left / np.sum(np.abs(each) ** 2, axis=0), rtol=1e-9)
+    # Noise has the variance 64 sigma^2 at a line: chi-squares of 20 and 980, outside once in 1000 times each.
+    variance = 64 * 0.05**2 / 2
+    for squares, freedom in ((50 * np.abs(made.frf[:, 0, 0] - h) ** 2, 20), (left, 980)):
+        low, high = stats.chi2.ppf([5e-4, 1 - 5e-4], freedom)
+        assert low < np.sum(squares) / variance < high
 
 
 @pytest.mark.parametrize(

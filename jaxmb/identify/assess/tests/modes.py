@@ -11,7 +11,6 @@ from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import ModePair
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import predict_modes
-from jaxmb.mechanics.tangent import motion_coordinates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class ModesMetrics(KindMetrics):
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "ModesMetrics | None":
         """Of a fit; see `KindMetrics`."""
-        names, lines = motion_coordinates(finding.model), []
+        names, lines = (*finding.model.coordinates, *finding.model.springs), []
         for entry, view, _ in finding.of(entries):
             test: Any = entry.test
             frequency, damping, share, likeness, _ = (np.asarray(x) for x in predict_modes(test, view))

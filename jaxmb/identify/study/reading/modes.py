@@ -14,7 +14,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.mechanics.kinematics import check_coordinates, posture
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import check_points
-from jaxmb.response.modal import modes
+from jaxmb.response.modal import modes, spring_names
 
 
 def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -26,7 +26,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         setting: of the test.
 
     Raises:
-        ValueError: more modes than the machine has, content by coordinates or shapes at points that it has not.
+        ValueError: more modes than the machine has, content by springs or shapes at points that it has not.
     """
     model = setting.model
     q = posture(model, part.posture)
@@ -39,15 +39,16 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     else:
         frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, setting)
     count = frequency_hz.size
-    names = motion_coordinates(model)
-    if count > len(names):
-        raise ValueError(f"{count} modes were measured, but the machine has only {len(names)} coordinates")
-    content = np.zeros((count, len(model.coordinates)), dtype=bool)
+    most, names = len(motion_coordinates(model)), spring_names(model)
+    if count > most:
+        raise ValueError(f"{count} modes were measured, but the machine has only {most} coordinates")
+    what, every = "coordinate or spring" if model.springs else "coordinate", (*model.coordinates, *model.springs)
+    content = np.zeros((count, len(every)), dtype=bool)
     for mode, dominating in enumerate(part.content or ()):
         for name in dominating:
             if name not in names:
-                raise ValueError(known_name(f"content of mode {mode + 1}: coordinate", name, names))
-            content[mode, model.coordinates.index(name)] = True
+                raise ValueError(known_name(f"content of mode {mode + 1}: {what}", name, names))
+            content[mode, every.index(name)] = True
     test = ModesTest(
         name=label,
         q=q,

@@ -16,7 +16,7 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.kinematics import posture
-from jaxmb.mechanics.tangent import motion_coordinates
+from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Softening, record_hits
@@ -94,7 +94,7 @@ def _from_hits(
     samples = round(how.record_s * how.sample_rate_hz)
     force, response = record_hits(
         seen.tangent,
-        seen.stiffness,
+        motion_stiffness(model),
         Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
         seen.output_rows,
         jnp.asarray(np.repeat(rows, how.hits, axis=0)),
