@@ -16,7 +16,12 @@ from jaxmb.machine.schema import Machine
 
 def data_remarks(study: Study) -> list[str]:
     """Sentences on the data themselves: lines that are not used, standard deviations that nobody stated."""
-    return [f"{called(entry.name)}: {text}" for entry in study.entries for text in entry.remarks]
+    sentences = [f"{called(entry.name)}: {text}" for entry in study.entries for text in entry.remarks]
+    return sentences + [
+        f"{called(test.name)}: {test.lines_text(test.lines_left_out)} left out, which do not belong to their neighbours"
+        for test in study.tests
+        if test.lines_left_out.size
+    ]
 
 
 def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:

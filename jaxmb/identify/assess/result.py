@@ -208,6 +208,7 @@ class Result:
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
                 "estimated_noise": _estimated_noise(self.study),
+                "lines_left_out": {t.name: t.lines_left_out for t in self.study.tests if t.lines_left_out.size},
                 "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": dict(self.metrics),

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
+from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.estimation.identifiability import Verdict
 
 ROUNDING = 1e-6
@@ -60,7 +61,7 @@ class SavedResult(BaseModel):
 
     study: str
     study_digest: str | None = None
-    status: Annotated[str, Field(pattern="^(not )?converged")]
+    status: Annotated[str, Field(pattern=f"^({'|'.join(Outcome)})")]
     seed: Whole
     noise_seed: Whole | None
     cost: Finite | None
@@ -69,6 +70,7 @@ class SavedResult(BaseModel):
     correlation: Annotated[tuple[tuple[Finite | None, ...], ...], AfterValidator(_correlation)]
     singular_values: tuple[NotNegative | None, ...]
     estimated_noise: dict[str, NotNegative]
+    lines_left_out: dict[str, tuple[Whole, ...]] = {}
     modes: tuple[SavedMode, ...]
     metrics: dict[str, Any]
     remarks: tuple[str, ...]

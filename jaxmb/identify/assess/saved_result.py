@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         _check_parameters(saved["parameters"], study)
         result = _result(saved, study)
         _check_covariance(saved.get("covariance"), result)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
     return result
 
@@ -104,7 +104,7 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
     metrics = read_metrics(saved["metrics"], study)
     parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
     model, machine = _machine(study, metrics, parameters)
-    study = _with_noise(study, model, saved["estimated_noise"])
+    study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
     return Result(
         study=study,
         status=saved["status"],
@@ -173,12 +173,16 @@ def _number(value: float | None, unknown: float = math.nan) -> float:
     return unknown if value is None else value
 
 
-def _with_noise(study: Study, model: Model, levels: Mapping[str, float]) -> Study:
-    """The study with the noise that was found from its fit."""
+def _with_noise(
+    study: Study, model: Model, levels: Mapping[str, float], left_out: Mapping[str, Sequence[int]]
+) -> Study:
+    """The study with the noise that was found from its fit, and without the lines that were left out."""
     tests = []
     for test in study.tests:
         level, own = levels.get(test.name), test.at_fit(test.view(model)) if test.noise_follows_fit else test
-        tests.append(own if level is None else own.with_noise(level))
+        own = own if level is None else own.with_noise(level)
+        lines = np.array(left_out.get(test.name, ()), dtype=int)
+        tests.append(own.without_lines(lines))
     return study.with_problem(with_tests(study.problem, tests))
 
 

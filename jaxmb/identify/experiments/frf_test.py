@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float
 from scipy.optimize import linear_sum_assignment, root_scalar
 from scipy.stats import chi2
 
@@ -63,6 +63,8 @@ class FrfTest(PostureTest):
     """Magnitude of H of which the additive noise was taken."""
     nominal_std: Float[Array, ""]
     """Standard deviation of log H that the study states: the unit of its cost."""
+    left_out: Bool[Array, "f"]
+    """Lines that were left out of the fit because they do not belong to their neighbours."""
     decay: Float[Array, ""]
     """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
     noise_is_known: bool = eqx.field(static=True, default=True)
@@ -145,11 +147,16 @@ class FrfTest(PostureTest):
         """Numbers of single lines that do not belong to their neighbours."""
         return odd_lines(*self._errors(residual, row_weights))
 
+    @property
+    def lines_left_out(self) -> np.ndarray:
+        """Numbers of the lines that were left out for that."""
+        return np.flatnonzero(np.asarray(self.left_out))
+
     def without_lines(self, lines: np.ndarray) -> "FrfTest":
         """The test with some lines left out."""
-        weight = np.array(self.weight)
-        weight[lines] = 0.0
-        return dataclasses.replace(self, weight=jax.device_put(weight))
+        weight, left_out = np.array(self.weight), np.array(self.left_out)
+        weight[lines], left_out[lines] = 0.0, True
+        return dataclasses.replace(self, weight=jax.device_put(weight), left_out=jax.device_put(left_out))
 
     def lines_text(self, lines: np.ndarray) -> str:
         """Frequencies of some lines."""
@@ -186,7 +193,7 @@ class FrfTest(PostureTest):
         """The test at some of its lines."""
         parts = {
             name: jax.device_put(np.asarray(getattr(self, name))[chosen])
-            for name in ("omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level")
+            for name in ("omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "left_out")
         }
         return dataclasses.replace(self, **parts)
 
@@ -240,7 +247,10 @@ class FrfTest(PostureTest):
         return dataclasses.replace(self, **{name: jax.device_put(part) for name, part in parts.items()})
 
     def noise_change(self, other: "FrfTest") -> float:
-        """Largest logarithm of the ratio of the noise of any line to that of another version of the test."""
+        """Largest logarithm of the ratio of the noise of any line to that of another version of the test; infinite
+        where that has other lines left out."""
+        if not np.array_equal(self.left_out, other.left_out):
+            return np.inf
         both = (np.asarray(self.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
         ratio = np.asarray(self.noise_std)[both] / np.asarray(other.noise_std)[both]
         return float(np.max(np.abs(np.log(ratio)), initial=0.0))

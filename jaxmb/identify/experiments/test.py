@@ -187,6 +187,11 @@ class Test(eqx.Module):
         """Numbers of single lines that do not belong to their neighbours."""
         return np.zeros(0, dtype=int)
 
+    @property
+    def lines_left_out(self) -> Int[np.ndarray, "k"]:
+        """Numbers of the lines that were left out for that."""
+        return np.zeros(0, dtype=int)
+
     def without_lines(self, lines: Int[np.ndarray, "k"]) -> "Test":
         """The test with some lines left out."""
         return self
@@ -223,7 +228,8 @@ class Test(eqx.Module):
         return self
 
     def noise_change(self, other: "Test") -> float:
-        """Largest logarithm of the ratio of the noise of any row to that of another version of the test."""
+        """Largest logarithm of the ratio of the noise of any row to that of another version of the test; infinite
+        where that has other lines left out."""
         return 0.0
 
     @property

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.experiments.test import Test, called
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit, misfits_of_tests
 from jaxmb.identify.fit.problem import Problem, final_state, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
@@ -21,8 +21,8 @@ SETTLED = 1e-3
 
 def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list[str]]:
     """The problem with the noise as it follows from its fit and without odd lines of robust tests, the fit to that, and
-    sentences: on lines left out, and on what did not come to rest, the noise or fits from other starts. That the fit
-    itself did not is in its slope.
+    a sentence on what did not come to rest: the noise, or fits from other starts. That the fit itself did not is in its
+    slope.
 
     A search runs with a nominal noise, where that is to be estimated, and takes additive noise of the measured FRFs.
     Alone a nominal noise is only a unit; beside another noise, other tests or a prior it decides what they count
@@ -39,21 +39,16 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     if u is None or not (follows or any(test.robust or _decides(problem, test) for test in first.tests)):
         return problem, fit, []
     box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
-    evaluations, change, odd = 0, np.inf, [np.zeros(0, dtype=int)] * len(first.tests)
+    evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
-        known, odd = sum(map(len, odd)), _odd_lines(problem, u, odd)
-        tests = _with_noise_left(first, problem, u, odd)
+        tests = _with_noise_left(first, problem, u)
         change = max(new.noise_change(old) for new, old in zip(tests, problem.tests, strict=True))
         problem = with_tests(problem, tests)
         state = least_squares_from(problem, box, jax.device_put(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
-        if change <= SETTLED and sum(map(len, odd)) == known:
+        if change <= SETTLED:
             break
-    sentences = [
-        f"{called(test.name)}: {test.lines_text(lines)} left out, which do not belong to their neighbours"
-        for test, lines in zip(first.tests, odd, strict=True)
-        if lines.size
-    ]
+    sentences = []
     if change > SETTLED:
         sentences.append(
             f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
@@ -81,16 +76,7 @@ def _decides(problem: Problem, test: Test) -> bool:
     return not (test.noise_known or alone)
 
 
-def _odd_lines(problem: Problem, u: np.ndarray, known: list[np.ndarray]) -> list[np.ndarray]:
-    """Lines of each robust test that do not belong to their neighbours, those that are known to among them."""
-    residual, _, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
-    return [
-        np.union1d(lines, test.odd_lines(residual[rows], row_weights[rows])).astype(int) if test.robust else lines
-        for rows, test, lines in zip(problem.rows, problem.tests, known, strict=True)
-    ]
-
-
-def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray, odd: list[np.ndarray]) -> list[Test]:
+def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
     """The tests of a study without odd lines, with their noise as it is at u, where a fit to some other noise ended."""
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
     values, tests = problem.free.values(u), []
@@ -104,5 +90,8 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray, odd: list[
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise_is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
             own = own.with_noise(test.estimated_noise(residual[rows], expected))
-        tests.append(own.without_lines(odd[k]) if odd[k].size else own)
+        if test.robust:
+            odd = np.union1d(test.lines_left_out, test.odd_lines(residual[rows], row_weights[rows])).astype(int)
+            own = own.without_lines(odd)
+        tests.append(own)
     return tests

@@ -138,7 +138,7 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
         squeeze=False,
         gridspec_kw=edges | {"hspace": gap_in / 1.35, "wspace": 0.06},
     )
-    outputs, inputs = dof_names(test.outputs), dof_names(test.inputs)
+    outputs, inputs, shown = dof_names(test.outputs), dof_names(test.inputs), _shown_weight(test)
     for o in range(rows):
         for i, axes in enumerate(grid[o]):
             axes.axhspan(-BAND, BAND, color="0.92", lw=0, zorder=0)
@@ -153,7 +153,8 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
                             frequency_hz[beyond], np.full(beyond.sum(), sign * 0.96 * reach), arrow, ms=3, color=ALERT
                         )
             seen = left[:, :, o, i][np.isfinite(left[:, :, o, i])]
-            text = "no usable line" if not seen.size else (
+            none = "counts with the reciprocal one" if shown[:, o, i].any() else "no usable line"
+            text = none if not seen.size else (
                 f"RMS {np.sqrt(np.mean(seen**2)):.2g}, {100.0 * np.mean(np.abs(seen) > BAND):.0f} % beyond"
             )  # fmt: skip
             axes.set_title(f"{outputs[o]} / {inputs[i]}: {text}", pad=3, y=1.0, fontsize=7)

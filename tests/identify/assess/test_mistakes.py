@@ -121,6 +121,7 @@ def test_single_lines(tmp_path, level):
     tests = [dataclasses.replace(test, robust=True) for test in made.tests]
     robust = identify(made.with_problem(with_tests(made.problem, tests)))
     assert robust.metrics.mistakes is None
+    assert robust.as_json()["lines_left_out"] == {"p0": [20, 21, 60]}
     assert "test 'p0': 6, 6.25, 16 Hz left out, which do not belong to their neighbours" in robust.remarks
     for name, value in TRUTH.items():
         found = robust.parameters[name]

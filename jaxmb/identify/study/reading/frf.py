@@ -77,6 +77,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         additive_std=jax.device_put(additive),
         level=jax.device_put(random.size),
         nominal_std=jax.device_put(np.asarray(nominal)),
+        left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
         robust=part.robust,
