@@ -3,7 +3,8 @@
     python experiments/mistakes/run.py [--correct 20] [--seed 0]
 
 The 3R manipulator of Huynh et al. 2020 at three postures, FRFs with 1.5 % of noise that is stated and that is to be
-estimated; stiffness and damping of all joints are free. One mistake at a time, in three sizes.
+estimated; stiffness and damping of all joints are free, but of one that is locked or held by mistake. One mistake at a
+time.
 """
 
 import argparse
