@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.assess.changed_machine import changeable, changed_machine, machine_changes, stated_joints
 from jaxmb.identify.assess.finding import GOES_ON, Finding
 from jaxmb.identify.experiments.test import Change, Test, called
 from jaxmb.identify.fit.noise import correlated_by_misfit
@@ -27,8 +28,6 @@ EXPLAINS = 0.9
 ALIKE = 0.02
 """Mistakes whose parts differ by no more than this explain the same."""
 MOST_NAMED = 3
-RIGID = 1e5
-"""Stiffness of what is locked, over the largest of all."""
 
 State = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Residual at all numbers, in units of the noise, and some columns of its Jacobian."""
@@ -58,10 +57,10 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     if scatter is None:
         return ()
     study, size = finding.study, finding.u.size
-    joints = _stated(finding)
+    joints = stated_joints(finding.model, study.free)
     changes, places = _changes(study.problem, finding.model, joints)
     scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
-    model = _all_elastic(_with_places(finding.model, finding.model.end_frames))
+    model = changeable(finding.model)
 
     def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual, jacobian = _state(study.problem, model, joints, places, x[:size], x[size:] * scale, columns)
@@ -221,79 +220,21 @@ def _along(
     tangents: Float[Array, "t n"],
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
     """Residual of a test at u and its changes, the machine's first, and its derivatives along some directions."""
-    size, frames = free.size, len(model.end_frames)
+    numbers = 1 + len(model.end_frames) + len(joints)
 
     def residual(x: Array) -> Array:
-        u, masses, payloads, compliances, own = jnp.split(x, np.cumsum([size, 1, frames, len(joints)]))
-        changed = _heavier(free.apply(model, free.values(u)), masses[0], payloads)
-        changed = _softer(changed, joints, compliances)
-        return test.changed_residual(changed, own)
+        u, machine, own = jnp.split(x, [free.size, free.size + numbers])
+        return test.changed_residual(changed_machine(free.apply(model, free.values(u)), joints, machine), own)
 
     value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)
-
-
-def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
-    """The model with all masses multiplied by exp(masses), and with payloads at its last places."""
-    factor, own = jnp.exp(masses), model.mass.size - payloads.size
-    return dataclasses.replace(
-        model,
-        mass=jnp.concatenate([model.mass[:own] * factor, payloads]),
-        first_moment=model.first_moment * factor,
-        inertia=model.inertia * factor,
-    )
-
-
-def _softer(model: Model, joints: tuple[int, ...], compliances: Float[Array, "k"]) -> Model:
-    """The model with more compliance in some joints, in series with their springs, of the same loss."""
-    more = jnp.zeros_like(model.stiffness).at[jnp.array(joints, dtype=int)].set(compliances)
-    factor = 1.0 / (1.0 + model.stiffness * more)
-    return dataclasses.replace(model, stiffness=model.stiffness * factor, damping=model.damping * factor)
-
-
-def _all_elastic(model: Model) -> Model:
-    """The model with springs in place of locks, so stiff that they are rigid, and with the usual damping."""
-    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
-    if not locked.any():
-        return model
-    elastic = ~locked & (stiffness > 0.0)
-    rigid = RIGID * float(np.max(stiffness, where=elastic, initial=1.0))
-    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
-    return dataclasses.replace(
-        model,
-        locked=(False,) * locked.size,
-        stiffness=jnp.asarray(np.where(locked, rigid, stiffness)),
-        damping=jnp.asarray(np.where(locked, rigid * loss, damping)),
-    )
-
-
-def _stated(finding: Finding) -> tuple[int, ...]:
-    """Numbers of the coordinates that are rigid or whose stiffness is not free."""
-    model, free = finding.model, {target for target in finding.study.free.targets if target.leaf == "stiffness"}
-    held = {i for i, k in enumerate(np.asarray(model.stiffness)) if model.locked[i] or k > 0.0}
-    return tuple(sorted(held - {row for target in free for (row,) in target.entries}))
-
-
-def _with_places(model: Model, frames: Sequence[str]) -> Model:
-    """The model with a payload of no mass at each of some frames."""
-    places = [model.frames.index(frame) for frame in frames]
-    count = len(places)
-    return dataclasses.replace(
-        model,
-        masses=(*model.masses, *(f"at {frame}" for frame in frames)),
-        mass_node=(*model.mass_node, *(model.frame_node[k] for k in places)),
-        mass_offset=jnp.concatenate([model.mass_offset, model.frame_offset[jnp.array(places, dtype=int)]]),
-        mass=jnp.concatenate([model.mass, jnp.zeros(count)]),
-        first_moment=jnp.concatenate([model.first_moment, jnp.zeros((count, 3))]),
-        inertia=jnp.concatenate([model.inertia, jnp.zeros((count, 3, 3))]),
-    )
 
 
 def _changes(
     problem: Problem, model: Model, joints: tuple[int, ...]
 ) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
     """Every change that is tried, and the numbers of those of each test, the machine's first."""
-    changes = list(_of_machine(model, joints))
+    changes = list(machine_changes(model, joints))
     number = {change.key: k for k, change in enumerate(changes)}
     machine, places = tuple(range(len(changes))), []
     for test in problem.tests:
@@ -304,27 +245,3 @@ def _changes(
                 changes.append(change)
         places.append((*machine, *(number[change.key] for change in own)))
     return changes, tuple(places)
-
-
-def _of_machine(model: Model, joints: tuple[int, ...]) -> Iterator[Change]:
-    yield Change("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
-    total = float(np.sum(np.asarray(model.mass)))
-    for frame in model.end_frames:
-        yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
-    stiffness = np.asarray(model.stiffness)
-    usual = float(np.median(stiffness[stiffness > 0.0])) if np.any(stiffness > 0.0) else 1.0
-    for i in joints:
-        name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
-        unit = "N m/rad" if model.revolute[i] else "N/m"
-        text = functools.partial(_joint_text, name, unit, own)
-        starts = (0.3 / usual, 1.0 / usual, 3.0 / usual)
-        yield Change(f"compliance {name}", 0.1 / usual, text, -own, starts)
-
-
-def _joint_text(name: str, unit: str, own: float, value: float) -> str:
-    instead = f" instead of {1.0 / own:.3g}" if own else ", which is locked,"
-    return f"a stiffness of {1.0 / (own + value):.3g} {unit} of {name}{instead}"
-
-
-def _payload_text(frame: str, value: float) -> str:
-    return f"a payload of {value:.3g} kg at {frame}" if value > 0.0 else f"{-value:.3g} kg less at {frame}"

@@ -1,0 +1,108 @@
+"""A machine with single mistakes in its description mended: masses, a payload, a joint that is not so rigid."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.experiments.test import Change
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.machine.build import Model
+
+RIGID = 1e5
+"""Stiffness of what is locked, over the largest of all."""
+
+
+def stated_joints(model: Model, free: FreeParameters) -> tuple[int, ...]:
+    """Numbers of the coordinates that are locked, or whose stiffness is stated and not free."""
+    found = {row for target in free.targets if target.leaf == "stiffness" for (row,) in target.entries}
+    held = {i for i, k in enumerate(np.asarray(model.stiffness)) if model.locked[i] or k > 0.0}
+    return tuple(sorted(held - found))
+
+
+def machine_changes(model: Model, joints: tuple[int, ...]) -> Iterator[Change]:
+    """What may be wrong: all masses by one factor, a payload at each end frame, a compliance more in some joints."""
+    yield Change("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
+    total = float(np.sum(np.asarray(model.mass)))
+    for frame in model.end_frames:
+        yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
+    stiffness = np.asarray(model.stiffness)
+    usual = float(np.median(stiffness[stiffness > 0.0])) if np.any(stiffness > 0.0) else 1.0
+    for i in joints:
+        name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
+        unit = "N m/rad" if model.revolute[i] else "N/m"
+        text = functools.partial(_joint_text, name, unit, own)
+        starts = (0.3 / usual, 1.0 / usual, 3.0 / usual)
+        yield Change(f"compliance {name}", 0.1 / usual, text, -own, starts)
+
+
+def changeable(model: Model) -> Model:
+    """The model in the form in which `changed_machine` takes it."""
+    return _all_elastic(_with_places(model, model.end_frames))
+
+
+def changed_machine(model: Model, joints: tuple[int, ...], numbers: Float[Array, "c"]) -> Model:
+    """A changeable model with its description changed, by numbers in the order of `machine_changes`."""
+    masses, payloads, compliances = jnp.split(numbers, [1, 1 + len(model.end_frames)])
+    return _softer(_heavier(model, masses[0], payloads), joints, compliances)
+
+
+def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
+    """The model with all masses multiplied by exp(masses), and with payloads at its last places."""
+    factor, own = jnp.exp(masses), model.mass.size - payloads.size
+    return dataclasses.replace(
+        model,
+        mass=jnp.concatenate([model.mass[:own] * factor, payloads]),
+        first_moment=model.first_moment * factor,
+        inertia=model.inertia * factor,
+    )
+
+
+def _softer(model: Model, joints: tuple[int, ...], compliances: Float[Array, "k"]) -> Model:
+    """The model with more compliance in some joints, in series with their springs, of the same loss."""
+    more = jnp.zeros_like(model.stiffness).at[jnp.array(joints, dtype=int)].set(compliances)
+    factor = 1.0 / (1.0 + model.stiffness * more)
+    return dataclasses.replace(model, stiffness=model.stiffness * factor, damping=model.damping * factor)
+
+
+def _all_elastic(model: Model) -> Model:
+    """The model with springs in place of locks, so stiff that they are rigid, and with the usual damping."""
+    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
+    if not locked.any():
+        return model
+    elastic = ~locked & (stiffness > 0.0)
+    rigid = RIGID * float(np.max(stiffness, where=elastic, initial=1.0))
+    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
+    return dataclasses.replace(
+        model,
+        locked=(False,) * locked.size,
+        stiffness=jnp.asarray(np.where(locked, rigid, stiffness)),
+        damping=jnp.asarray(np.where(locked, rigid * loss, damping)),
+    )
+
+
+def _with_places(model: Model, frames: Sequence[str]) -> Model:
+    """The model with a payload of no mass at each of some frames."""
+    places = [model.frames.index(frame) for frame in frames]
+    count = len(places)
+    return dataclasses.replace(
+        model,
+        masses=(*model.masses, *(f"at {frame}" for frame in frames)),
+        mass_node=(*model.mass_node, *(model.frame_node[k] for k in places)),
+        mass_offset=jnp.concatenate([model.mass_offset, model.frame_offset[jnp.array(places, dtype=int)]]),
+        mass=jnp.concatenate([model.mass, jnp.zeros(count)]),
+        first_moment=jnp.concatenate([model.first_moment, jnp.zeros((count, 3))]),
+        inertia=jnp.concatenate([model.inertia, jnp.zeros((count, 3, 3))]),
+    )
+
+
+def _joint_text(name: str, unit: str, own: float, value: float) -> str:
+    instead = f" instead of {1.0 / own:.3g}" if own else ", which is locked,"
+    return f"a stiffness of {1.0 / (own + value):.3g} {unit} of {name}{instead}"
+
+
+def _payload_text(frame: str, value: float) -> str:
+    return f"a payload of {value:.3g} kg at {frame}" if value > 0.0 else f"{-value:.3g} kg less at {frame}"
