@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,6 +83,16 @@ def deflection_tests(
     return tests
 
 
+class DeflectionTable(NamedTuple):
+    """Tests that were read from a file."""
+
+    cases: list[LoadCase]
+    stated: list[np.ndarray]
+    """Of each test, which deviations [p, 6] the file states."""
+    absent: tuple[str, ...]
+    """Coordinates that have no column."""
+
+
 def read_deflections(
     model: Model,
     path: str | os.PathLike[str],
@@ -101,7 +112,7 @@ def read_deflections(
     Raises:
         InputError: the file is no such table; one sentence names the line or the test.
     """
-    return read_table(model, path, frame, posture, std)[0]
+    return read_table(model, path, frame, posture, std).cases
 
 
 def read_table(
@@ -110,8 +121,8 @@ def read_table(
     frame: str = "tool",
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
-) -> tuple[list[LoadCase], list[np.ndarray]]:
-    """Tests from a CSV file as `read_deflections` gives them, and of each which deviations [p, 6] the file states."""
+) -> DeflectionTable:
+    """Tests from a CSV file as `read_deflections` gives them, with what the file does not say."""
     path = Path(path)
     table = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
@@ -124,7 +135,8 @@ def read_table(
     try:
         columns = _columns(model, [cell.strip() for cell in lines[0][1]])
         start = np.asarray(model.reference if posture is None else posture, float)
-        return _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
+        cases, stated = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
+        return DeflectionTable(cases, stated, tuple(name for name in model.coordinates if name not in columns))
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
 

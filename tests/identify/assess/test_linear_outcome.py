@@ -186,6 +186,17 @@ def test_deviations_that_nobody_stated_are_told(study):
     assert remarks(cells=without_deviations, parts=({"instruments": {"tracker_mm": 0.03}},)) == []
 
 
+def test_coordinates_without_a_column_are_told(study):
+    def without(text):
+        lines = [line.split(",") for line in text.splitlines()]
+        kept = [i for i, heading in enumerate(lines[0]) if not heading.startswith("q2 ")]
+        return "\n".join(",".join(line[i] for i in kept) for line in lines) + "\n"
+
+    (told,) = data_remarks(study(loaded(noise=1.0), cells=without))
+    assert told == "test 'near': near.csv has no column for q2: the reference posture's q2 = 90 deg is taken"
+    assert data_remarks(study(loaded(noise=1.0), cells=without, parts=({"posture": {"q2": "20 deg"}},))) == []
+
+
 def singular(cases, angle=3.5e-4):
     """The fourth load case where the axes of joints 4 and 6 are nearly one."""
     cases = list(cases)

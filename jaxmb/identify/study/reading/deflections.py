@@ -36,10 +36,11 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
     std = _std(part)
-    truth, stated = None, None
+    truth, stated, taken = None, None, ()
     if part.simulate is None:
         start = np.asarray(posture(model, part.posture))
-        cases, stated = read_table(model, setting.folder / str(part.file), part.frame, start, std)
+        cases, stated, absent = read_table(model, setting.folder / str(part.file), part.frame, start, std)
+        taken = _taken(part, model, absent, start)
     else:
         how = part.simulate
         true = set_parameters(measured_model(how.machine, setting), how.parameters)
@@ -53,7 +54,21 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     _check_moved(model, cases)
     test = deflection_test(label, model, cases, part.rotation_weight, part.robust)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
-    return [Entry("deflection", test, source, truth, role=part.role, remarks=_assumed(part, cases, stated))]
+    return [Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *taken))]
+
+
+def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
+    """A sentence on coordinates whose values nobody stated."""
+    values = dict(zip(model.coordinates, start.tolist(), strict=True))
+    turns = dict(zip(model.coordinates, model.revolute, strict=True))
+    names = [name for name in absent if name not in part.posture]
+    texts = [
+        f"{name} = {values[name] / DEGREE:.4g} deg" if turns[name] else f"{name} = {1e3 * values[name]:.4g} mm"
+        for name in names
+    ]
+    if not names:
+        return ()
+    return (f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is taken",)
 
 
 def _check_moved(model: Model, cases: Sequence[LoadCase]) -> None:
