@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.noise import explained_objective
-from jaxmb.identify.fit.problem import Problem, objective_at
+from jaxmb.identify.fit.problem import Problem, final_state, objective_at
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -22,6 +22,8 @@ from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
 SAVE_EVERY_S = 2.0
+SCOUTED = 2.0
+"""Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
 MANY_STARTS = 32
 SURE = 3
 """After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
@@ -71,7 +73,9 @@ def run_fit(
 
     Every round draws starts (or lets a population search propose them), fits all of them to a few evenly weighted
     lines, and refines the best on everything. Rounds differ by their random key only, so that a run taken up again
-    from a saved state goes on exactly as it would have.
+    from a saved state goes on exactly as it would have. At the end starts around the best minimum are tried, along the
+    directions in which the data tell least, until none of them comes to a better one,
+    unless there is no round left.
 
     Args:
         problem: the tests, and what is free.
@@ -219,11 +223,43 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
 
 
 def _finish_round(run: _Run, fit: Fit) -> None:
-    settings = run.settings
     fit.stage, fit.candidates = 0, None
-    fit.round += 1
+    if fit.scouts is None:
+        fit.round += 1
+        fit.done = _done(run, fit)
+        wanted = run.settings.refine.method == "least-squares" and fit.best > run.settings.tolerance
+        if fit.done and wanted and fit.round < run.settings.rounds:
+            fit.scouts = _scouts(run.problem, fit)
+    elif fit.best < fit.scouted * (1.0 - SAME_MINIMUM):
+        fit.scouts = _scouts(run.problem, fit)
+    if fit.scouts is not None:
+        count = run.settings.refine.starts
+        fit.candidates, fit.scouts = fit.scouts[:count], fit.scouts[count:]
+        fit.done = len(fit.candidates) == 0
+        fit.stage = int(run.settings.search.algorithm != "random")  # behind a population search
+
+
+def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
+    """Starts around the best minimum, along the directions in which the data tell least, weakest first.
+
+    Another minimum that noise does not tell from this one, or one that is better, lies most often there; starts drawn
+    at random may all miss it.
+    """
+    if fit.best_u is None:
+        return np.zeros((0, problem.free.size))
+    fit.scouted = fit.best
+    jacobian = np.asarray(final_state(problem, jax.device_put(fit.best_u))[1])
+    directions = np.linalg.svd(jacobian, full_matrices=False)[2][::-1]
+    steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
+    away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
+    return np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper))
+
+
+def _done(run: _Run, fit: Fit) -> bool:
+    """Whether the minimum that was found is taken for the best one, or there is no round left."""
+    settings = run.settings
     agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
     found = agree >= settings.agreement and fit.best <= explained_objective(run.problem)
     lasting = agree >= SURE * settings.agreement and fit.round * settings.refine.starts >= MANY_STARTS
     good = fit.best <= settings.tolerance and (fit.settled or settings.refine.method != "least-squares")
-    fit.done = good or ((found or lasting) and fit.round >= settings.least_rounds) or fit.round >= settings.rounds
+    return good or ((found or lasting) and fit.round >= settings.least_rounds) or fit.round >= settings.rounds

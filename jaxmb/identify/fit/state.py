@@ -53,6 +53,10 @@ class Fit:
     refine_seconds: float = 0.0
     candidates: np.ndarray | None = None
     """What the last finished stage of the round handed on."""
+    scouts: np.ndarray | None = None
+    """Starts around the best minimum that are still to be tried; None before there are any."""
+    scouted: float = float("inf")
+    """Objective of the minimum that they stand around."""
     done: bool = False
 
 
@@ -103,6 +107,8 @@ def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSett
             search_seconds=float(data["fit.search_seconds"]),
             refine_seconds=float(data["fit.refine_seconds"]),
             candidates=data.get("fit.candidates"),
+            scouts=data.get("fit.scouts"),
+            scouted=float(data["fit.scouted"]),
             done=bool(data["fit.done"]),
         )
         return fit, _stage_state(data, stages[fit.stage], settings, size)
