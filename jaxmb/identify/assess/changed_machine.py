@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,27 +17,49 @@ RIGID = 1e5
 """Stiffness of what is locked, over the largest of all."""
 
 
-def stated_joints(model: Model, free: FreeParameters) -> tuple[int, ...]:
-    """Numbers of the coordinates that are locked, or whose stiffness is stated and not free."""
-    found = {row for target in free.targets if target.leaf == "stiffness" for (row,) in target.entries}
-    held = {i for i, k in enumerate(np.asarray(model.stiffness)) if model.locked[i] or k > 0.0}
-    return tuple(sorted(held - found))
+class Stated(NamedTuple):
+    """Numbers of coordinates whose elasticity is stated, and not free."""
+
+    stiffness: tuple[int, ...]
+    """Those that are locked among them."""
+    damping: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.stiffness) + len(self.damping)
 
 
-def machine_changes(model: Model, joints: tuple[int, ...]) -> Iterator[Change]:
-    """What may be wrong: all masses by one factor, a payload at each end frame, a compliance more in some joints."""
+def stated_joints(model: Model, free: FreeParameters) -> Stated:
+    """What a study states of the elasticity of coordinates."""
+    locked, found = np.array(model.locked), []
+    for leaf, known in (("stiffness", locked), ("damping", np.zeros_like(locked))):
+        of_free = [row for target in free.targets if target.leaf == leaf for (row,) in target.entries]
+        held = known | (~locked & (np.asarray(getattr(model, leaf)) > 0.0))
+        held[of_free] = False
+        found.append(tuple(np.flatnonzero(held).tolist()))
+    return Stated(*found)
+
+
+def machine_changes(model: Model, stated: Stated) -> Iterator[Change]:
+    """What may be wrong: all masses by one factor, a payload at each end frame, compliance and damping that are stated
+    of joints."""
     yield Change("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
     total = float(np.sum(np.asarray(model.mass)))
     for frame in model.end_frames:
         yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
     stiffness = np.asarray(model.stiffness)
     usual = float(np.median(stiffness[stiffness > 0.0])) if np.any(stiffness > 0.0) else 1.0
-    for i in joints:
+    for i in stated.stiffness:
         name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
         unit = "N m/rad" if model.revolute[i] else "N/m"
         text = functools.partial(_joint_text, name, unit, own)
         starts = (0.3 / usual, 1.0 / usual, 3.0 / usual)
         yield Change(f"compliance {name}", 0.1 / usual, text, -own, starts)
+    for i in stated.damping:
+        unit = "N m s/rad" if model.revolute[i] else "N s/m"
+        text = functools.partial(_damping_text, model.coordinates[i], unit, float(model.damping[i]))
+        yield Change(f"damping {model.coordinates[i]}", 0.1, text)
 
 
 def changeable(model: Model) -> Model:
@@ -44,10 +67,13 @@ def changeable(model: Model) -> Model:
     return _all_elastic(_with_places(model, model.end_frames))
 
 
-def changed_machine(model: Model, joints: tuple[int, ...], numbers: Float[Array, "c"]) -> Model:
+def changed_machine(model: Model, stated: Stated, numbers: Float[Array, "c"]) -> Model:
     """A changeable model with its description changed, by numbers in the order of `machine_changes`."""
-    masses, payloads, compliances = jnp.split(numbers, [1, 1 + len(model.end_frames)])
-    return _softer(_heavier(model, masses[0], payloads), joints, compliances)
+    frames, joints = len(model.end_frames), len(stated.stiffness)
+    masses, payloads, compliances, dampings = jnp.split(numbers, np.cumsum([1, frames, joints]))
+    changed = _softer(_heavier(model, masses[0], payloads), stated.stiffness, compliances)
+    factor = jnp.ones_like(model.damping).at[jnp.array(stated.damping, dtype=int)].set(jnp.exp(dampings))
+    return dataclasses.replace(changed, damping=changed.damping * factor)
 
 
 def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
@@ -97,6 +123,10 @@ def _with_places(model: Model, frames: Sequence[str]) -> Model:
         first_moment=jnp.concatenate([model.first_moment, jnp.zeros((count, 3))]),
         inertia=jnp.concatenate([model.inertia, jnp.zeros((count, 3, 3))]),
     )
+
+
+def _damping_text(name: str, unit: str, own: float, value: float) -> str:
+    return f"a damping of {own * np.exp(value):.3g} {unit} of {name} instead of {own:.3g}"
 
 
 def _joint_text(name: str, unit: str, own: float, value: float) -> str:

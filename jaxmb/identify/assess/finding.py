@@ -17,6 +17,9 @@ from jaxmb.identify.fit.noise import Misfit, correlated_by_misfit, misfits, misf
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
+FAR_OFF = 2.0
+"""Root mean square residual, in units of stated noise, from which on no standard deviation covers what a wrong model
+does to its parameters."""
 GOES_ON = 3.0
 """Neighbouring lines that err alike, from which on that is no noise."""
 
@@ -81,6 +84,12 @@ class Finding:
             if not noise and test.score(view, None).poor:
                 names.append(test.name)
         return tuple(names)
+
+    @property
+    def far_off(self) -> bool:
+        """Whether a test is missed by `FAR_OFF` times its stated noise and more."""
+        pairs = zip(self.study.problem.tests, self.misfits, strict=True)
+        return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 
     def believed(self, follows: bool) -> "Finding":
         """The finding with no parameter better than weakly known, unless the machine follows the data."""

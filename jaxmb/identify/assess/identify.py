@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
+from jaxmb.identify.assess.curvature import with_curvature
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
@@ -130,9 +131,9 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         known=knowledge(jacobian, variances, prior_std),
     )
     finding, doubts = ambiguity(finding, fit, variances)
-    finding, pushed = not_held_back(finding)
+    finding, pushed = not_held_back(with_curvature(finding))
     found_mistakes = mistakes(finding)
-    finding = finding.believed(not (finding.not_followed or found_mistakes))
+    finding = finding.believed(not (finding.not_followed or finding.far_off or found_mistakes))
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=_one_model(finding),

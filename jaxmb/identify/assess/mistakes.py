@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.changed_machine import changeable, changed_machine, machine_changes, stated_joints
+from jaxmb.identify.assess.changed_machine import Stated, changeable, changed_machine, machine_changes, stated_joints
 from jaxmb.identify.assess.finding import GOES_ON, Finding
 from jaxmb.identify.experiments.test import Change, Test, called
 from jaxmb.identify.fit.noise import correlated_by_misfit
@@ -57,13 +57,13 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     if scatter is None:
         return ()
     study, size = finding.study, finding.u.size
-    joints = stated_joints(finding.model, study.free)
-    changes, places = _changes(study.problem, finding.model, joints)
+    stated = stated_joints(finding.model, study.free)
+    changes, places = _changes(study.problem, finding.model, stated)
     scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
     model = changeable(finding.model)
 
     def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = _state(study.problem, model, joints, places, x[:size], x[size:] * scale, columns)
+        residual, jacobian = _state(study.problem, model, stated, places, x[:size], x[size:] * scale, columns)
         jacobian *= np.concatenate([np.ones(size), scale])[columns]
         return residual * own_scale, jacobian * own_scale[:, None]
 
@@ -178,7 +178,7 @@ def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Proble
 def _state(
     problem: Problem,
     model: Model,
-    joints: tuple[int, ...],
+    stated: Stated,
     places: Sequence[Sequence[int]],
     u: np.ndarray,
     c: np.ndarray,
@@ -205,7 +205,7 @@ def _state(
             part = asked[k : k + together]
             tangents = np.zeros((together, own.size))
             tangents[: part.size] = columns[part, None] == own
-            value, slopes = _along(nameless(test), model, problem.free, joints, point, jax.device_put(tangents))
+            value, slopes = _along(nameless(test), model, problem.free, stated, point, jax.device_put(tangents))
             residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
     return residual, jacobian
 
@@ -215,26 +215,24 @@ def _along(
     test: Test,
     model: Model,
     free: FreeParameters,
-    joints: tuple[int, ...],
+    stated: Stated,
     x: Float[Array, "n"],
     tangents: Float[Array, "t n"],
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
     """Residual of a test at u and its changes, the machine's first, and its derivatives along some directions."""
-    numbers = 1 + len(model.end_frames) + len(joints)
+    numbers = 1 + len(model.end_frames) + stated.count
 
     def residual(x: Array) -> Array:
         u, machine, own = jnp.split(x, [free.size, free.size + numbers])
-        return test.changed_residual(changed_machine(free.apply(model, free.values(u)), joints, machine), own)
+        return test.changed_residual(changed_machine(free.apply(model, free.values(u)), stated, machine), own)
 
     value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)
 
 
-def _changes(
-    problem: Problem, model: Model, joints: tuple[int, ...]
-) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
+def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
     """Every change that is tried, and the numbers of those of each test, the machine's first."""
-    changes = list(machine_changes(model, joints))
+    changes = list(machine_changes(model, stated))
     number = {change.key: k for k, change in enumerate(changes)}
     machine, places = tuple(range(len(changes))), []
     for test in problem.tests:

@@ -61,8 +61,8 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     left = sum(not finished(jax.device_get(other)) and float(other.objective) <= NEAR * best for other in others)
     if left:
         sentences.append(
-            f"{left} of {len(others)} fits from other starts did not converge with the noise that was estimated: what"
-            " is ambiguous may not all be said"
+            f"{left} of {len(others)} fits from other starts did not converge with the noise as it follows from the"
+            " best one: what is ambiguous may not all be said"
         )
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations

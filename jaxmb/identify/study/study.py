@@ -150,7 +150,7 @@ def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = No
 def make_study(
     file: StudyFile | dict[str, Any],
     name: str,
-    folder: Path = Path(),
+    folder: str | os.PathLike[str] = ".",
     source: str = "study",
     noise_seed: int | None = None,
 ) -> Study:
@@ -167,7 +167,7 @@ def make_study(
         InputError: see `load_study`.
     """
     file = validated(StudyFile, file, source) if isinstance(file, dict) else file
-    given = file
+    given, folder = file, Path(folder)
     with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:

@@ -107,6 +107,21 @@ def test_a_locked_joint_that_is_elastic(tmp_path):
     assert float(found.text.split()[3]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
+def test_a_damping_that_is_held_at_another_value(tmp_path):
+    made = study(tmp_path, hold={"damping.a": 3.0 * TRUTH["damping.a"]}, level="estimate")
+    texts = [mistake.text for mistake in identify(made).metrics.mistakes]
+    # frequencies three times as high, with all stiffnesses and the other damping, look just like that
+    assert any(re.fullmatch(r"a damping of (24\.\d|25|25\.\d) N m s/rad of a instead of 75", text) for text in texts)
+
+
+def test_a_gross_misfit_leaves_nothing_well_known(tmp_path):
+    made = changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w)))
+    result = identify(made)
+    assert result.metrics.mistakes is None
+    assert "yes" not in {p.identifiable for p in result.parameters.values()}
+    assert any("no parameter is taken for better than weakly known" in text for text in result.doubts)
+
+
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
 def test_single_lines(tmp_path, level):
     def mains(h, w):

@@ -64,6 +64,8 @@ def _selected(model: Model, pattern: str) -> list[str]:
     names = matching(list(places(model)), pattern)
     if not names:
         family, _, rest = pattern.partition(".")
+        if rest in model.coordinates and model.locked[model.coordinates.index(rest)]:
+            raise ValueError(f"'{pattern}' is none, for '{rest}' is locked")
         near = difflib.get_close_matches(family, {name.partition(".")[0] for name in places(model)}, n=1)
         if near and near[0] != family and matching(list(places(model)), f"{near[0]}.{rest}"):
             raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")

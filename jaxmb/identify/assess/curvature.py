@@ -1,0 +1,76 @@
+"""Standard deviations where the cost is no parabola: a parameter that others which are hardly known can make up for."""
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.estimation.identifiability import limits
+from jaxmb.identify.fit.problem import final_state
+
+LEVEL = 1.96
+"""Standard deviations from the fit at which the cost is looked at: the ends of a 95 % interval."""
+ENOUGH = 0.8
+"""Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
+MOST_STEPS = 4
+"""Steps of least squares in the other parameters, and steps outwards."""
+
+
+def with_curvature(finding: Finding) -> Finding:
+    """The finding with standard deviations that hold where the cost rises less than its parabola says.
+
+    For each parameter that is well known to first order the cost is looked at on either side, all others fitted again
+    (the profile of the cost). Where it rises less at the ends of the 95 % interval, the interval is widened to where
+    it has risen as much. It is never narrowed.
+    """
+    known = finding.known
+    well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
+    if not well or float(finding.residual @ finding.residual) <= 0.0:
+        return finding
+    std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
+    inverse = np.linalg.pinv(finding.jacobian.T @ finding.jacobian, hermitian=True)
+    for i in well:
+        for side in (-1.0, 1.0):
+            std[i] = max(std[i], _std_on_side(finding, i, side, known.std[i], most[i], inverse[:, i]))
+    return finding.with_std(std) if np.any(std > known.std) else finding
+
+
+def _std_on_side(
+    finding: Finding, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
+) -> float:
+    """Distance to where the cost has risen as its parabola does at the end of the interval, over `LEVEL`; `most` where
+    that is not reached before."""
+    lower, upper = (np.asarray(bound) for bound in (finding.study.free.lower, finding.study.free.upper))
+    least, expected = float(finding.residual @ finding.residual), (LEVEL * std) ** 2 / column[i]
+    distance, along = LEVEL * std, column / column[i]
+    for _ in range(MOST_STEPS):
+        u = finding.u + side * distance * along
+        if not lower[i] <= u[i] <= upper[i]:
+            return std  # beyond its bound it cannot be
+        rise = _least_cost(finding, i, np.clip(u, lower, upper), least + ENOUGH * expected) - least
+        if rise >= ENOUGH * expected:
+            return distance / LEVEL
+        distance *= min(np.sqrt(expected / max(rise, 0.25 * expected)), 2.0)
+        if distance / LEVEL >= most:
+            return most
+    return distance / LEVEL
+
+
+def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float:
+    """The least cost with u_i as it is, in units of the noise; of one that stays above `enough` only that it does."""
+    problem, others = finding.study.problem, np.arange(u.size) != i
+    lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
+    best = np.inf
+    for _ in range(MOST_STEPS):
+        residual, jacobian, _ = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+        cost = float(residual @ residual)
+        if not cost < best:
+            break
+        best = cost
+        step, *_ = np.linalg.lstsq(jacobian[:, others], -residual, rcond=None)
+        left = residual + jacobian[:, others] @ step
+        if float(left @ left) >= enough:  # even the parabola through this point stays above
+            break
+        u = u.copy()
+        u[others] = np.clip(u[others] + np.clip(step, -1.0, 1.0), lower[others], upper[others])
+    return best
