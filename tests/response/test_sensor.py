@@ -13,7 +13,8 @@ MODEL = jaxmb.build_model(
         "name": "pendulum",
         "body": [
             {"name": "rod", "joint": [{"name": "q", "axis": [0, 1, 0], "stiffness": STIFFNESS, "damping": DAMPING}],
-             "mass": MASS, "center_of_mass": [CENTER, 0.0, 0.0], "inertia_products": {"xx": INERTIA, "yy": INERTIA, "zz": INERTIA}}
+             "mass": MASS, "center_of_mass": [CENTER, 0.0, 0.0],
+             "inertia_products": {"xx": INERTIA, "yy": INERTIA, "zz": INERTIA}}
         ],
         "frame": [{"name": "tool", "body": "rod", "origin": {"xyz": [LENGTH, 0.0, 0.0]}}],
     })
