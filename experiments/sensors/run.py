@@ -55,8 +55,10 @@ def biases() -> None:
             errors = {n: p.value / truth[n] - 1.0 for n, p in result.parameters.items() if n.startswith("stiffness")}
             worst = max(errors, key=lambda name: abs(errors[name]))
             off = max(abs(np.log(p.value / truth[n])) / p.std_log for n, p in result.parameters.items())
-            print(f"from {first_hz:.0f} Hz, {'with' if known else 'without'} gravity in the fit: {result.status.split(':')[0]},"
-                  f" {worst} {100 * errors[worst]:+.2f} %, largest error {off:.1f} standard deviations")  # fmt: skip
+            print(
+                f"from {first_hz:.0f} Hz, {'with' if known else 'without'} gravity in the fit: {result.status},"
+                f" {worst} {100 * errors[worst]:+.2f} %, largest error {off:.1f} standard deviations"
+            )
 
 
 def main() -> None:
