@@ -7,13 +7,14 @@ The KUKA KR90 at the postures of `kr90-postures`; fits to FRFs without noise at 
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.fitting import with_tests
+from jaxmb.fitting import FrfTest, with_tests
 from jaxmb.studies import study_data
 
-HERTZ = np.array([1.0, 2.0, 5.0, 10.0, 20.0])
+HERTZ = jnp.array([1.0, 2.0, 5.0, 10.0, 20.0])
 FELT = jaxmb.Sensor(gravity=True)
 STUDY = "kr90-modelled"
 
@@ -47,9 +48,11 @@ def biases() -> None:
             study = jaxmb.make_study(data, STUDY)
             if not known:
                 ideal = jaxmb.make_study(data | {"test": [test | {"sensor": {}}]}, STUDY)
-                study = ideal.with_problem(
-                    with_tests(ideal.problem, [dataclasses.replace(ideal.tests[0], measured=study.tests[0].measured)])
-                )
+                measured, test = study.tests[0], ideal.tests[0]
+                assert isinstance(measured, FrfTest)
+                assert isinstance(test, FrfTest)
+                test = dataclasses.replace(test, measured=measured.measured)
+                study = ideal.with_problem(with_tests(ideal.problem, [test]))
             result = jaxmb.identify(study)
             truth = jaxmb.parameters(study.model)
             errors = {n: p.value / truth[n] - 1.0 for n, p in result.parameters.items() if n.startswith("stiffness")}
