@@ -53,6 +53,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/several-tests/run.py cost
 	$(BIN)/python experiments/coverage/run.py --draws 20
 	$(BIN)/python experiments/mistakes/run.py
+	$(BIN)/python experiments/sensors/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml

@@ -125,6 +125,7 @@ from .response.modal import (
     spring_names as spring_names,
     undamped_modes as undamped_modes,
 )
+from .response.sensor import Sensor as Sensor
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,
     deflection as deflection,

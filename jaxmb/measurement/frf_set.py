@@ -10,7 +10,7 @@ import numpy as np
 from jaxmb.measurement.coherence import of_each_input
 from jaxmb.measurement.set_fields import largest_part, numbers, point_names, positions, postures
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
-from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, FrfKind, check_kind
+from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""
@@ -143,8 +143,8 @@ def split_dof(name: str) -> tuple[str, str, int]:
     """
     node, _, axis = name.rpartition(" ")
     direction = axis.removeprefix("-")
-    if not node or direction not in DIRECTIONS:
-        raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(DIRECTIONS)}")
+    if not node or direction not in ALL_DIRECTIONS:
+        raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(ALL_DIRECTIONS)}")
     return node, direction, -1 if axis.startswith("-") else 1
 
 

@@ -8,6 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.stats import norm
 
 from jaxmb.measurement.frf_set import FrfSet, split_dof
+from jaxmb.response.frf_kind import turns
 
 FALSE_LINE = 1e-4
 """How often one line or more of a good test is called odd."""
@@ -124,6 +125,6 @@ def cross_axis_log_std(frf_set: FrfSet, share: float) -> np.ndarray:
 
 def _is_rotation(name: str) -> bool:
     try:
-        return split_dof(name)[1].startswith("r")
+        return turns(split_dof(name)[1])
     except ValueError:
         return False

@@ -8,11 +8,24 @@ from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, takes_numbers
-from jaxmb.linalg import receptance
+from jaxmb.io.validation import known_name
+from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
 from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, motion_jacobian, working_point
-from jaxmb.response.frf_kind import DIRECTIONS, FrfKind, Point, check_kind, endpoints
+from jaxmb.response.frf_kind import (
+    ALL_DIRECTIONS,
+    DIRECTIONS,
+    GROUND_DIRECTIONS,
+    JOINT_DIRECTIONS,
+    FrfKind,
+    Point,
+    check_kind,
+    endpoints,
+)
+from jaxmb.response.sensor import Sensor, high_pass, tilt_rows
+
+IDEAL = Sensor()
 
 
 @takes_numbers("q")
@@ -27,11 +40,13 @@ def frf(
     outputs: Sequence[Point] | None = None,
     inputs: Sequence[Point] | None = None,
     at: LinearizeAt = "posture",
+    sensor: Sensor = IDEAL,
 ) -> Complex[Array, "f o i"]:
     """Frequency responses [freq, output, input] of the machine at rest in a posture, springs unloaded there.
 
     H = (j w)^d O (K + j w C - w^2 M)^-1 I^T, rows of O and I the Jacobians of the outputs and inputs along their
-    directions, d = 0, 1, 2 for receptance, mobility, accelerance.
+    directions, d = 0, 1, 2 for receptance, mobility, accelerance. Accelerometers that feel gravity as they tilt add
+    (j w)^(d-2) T (K + j w C - w^2 M)^-1 I^T, rows of T by `tilt_rows`.
 
     Args:
         model: the machine.
@@ -40,9 +55,11 @@ def frf(
         frame: where outputs and inputs are x, y, z, unless they are given; "tool" is the only end frame of a machine
             that has no frame of that name.
         kind: "receptance" (m/N), "mobility" (m/s/N) or "accelerance" (m/s^2/N).
-        outputs: sensors as (frame, direction), direction x y z rx ry rz in the frame's axes, "-x" for reversed.
+        outputs: sensors as (frame, direction), direction x y z rx ry rz in the frame's axes, X Y Z RX RY RZ in the
+            ground's, "-x" for reversed; or (coordinate, "angle"), (coordinate, "travel") of a prismatic one.
         inputs: forces (moments for rx ry rz) likewise; the outputs where only those are given, and the reverse.
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
+        sensor: of all outputs; one that measures the motion of its point and nothing else where not given.
 
     Raises:
         ValueError: sizes, a frame, a direction or the kind is wrong, frequency_hz is no list, or there is a NaN or a
@@ -57,8 +74,31 @@ def frf(
     place = working_point(model, q, at)
     output_rows = response_rows(model, place, outputs)
     input_rows = output_rows if inputs == outputs else response_rows(model, place, inputs)
-    h = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, output_rows, input_rows)
-    return h * ((1j * omega) ** derivatives)[:, None, None]
+    tilt = tilt_rows(model, place, outputs) if sensor.gravity else None
+    matrices = tangent.mass, tangent.damping, tangent.stiffness
+    return sensed_receptance(matrices, omega, 0.0, derivatives, output_rows, input_rows, tilt, sensor)
+
+
+def sensed_receptance(
+    matrices: tuple[Float[Array, "m m"], Float[Array, "m m"], Float[Array, "m m"]],
+    omega: Float[Array, "f"],
+    decay: Float[Array, ""] | float,
+    derivatives: int,
+    output_rows: Float[Array, "o m"],
+    input_rows: Float[Array, "i m"],
+    tilt: Float[Array, "o m"] | None,
+    sensor: Sensor,
+    support: Support | None = None,
+) -> Complex[Array, "f o i"]:
+    """Frequency responses at s = j omega + decay as sensors measure them, from mass, damping and stiffness."""
+    s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
+    rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
+    h = receptance(*matrices, omega, rows, input_rows, support)
+    factor = s[:, None, None] ** derivatives
+    if tilt is not None:
+        moved, tilted = jnp.split(h, 2, axis=1)
+        h = moved + tilted / s[:, None, None] ** 2
+    return h * factor * high_pass(s, sensor)[:, None, None]
 
 
 @takes_numbers("q")
@@ -135,29 +175,52 @@ def convert_frf(
 
 
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
-    """Displacement at each point along its direction, in the axes of the point's frame, for each unit of small motion.
+    """Displacement at each point along its direction for each unit of small motion.
+
+    At a frame that is the twist of its origin along an axis of the frame, or of the ground; at a coordinate its own
+    change, so that the force or moment that belongs to it is the effort of its drive.
 
     Raises:
-        ValueError: a frame or a direction does not exist.
+        ValueError: a frame, a coordinate or a direction does not exist.
     """
     check_points(model, points)
-    jacobians: dict[str, Array] = {}
-    rows = []
-    for frame, direction in points:
-        if frame not in jacobians:
-            rotation = frame_pose(model, q, frame)[:3, :3]
-            twist = motion_jacobian(model, q, frame)
-            jacobians[frame] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
-        row = jacobians[frame][DIRECTIONS.index(direction.removeprefix("-"))]
-        rows.append(-row if direction.startswith("-") else row)
-    return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
+    moving, twists, rows = motion_coordinates(model), dict[tuple[str, tuple[str, ...]], Array](), []
+    for name, signed in points:
+        direction = signed.removeprefix("-")
+        if direction in JOINT_DIRECTIONS.values():
+            row = jnp.eye(len(moving))[moving.index(name)]
+        else:
+            axes = GROUND_DIRECTIONS if direction in GROUND_DIRECTIONS else DIRECTIONS
+            if (name, axes) not in twists:
+                twist = motion_jacobian(model, q, name)
+                rotation = jnp.eye(3) if axes is GROUND_DIRECTIONS else frame_pose(model, q, name)[:3, :3]
+                twists[name, axes] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
+            row = twists[name, axes][axes.index(direction)]
+        rows.append(-row if signed != direction else row)
+    return jnp.stack(rows) if rows else jnp.zeros((0, len(moving)))
 
 
 def check_points(model: Model, points: Sequence[Point]) -> None:
-    """Raise ValueError where a point is not (a frame of the machine, a direction)."""
+    """Raise ValueError where a point is not (a frame of the machine, a direction), or a coordinate that moves."""
     for point in points:
-        if len(point) != 2 or point[1].removeprefix("-") not in DIRECTIONS:
+        if len(point) != 2 or point[1].removeprefix("-") not in ALL_DIRECTIONS:
             raise ValueError(
-                f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}"
+                f"point {tuple(point)}: expected (frame, direction), direction one of {', '.join(DIRECTIONS)}, in the"
+                f' ground\'s axes {", ".join(GROUND_DIRECTIONS)}, or (coordinate, "angle" or "travel")'
             )
-        frame_index(model, point[0])
+        if point[1].removeprefix("-") in JOINT_DIRECTIONS.values():
+            _check_coordinate(model, *point)
+        else:
+            frame_index(model, point[0])
+
+
+def _check_coordinate(model: Model, name: str, direction: str) -> None:
+    moving = motion_coordinates(model)
+    if name not in moving:
+        held = name in model.coordinates
+        raise ValueError(
+            f"point ('{name}', '{direction}'): '{name}' is locked" if held else known_name("coordinate", name, moving)
+        )
+    own = JOINT_DIRECTIONS[model.revolute[model.coordinates.index(name)]]
+    if direction.removeprefix("-") != own:
+        raise ValueError(f"point ('{name}', '{direction}'): expected '{own}' of a coordinate of its type")

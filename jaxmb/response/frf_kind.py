@@ -8,10 +8,15 @@ DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
 """How often the displacement is differentiated in time."""
 
 Direction = str
-"""x y z (translation, force) or rx ry rz (rotation, moment), in the frame's own axes; a leading - turns it round."""
+"""At a frame x y z (translation, force) or rx ry rz (rotation, moment) in its own axes, X Y Z RX RY RZ in the ground's;
+of a coordinate "angle" or "travel". A leading - turns it round."""
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
+GROUND_DIRECTIONS = tuple(axis.upper() for axis in DIRECTIONS)
+JOINT_DIRECTIONS = {True: "angle", False: "travel"}
+"""Of revolute coordinates, and of prismatic ones."""
+ALL_DIRECTIONS = (*DIRECTIONS, *GROUND_DIRECTIONS, *JOINT_DIRECTIONS.values())
 Point = tuple[str, Direction]
-"""A degree of freedom of a sensor or a shaker: (frame, direction)."""
+"""A degree of freedom of a sensor or a shaker: (frame, direction) or (coordinate, "angle" or "travel")."""
 
 
 def check_kind(kind: str) -> int:
@@ -35,6 +40,11 @@ def endpoints(
     chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
     other = at_frame if second is None else tuple((point, axis) for point, axis in second)
     return chosen, other
+
+
+def turns(direction: Direction) -> bool:
+    """Whether a direction is a rotation."""
+    return direction.removeprefix("-").lower().startswith(("r", "angle"))
 
 
 def dof_names(points: Iterable[Point]) -> tuple[str, ...]:

@@ -17,13 +17,15 @@ from jaxmb.identify.experiments.frf_weights import resonances
 from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score, called
-from jaxmb.linalg import on_host, receptance
+from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, window_correlation
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
+from jaxmb.response.frf import IDEAL, sensed_receptance
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import modes
+from jaxmb.response.sensor import Sensor
 
 Phase = Literal["safe", "principal"]
 BEYOND = 5.0
@@ -69,12 +71,19 @@ class FrfTest(PostureTest):
     """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
     noise_is_known: bool = eqx.field(static=True, default=True)
     """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+    sensor: Sensor = eqx.field(static=True, default=IDEAL)
+    """Of all outputs."""
     robust: bool = eqx.field(static=True, default=False)
     """Whether single lines that do not belong to their neighbours are left out."""
 
     def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
-        return predict_frf(view, self.omega, self.derivatives, self.decay)
+        return predict_frf(view, self.omega, self.derivatives, self.decay, self.sensor)
+
+    @property
+    def feels_gravity(self) -> bool:
+        """Whether its sensors feel gravity as they tilt."""
+        return self.sensor.gravity
 
     def residual(self, view: MotionView) -> Float[Array, "m"]:
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
@@ -129,8 +138,8 @@ class FrfTest(PostureTest):
         outputs, inputs = len(self.outputs), len(self.inputs)
         parts = jnp.split(changes, np.cumsum([1, 1, 1, outputs, inputs]))
         (frequency,), (gain,), (delay,), of_output, of_input, posture = parts
-        view = motion_view(model, self.q + posture, self.at, self.outputs, self.inputs)
-        predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay)
+        view = motion_view(model, self.q + posture, self.at, self.outputs, self.inputs, self.sensor.gravity)
+        predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay, self.sensor)
         factor = jnp.exp(gain + of_output[:, None] + of_input[None, :])
         late = jnp.exp(-1j * self.omega * delay)
         return self.compared(predicted * factor * late[:, None, None])
@@ -416,6 +425,7 @@ def predict_frf(
     omega: Float[Array, "f"],
     derivatives: int,
     decay: Float[Array, ""] | float = 0.0,
+    sensor: Sensor = IDEAL,
 ) -> Complex[Array, "f o i"]:
     """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
 
@@ -426,9 +436,9 @@ def predict_frf(
     inputs = outputs if view.input_rows is None else view.input_rows
     damping = t.damping + 2.0 * decay * t.mass
     stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
-    h = receptance(t.mass, damping, stiffness, omega, outputs, inputs, view.support)
-    s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
-    return h * (s**derivatives)[:, None, None]
+    return sensed_receptance(
+        (t.mass, damping, stiffness), omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
+    )
 
 
 def _factor_text(what: str, point: str, value: float) -> str:

@@ -20,6 +20,7 @@ from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, mo
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import check_mass_matrix, giving_way, spring_matrices
+from jaxmb.response.sensor import tilt_rows
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
@@ -41,13 +42,20 @@ class MotionView(eqx.Module):
     """None where the inputs are the outputs."""
     giving_way: tuple[bool, ...] = eqx.field(static=True)
     """See `giving_way`."""
+    tilt_rows: Float[Array, "o m"] | None = None
+    """What gravity adds to the accelerations at the outputs; None where the sensors do not feel it."""
     support: Support | None = eqx.field(static=True, default=None)
     """Entries of the tangent that the free parameters move, where that is known."""
 
 
 @compiled
 def motion_view(
-    model: Model, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...], inputs: tuple[Point, ...]
+    model: Model,
+    q: Float[Array, "n"],
+    at: LinearizeAt,
+    outputs: tuple[Point, ...],
+    inputs: tuple[Point, ...],
+    feels_gravity: bool = False,
 ) -> MotionView:
     """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers.
 
@@ -56,12 +64,13 @@ def motion_view(
     point = q if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
+    tilt = tilt_rows(model, point, outputs) if feels_gravity else None
     tangent = tangent_about(model, q, point)
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
     stiffness = spring_matrices(model, q, point) if model.springs else motion_stiffness(model)
-    return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model))
+    return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
 
 
 def check_motion(view: MotionView, names: Sequence[str]) -> None:
@@ -103,7 +112,7 @@ class AffineMotion(eqx.Module):
 
 def affine_motion(
     model: Model, free: FreeParameters, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...],
-    inputs: tuple[Point, ...],
+    inputs: tuple[Point, ...], feels_gravity: bool = False,
 ) -> AffineMotion | None:  # fmt: skip
     """`motion_view` as an affine function of the free values, with the entries of the tangent that they move.
 
@@ -114,13 +123,13 @@ def affine_motion(
     if at != "posture" or not all(place.leaf in LINEAR_LEAVES for place in free.targets):
         return None
     size = free.size
-    base = motion_view(free.apply(model, np.zeros(size)), q, at, outputs, inputs)
+    base = motion_view(free.apply(model, np.zeros(size)), q, at, outputs, inputs, feels_gravity)
     if not size:
         return None
     columns = []
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
     for i, length in enumerate(reach):
-        there = motion_view(free.apply(model, length * np.eye(size)[i]), q, at, outputs, inputs)
+        there = motion_view(free.apply(model, length * np.eye(size)[i]), q, at, outputs, inputs, feels_gravity)
         slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
@@ -153,7 +162,7 @@ class PostureTest(Test):
 
     def view(self, model: Model) -> MotionView:
         """Small motions of the machine at the test's posture."""
-        return motion_view(model, self.q, self.at, self.outputs, self.inputs)
+        return motion_view(model, self.q, self.at, self.outputs, self.inputs, self.feels_gravity)
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
@@ -161,7 +170,12 @@ class PostureTest(Test):
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
         """`view` as an affine function of the free values; None where it is not one."""
-        return affine_motion(model, free, self.q, self.at, self.outputs, self.inputs)
+        return affine_motion(model, free, self.q, self.at, self.outputs, self.inputs, self.feels_gravity)
+
+    @property
+    def feels_gravity(self) -> bool:
+        """Whether its sensors feel gravity as they tilt."""
+        return False
 
     @property
     def posture(self) -> Float[Array, "n"]:

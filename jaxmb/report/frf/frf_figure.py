@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.style import FITTED, PowersOfTen
-from jaxmb.response.frf_kind import DERIVATIVES
+from jaxmb.response.frf_kind import DERIVATIVES, turns
 
 MOST_POINTS = 6
 """Outputs and inputs that still can be read on one page."""
@@ -240,7 +240,7 @@ def _span(frequency_hz: np.ndarray) -> tuple[float, float]:
 
 
 def _unit(output: Sequence[str], force: Sequence[str], derivatives: int) -> str:
-    moved = "rad" if "r" in output[1] else "m"
-    by = "N m" if "r" in force[1] else "N"
+    moved = "rad" if turns(output[1]) else "m"
+    by = "N m" if turns(force[1]) else "N"
     per = ["", "/s", "/s²"][derivatives]
     return f"{moved}{per}/{by}" if by == "N" else f"{moved}{per}/({by})"

@@ -54,6 +54,15 @@ class Weights(Part):
         return self
 
 
+class SensorPart(Part):
+    """What the sensors measure beside the motion of their points."""
+
+    kind: Literal["accelerometer"] = "accelerometer"
+    gravity: Annotated[bool, Field(strict=True)] = False
+    """Whether they feel gravity as they tilt."""
+    high_pass_hz: NonNegative = 0.0
+
+
 class FrfTestPart(PostureTestPart):
     """Frequency responses, from a file or simulated."""
 
@@ -84,6 +93,7 @@ class FrfTestPart(PostureTestPart):
     their axis, hits that are askew."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
+    sensor: SensorPart = SensorPart()
     robust: Annotated[bool, Field(strict=True)] = False
     """Whether single lines that do not belong to their neighbours are left out of the fit, and listed."""
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None

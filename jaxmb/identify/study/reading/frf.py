@@ -9,7 +9,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf_test import FrfTest
 from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
-from jaxmb.identify.study.reading.frf_source import measured_responses, points_text
+from jaxmb.identify.study.reading.frf_source import measured_responses, points_text, sensor_of
 from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
@@ -80,6 +80,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
+        sensor=sensor_of(part),
         robust=part.robust,
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:

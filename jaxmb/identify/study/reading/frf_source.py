@@ -19,6 +19,7 @@ from jaxmb.measurement.reciprocity import reciprocal_pairs, symmetrized, unsymme
 from jaxmb.measurement.source import measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
 from jaxmb.response.frf_kind import Point, dof_names
+from jaxmb.response.sensor import Sensor
 
 SILENT = (".npz", ".mat", ".csv")
 """Files that are in SI where they do not say their unit, so that SI may not be their own word."""
@@ -66,7 +67,7 @@ def measured_responses(
     )
     truth, remarks = None, ()
     if part.simulate is not None:
-        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting)
+        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
     else:
         everything, remarks = _from_file(part, setting.folder, sensors, inputs, setting.model)
     analysis = None
@@ -164,3 +165,8 @@ def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:
             raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {at[name]:.6g}")
         if name in model.coordinates and name not in at:
             raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")
+
+
+def sensor_of(part: FrfTestPart) -> Sensor:
+    """What the sensors of a test measure."""
+    return Sensor(part.sensor.gravity, part.sensor.high_pass_hz)

@@ -46,7 +46,7 @@ def at_points(
             f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs, expected"
             f" {counts[0]} and {counts[1]} for {', '.join(dof_names(outputs))} from {', '.join(dof_names(inputs))}"
         )
-    if not nodes and not present & set(model.frames):
+    if not nodes and not present & {*model.frames, *model.coordinates}:
         frame_of = _by_direction(read, sides)
     renamed = [
         _renamed(read, what, side, points, frame_of) for what, side, points in sides

@@ -17,10 +17,11 @@ from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
-from jaxmb.response.frf import response_rows
-from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, Point, dof_names
+from jaxmb.response.frf import IDEAL, response_rows
+from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
+from jaxmb.response.sensor import Sensor
 
 FORCES = DIRECTIONS[:3]
 """x, y, z: along what a hammer can hit."""
@@ -29,8 +30,9 @@ BEFORE_HIT = 0.02
 
 
 def simulated_frf(
-    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
-) -> tuple[FrfSet, Truth]:
+    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting,
+    sensor: Sensor,
+) -> tuple[FrfSet, Truth]:  # fmt: skip
     """FRFs between points of a machine at a posture, and what the machine was.
 
     Args:
@@ -39,28 +41,36 @@ def simulated_frf(
         outputs: points and directions of the sensors.
         inputs: those of the forces.
         setting: of the test.
+        sensor: of all outputs.
 
     Raises:
-        ValueError: the machine or its posture cannot be.
+        ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
     """
     model = set_parameters(measured_model(how.machine, setting), how.parameters)
     q = posture(model, at)
-    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs)
+    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity)
     check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
     if how.hits is not None:
+        if sensor != IDEAL:
+            raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
         frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
-        frf_set = _computed(how, seen, outputs, inputs, draw)
+        frf_set = _computed(how, seen, outputs, inputs, sensor, draw)
     return frf_set, Truth(motion_coordinates(model), parameters(model), modes(seen.tangent))
 
 
 def _computed(
-    how: Simulate, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...], draw: np.random.Generator
+    how: Simulate,
+    seen: MotionView,
+    outputs: tuple[Point, ...],
+    inputs: tuple[Point, ...],
+    sensor: Sensor,
+    draw: np.random.Generator,
 ) -> FrfSet:
     frequency_hz = _frequencies(how.lines)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
-    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay))
+    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor))
     if how.noise_log_std > 0.0:
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
@@ -87,7 +97,7 @@ def _from_hits(
         ValueError: an input is a moment.
     """
     for point in inputs:
-        if point[1].removeprefix("-") not in FORCES:
+        if point[1].removeprefix("-").lower() not in FORCES:
             raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
     rows = np.stack([_hit_row(how, model, q, point, draw) for point in inputs])
     impulse = how.impulse_ns * np.exp(how.impulse_log_std * draw.normal(size=(len(inputs), how.hits)))
@@ -125,9 +135,10 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
 
     A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.
     """
-    rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in DIRECTIONS]))
+    axes = GROUND_DIRECTIONS if point[1].isupper() else DIRECTIONS
+    rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in axes]))
     direction = np.zeros(3)
-    direction[FORCES.index(point[1].removeprefix("-"))] = -1.0 if point[1].startswith("-") else 1.0
+    direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
     askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
     askew /= np.linalg.norm(askew)
     beside = how.offset_m * draw.normal(size=3)
