@@ -31,10 +31,11 @@ def receptance(
     outputs: Float[Array, "o n"],
     inputs: Float[Array, "i n"],
     support: Support | None = None,
+    structural: Float[Array, "n n"] | None = None,
 ) -> Complex[Array, "f o i"]:
-    """Displacement at the outputs for a unit force at the inputs: H = O (K + j w C - w^2 M)^-1 I^T.
+    """Displacement at the outputs for a unit force at the inputs: H = O (K + j D + j w C - w^2 M)^-1 I^T.
 
-    M, C and K are symmetric, as those of any machine at rest. The derivative is taken in closed form,
+    M, C, K and D are symmetric, as those of any machine at rest. The derivative is taken in closed form,
     dH = -X_o^T dZ X_i with X = Z^-1 O^T or Z^-1 I^T, which for all parameters together costs about as much as H itself,
     where differentiating the solve costs a solve for each.
 
@@ -45,24 +46,28 @@ def receptance(
         omega: angular frequencies [f], rad/s.
         outputs: O [o, n].
         inputs: I [i, n]; the same array as the outputs where they are the same points, which saves their solve.
-        support: entries of M, C and K outside of which they have no derivative, where the caller knows that; springs
+        structural: D [n, n] of structural damping; none where not given.
+        support: entries of M, C, K and D outside of which they have no derivative, where the caller knows that; springs
             and dampers on coordinates touch only the diagonal, which makes their derivatives n times cheaper.
     """
-    return _receptance(support, outputs is inputs, mass, damping, stiffness, omega, outputs, inputs)
+    return _receptance(support, outputs is inputs, mass, damping, stiffness, structural, omega, outputs, inputs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _receptance(
-    support: Support | None, same: bool, mass: Array, damping: Array, stiffness: Array, omega: Array,
-    outputs: Array, inputs: Array,
+    support: Support | None, same: bool, mass: Array, damping: Array, stiffness: Array, structural: Array | None,
+    omega: Array, outputs: Array, inputs: Array,
 ) -> Array:  # fmt: skip
-    return jnp.einsum("on,fni->foi", outputs, _responses(mass, damping, stiffness, omega, inputs))
+    return jnp.einsum("on,fni->foi", outputs, _responses(mass, damping, stiffness, structural, omega, inputs))
 
 
-def _responses(mass: Array, damping: Array, stiffness: Array, omega: Array, rows: Array) -> Array:
+def _responses(
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None, omega: Array, rows: Array
+) -> Array:
     """X = Z^-1 B^T [f, n, k] for rows B [k, n]."""
     w = omega[:, None, None]
-    dynamic_stiffness = jax.lax.complex(stiffness - w**2 * mass, w * damping)
+    lost = w * damping if structural is None else w * damping + structural
+    dynamic_stiffness = jax.lax.complex(stiffness - w**2 * mass, lost)
     right = rows.T.astype(dynamic_stiffness.dtype)
     return jnp.linalg.solve(dynamic_stiffness, jnp.broadcast_to(right, (omega.size, *right.shape)))
 
@@ -70,10 +75,10 @@ def _responses(mass: Array, damping: Array, stiffness: Array, omega: Array, rows
 def _receptance_jvp(
     support: Support | None, same: bool, primals: tuple[Array, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    mass, damping, stiffness, omega, outputs, inputs = primals
-    d_mass, d_damping, d_stiffness, d_omega, d_outputs, d_inputs = tangents
+    mass, damping, stiffness, structural, omega, outputs, inputs = primals
+    d_mass, d_damping, d_stiffness, d_structural, d_omega, d_outputs, d_inputs = tangents
     rows = inputs if same else jnp.concatenate([inputs, outputs])
-    solved = _responses(mass, damping, stiffness, omega, rows)
+    solved = _responses(mass, damping, stiffness, structural, omega, rows)
     to_inputs = solved[..., : inputs.shape[0]]
     to_outputs = to_inputs if same else solved[..., inputs.shape[0] :]
     value = jnp.einsum("on,fni->foi", outputs, to_inputs)
@@ -98,6 +103,8 @@ def _receptance_jvp(
         change = change - through(d_stiffness)
     if not isinstance(d_damping, SymbolicZero):
         change = change - 1j * w * through(d_damping)
+    if d_structural is not None and not isinstance(d_structural, SymbolicZero):
+        change = change - 1j * through(d_structural)
     if not isinstance(d_mass, SymbolicZero):
         change = change + w**2 * through(d_mass)
     if not isinstance(d_omega, SymbolicZero):

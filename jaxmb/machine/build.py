@@ -36,6 +36,8 @@ class Model(eqx.Module):
     stiffness: Float[Array, "n"]
     damping: Float[Array, "n"]
     rotor_inertia: Float[Array, "n"]
+    loss_factor: Float[Array, "n"]
+    """eta of structural damping."""
 
     masses: tuple[str, ...] = eqx.field(static=True)
     """Names of what has mass: bodies, then payloads."""
@@ -60,6 +62,9 @@ class Model(eqx.Module):
     """m, of springs that act on a length; 0 for the others."""
     spring_stiffness: Float[Array, "s"]
     spring_damping: Float[Array, "s"]
+    spring_loss_factor: Float[Array, "s"]
+    structural: bool = eqx.field(static=True)
+    """Whether any loss factor is not 0, or may be."""
 
     virtual_springs: tuple[str, ...] = eqx.field(static=True)
     """Names of the massless springs of six degrees of freedom; each moves a node behind those of the coordinates."""
@@ -108,6 +113,7 @@ def build_model(machine: Machine) -> Model:
         stiffness=_array([c.stiffness for c in coordinates]),
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
+        loss_factor=_array([c.loss_factor for c in coordinates]),
         masses=tuple(rigid.name for rigid, _ in carriers),
         mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
         mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),
@@ -125,6 +131,8 @@ def build_model(machine: Machine) -> Model:
         spring_free_length=_array([s.free_length or 0.0 for s in machine.spring]),
         spring_stiffness=_array([s.stiffness for s in machine.spring]),
         spring_damping=_array([s.damping for s in machine.spring]),
+        spring_loss_factor=_array([s.loss_factor for s in machine.spring]),
+        structural=any(part.loss_factor > 0.0 for part in (*coordinates, *machine.spring)),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
         virtual_spring_origin=_array([offset for _, offset in places[len(names) :]], (4, 4)),
         compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
@@ -162,6 +170,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             "stiffness": float(model.stiffness[i]),
             "damping": float(model.damping[i]),
             "rotor_inertia": float(model.rotor_inertia[i]),
+            "loss_factor": float(model.loss_factor[i]),
         }
         for i, name in enumerate(model.coordinates)
     }
@@ -187,7 +196,11 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
     spring = tuple(
         s.model_copy(
-            update={"stiffness": float(model.spring_stiffness[i]), "damping": float(model.spring_damping[i])}
+            update={
+                "stiffness": float(model.spring_stiffness[i]),
+                "damping": float(model.spring_damping[i]),
+                "loss_factor": float(model.spring_loss_factor[i]),
+            }
             | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
         )
         for i, s in enumerate(machine.spring)

@@ -42,6 +42,8 @@ class Coordinate(Part):
     """Nm/rad or N/m, about the rest position (the posture of the test)."""
     damping: NonNegative = 0.0
     """Nm s/rad or N s/m."""
+    loss_factor: NonNegative = 0.0
+    """eta of structural damping: the stiffness is k (1 + j eta) where a motion is harmonic."""
     rotor_inertia: NonNegative = 0.0
     """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
     locked: bool = False
@@ -152,6 +154,7 @@ class Spring(Part):
     """m, of a spring of type "length"."""
     stiffness: NonNegative = 0.0
     damping: NonNegative = 0.0
+    loss_factor: NonNegative = 0.0
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -4,6 +4,7 @@ What the coordinates of small motions are is said here and nowhere else. On an o
 the coordinates of the machine that are not locked.
 """
 
+import dataclasses
 from typing import Literal
 
 import equinox as eqx
@@ -27,6 +28,8 @@ class Tangent(eqx.Module):
     mass: Float[Array, "m m"]
     damping: Float[Array, "m m"]
     stiffness: Float[Array, "m m"]
+    structural: Float[Array, "m m"] | None = None
+    """D of structural damping: K + j D stands for K where a motion is harmonic, of positive frequency. None without."""
 
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
@@ -74,7 +77,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness. All three are symmetric.
+    stiffness. All three are symmetric. Loss factors of springs make D of structural damping beside them.
 
     Args:
         model: the machine.
@@ -109,7 +112,21 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
 
     still = rest[free]
     mass = mass_matrix(model, point)[free][:, free]
-    return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still))
+    lossy = structural_damping(model, q_rest, point)
+    return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still), lossy)
+
+
+def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Float[Array, "m m"] | None:
+    """D of structural damping, the springs' stiffness times their loss factors; None where a machine has none."""
+    if not model.structural:
+        return None
+    lossy = dataclasses.replace(
+        model,
+        stiffness=model.stiffness * model.loss_factor,
+        spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
+    )
+    free, rest = moving(model), jnp.zeros_like(point)
+    return jax.jacfwd(lambda x: elastic_effort(lossy, x, rest, q_rest))(point)[free][:, free]
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -141,4 +158,6 @@ def linearize_moving(
 
     free = moving(model)
     stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
-    return Tangent(mass, damping, stiffness)
+    return Tangent(
+        mass, damping, stiffness, structural_damping(model, model.reference if q_rest is None else q_rest, q)
+    )

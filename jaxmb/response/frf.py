@@ -12,7 +12,15 @@ from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose
-from jaxmb.mechanics.tangent import LinearizeAt, linearize, motion_coordinates, motion_jacobian, working_point
+from jaxmb.mechanics.tangent import (
+    LinearizeAt,
+    Tangent,
+    linearize,
+    motion_coordinates,
+    motion_jacobian,
+    moving,
+    working_point,
+)
 from jaxmb.response.frf_kind import (
     ALL_DIRECTIONS,
     DIRECTIONS,
@@ -75,12 +83,11 @@ def frf(
     output_rows = response_rows(model, place, outputs)
     input_rows = output_rows if inputs == outputs else response_rows(model, place, inputs)
     tilt = tilt_rows(model, place, outputs) if sensor.gravity else None
-    matrices = tangent.mass, tangent.damping, tangent.stiffness
-    return sensed_receptance(matrices, omega, 0.0, derivatives, output_rows, input_rows, tilt, sensor)
+    return sensed_receptance(tangent, omega, 0.0, derivatives, output_rows, input_rows, tilt, sensor)
 
 
 def sensed_receptance(
-    matrices: tuple[Float[Array, "m m"], Float[Array, "m m"], Float[Array, "m m"]],
+    t: Tangent,
     omega: Float[Array, "f"],
     decay: Float[Array, ""] | float,
     derivatives: int,
@@ -90,10 +97,16 @@ def sensed_receptance(
     sensor: Sensor,
     support: Support | None = None,
 ) -> Complex[Array, "f o i"]:
-    """Frequency responses at s = j omega + decay as sensors measure them, from mass, damping and stiffness."""
+    """Frequency responses at s = j omega + decay as sensors measure them.
+
+    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
+    K + decay C + decay^2 M for K. Structural damping is taken as at j omega.
+    """
     s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
     rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
-    h = receptance(*matrices, omega, rows, input_rows, support)
+    damping = t.damping + 2.0 * decay * t.mass
+    stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
+    h = receptance(t.mass, damping, stiffness, omega, rows, input_rows, support, t.structural)
     factor = s[:, None, None] ** derivatives
     if tilt is not None:
         moved, tilted = jnp.split(h, 2, axis=1)
@@ -135,10 +148,13 @@ def frf_finite_force(
     tangent = linearize(model, q)
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
-    dq = receptance(tangent.mass, tangent.damping, tangent.stiffness, omega, jnp.eye(q.size), efforts)
+    every, columns = jnp.eye(efforts.shape[1]), jnp.eye(q.size)[:, moving(model)]
+    dq = receptance(
+        tangent.mass, tangent.damping, tangent.stiffness, omega, every, efforts, structural=tangent.structural
+    )
 
     def displacement(moved: Array) -> Array:
-        return pose[:3, :3].T @ (frame_pose(model, q + moved, frame)[:3, 3] - pose[:3, 3])
+        return pose[:3, :3].T @ (frame_pose(model, q + columns @ moved, frame)[:3, 3] - pose[:3, 3])
 
     each = jax.vmap(jax.vmap(displacement, in_axes=1, out_axes=1))
     h = jax.lax.complex(each(dq.real), each(dq.imag)) / force_n

@@ -76,6 +76,8 @@ def record_hits(
     Raises:
         ValueError: a record would take more than `MOST_STEPS` steps.
     """
+    if tangent.structural is not None:
+        raise NotImplementedError("structural damping has no motion in time: records need viscous damping")
     fastest = jnp.abs(eigenpairs(first_order(tangent))[0]).max()
     between = max(1, math.ceil(float(fastest) / (2 * math.pi) * STEPS_PER_PERIOD / sample_rate_hz))
     if samples * between > MOST_STEPS:

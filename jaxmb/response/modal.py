@@ -38,7 +38,10 @@ class Modes(eqx.Module):
 def modes(tangent: Tangent) -> Modes:
     """Complex modes of M dq'' + C dq' + K dq = 0.
 
-    (lambda^2 M + lambda C + K) phi = 0, by the first-order form of eq. 18-19; frequency and damping by eq. 20.
+    (lambda^2 M + lambda C + K) phi = 0, by the first-order form of eq. 18-19; frequency and damping by eq. 20. With
+    structural damping K + j D stands for K, which holds for positive frequencies: the modes are those with
+    Im(lambda) > 0, and without viscous damping lambda^2 = -omega^2 (1 + j eta), eta the mode's loss factor, its
+    frequency |lambda| / 2 pi is that of omega (1 + eta^2)^(1/4), and its damping ratio nearly eta / 2.
 
     Args:
         tangent: from `linearize`.
@@ -54,6 +57,7 @@ def modes(tangent: Tangent) -> Modes:
     """
     # How many modes there are is only known from the numbers, so this runs on the host, outside of any `jit`.
     M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
+    K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
     n = M.shape[0]
     check_mass_matrix(M)
     solved = np.linalg.solve(M, np.hstack([K, C]))
@@ -202,7 +206,10 @@ def spring_matrices(
 def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:
     """State matrix of a linearized machine: d/dt (q, q') = A (q, q')."""
     n = tangent.mass.shape[0]
-    solved = jnp.linalg.solve(tangent.mass, jnp.concatenate([tangent.stiffness, tangent.damping], axis=1))
+    stiffness, damping = tangent.stiffness, tangent.damping
+    if tangent.structural is not None:
+        stiffness = jax.lax.complex(stiffness, tangent.structural)
+    solved = jnp.linalg.solve(tangent.mass, jnp.concatenate([stiffness, damping.astype(stiffness.dtype)], axis=1))
     upper = jnp.concatenate([jnp.zeros((n, n)), jnp.eye(n)], axis=1)
     return jnp.concatenate([upper, -solved])
 

@@ -432,12 +432,9 @@ def predict_frf(
     M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
     K + decay C + decay^2 M for K.
     """
-    t, outputs = view.tangent, view.output_rows
-    inputs = outputs if view.input_rows is None else view.input_rows
-    damping = t.damping + 2.0 * decay * t.mass
-    stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
+    outputs, inputs = view.output_rows, view.output_rows if view.input_rows is None else view.input_rows
     return sensed_receptance(
-        (t.mass, damping, stiffness), omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
+        view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
     )
 
 

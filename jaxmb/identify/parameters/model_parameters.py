@@ -1,5 +1,6 @@
 """The numbers of a model by name, and which of them a fit may move."""
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +18,7 @@ from jaxmb.mechanics.compliance import SPRING_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
-NOT_NEGATIVE = ("stiffness", "damping", "rotor_inertia", "free_length", "mass")
+NOT_NEGATIVE = ("stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass")
 """Families whose parameters cannot be below zero."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
@@ -33,14 +34,14 @@ class Place(NamedTuple):
 def places(model: Model) -> dict[str, Place]:
     """Every parameter of a model by name, and where it stands.
 
-    stiffness.*, damping.*, rotor_inertia.* of coordinates that are not locked; stiffness.*, damping.* of springs, and
-    free_length.* of those that act on a length; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz, xy, xz, yz)
-    of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first not after
-    the second in x, y, z, rx, ry, rz) of virtual springs.
+    stiffness.*, damping.*, loss_factor.*, rotor_inertia.* of coordinates that are not locked; stiffness.*, damping.*,
+    loss_factor.* of springs, and free_length.* of those that act on a length; mass.*, first_moment.*.x (y, z) and
+    inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
+    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
-    for family in ("stiffness", "damping"):
+    for family in ("stiffness", "damping", "loss_factor"):
         for i, name in moving:
             found[f"{family}.{name}"] = Place(family, ((i,),))
         for i, name in enumerate(model.springs):
@@ -104,7 +105,7 @@ def unit(model: Model, name: str) -> str:
             "rotor_inertia": ("kg", "kg m^2"),
         }
         return units[family][rotation]
-    return {"free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
+    return {"loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
 
 
 def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
@@ -139,4 +140,7 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
     if not names:
         return model
     new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
-    return eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
+    changed_model = eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
+    if "loss_factor" in names or "spring_loss_factor" in names:
+        return dataclasses.replace(changed_model, structural=True)
+    return changed_model

@@ -105,6 +105,8 @@ def modal_quantities(
     Source: Huynh et al. 2020, eq. 15-20; Lancaster 1964, "On eigenvalues of matrices dependent on a parameter".
     """
     check_rigid_links(model)
+    if model.structural:
+        raise NotImplementedError("modal maps are of machines with viscous damping, this one has loss factors")
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
     along = _checked_direction(model, quantities, frame, direction, band_hz)

@@ -53,7 +53,7 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[
             continue
         done.add(pattern)
         for names in [together] if part.tied else [(n,) for n in together]:
-            elastic = names[0].split(".")[0] in ("stiffness", "damping")
+            elastic = names[0].split(".")[0] in ("stiffness", "damping", "loss_factor")
             logarithmic = elastic if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(names, part.lower, part.upper, part.initial, logarithmic))
     order = {name: i for i, name in enumerate(places(model))}
