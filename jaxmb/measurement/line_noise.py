@@ -1,11 +1,11 @@
 """Noise of neighbouring lines that is one, and leakage from the largest response of a line."""
 
 import warnings
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.stats import norm
 
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 from jaxmb.response.frf_kind import turns
@@ -53,7 +53,7 @@ def odd_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
     """
     count, found = errors.shape[1], []
     left = np.where(present, errors, np.nan).reshape(len(errors), count, -1)
-    far = norm.isf(0.5 * FALSE_LINE / max(int(np.sum(present)), 1))
+    far = -NormalDist().inv_cdf(0.5 * FALSE_LINE / max(int(np.sum(present)), 1))
     while True:  # one at a time: those that are left out do not speak against their neighbours
         apart = _apart(left) if count > 2 * NEIGHBOURS else np.zeros_like(left)
         worst = int(np.argmax(np.max(apart, axis=(0, 2))))
@@ -73,7 +73,7 @@ def _apart(errors: Float[np.ndarray, "p f e"]) -> Float[np.ndarray, "p f e"]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # lines with no neighbours, FRFs with no line
         apart = np.abs(errors - np.nanmedian(pairs, axis=-1))
-        usual = np.nanmedian(apart, axis=1, keepdims=True) / norm.ppf(0.75)
+        usual = np.nanmedian(apart, axis=1, keepdims=True) / NormalDist().inv_cdf(0.75)
     return np.nan_to_num(apart / np.where(usual > 0.0, usual, np.inf))
 
 

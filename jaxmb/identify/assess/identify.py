@@ -133,10 +133,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     finding, doubts = ambiguity(finding, fit, variances)
     finding, pushed = not_held_back(with_curvature(finding))
     found_mistakes = mistakes(finding)
-    finding = finding.believed(not (finding.not_followed or finding.far_off or found_mistakes))
+    agreed = _one_model(finding)
+    apart = agreed is not None and not agreed.does
+    finding = finding.believed(not (finding.not_followed or finding.far_off or found_mistakes or apart))
     metrics = dataclasses.replace(
         fit_metrics(finding),
-        one_model=_one_model(finding),
+        one_model=agreed,
         mistakes=found_mistakes or None,
         known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
         laws=chosen_laws(finding),
