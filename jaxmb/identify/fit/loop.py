@@ -24,6 +24,8 @@ SAME_MINIMUM = 1e-6
 SAVE_EVERY_S = 2.0
 SCOUTED = 2.0
 """Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
+TOLD_APART = 1.0
+"""Distance of two points on the way to a minimum, in units of the noise, below which one goes on for both."""
 MANY_STARTS = 32
 SURE = 3
 """After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
@@ -206,6 +208,8 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         if isinstance(stage, LeastSquares):
             fit.best_start = min(fit.best_start, float(objectives[0]))
             candidates = candidates[objectives <= WORTHWHILE * fit.best_start]
+            if fit.metric is not None:
+                candidates = _not_tried(fit, fit.metric, candidates)
         elif len(candidates) < run.settings.refine.starts:
             # A search of few candidates leaves room for starts drawn at random beside them.
             drawn = _starts(run, fit)[1 : run.settings.refine.starts - len(candidates) + 1]
@@ -249,10 +253,22 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
         return np.zeros((0, problem.free.size))
     fit.scouted = fit.best
     jacobian = np.asarray(final_state(problem, jax.device_put(fit.best_u))[1])
-    directions = np.linalg.svd(jacobian, full_matrices=False)[2][::-1]
+    triangle = np.linalg.qr(jacobian).R
+    fit.metric, fit.tried = triangle, []
+    directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
     away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
     return np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper))
+
+
+def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Those candidates that the data tell from the ones that went on before."""
+    kept = []
+    for u in candidates:
+        if all(np.linalg.norm(metric @ (u - other)) > TOLD_APART for other in fit.tried):
+            fit.tried.append(u)
+            kept.append(u)
+    return np.array(kept).reshape(-1, candidates.shape[1])
 
 
 def _done(run: _Run, fit: Fit) -> bool:

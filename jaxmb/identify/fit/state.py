@@ -55,6 +55,10 @@ class Fit:
     """What the last finished stage of the round handed on."""
     scouts: np.ndarray | None = None
     """Starts around the best minimum that are still to be tried; None before there are any."""
+    metric: np.ndarray | None = None
+    """R [d, d] of the Jacobian at that minimum: what a change of u does to the residual, in units of the noise."""
+    tried: list[np.ndarray] = dataclasses.field(default_factory=list)
+    """Where scouts came to on the coarse lines that went on to all lines."""
     scouted: float = float("inf")
     """Objective of the minimum that they stand around."""
     done: bool = False
@@ -108,6 +112,8 @@ def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSett
             refine_seconds=float(data["fit.refine_seconds"]),
             candidates=data.get("fit.candidates"),
             scouts=data.get("fit.scouts"),
+            metric=data.get("fit.metric"),
+            tried=list(data["fit.tried"]),
             scouted=float(data["fit.scouted"]),
             done=bool(data["fit.done"]),
         )
