@@ -42,7 +42,11 @@ MODEL = build_model(MACHINE)
 
 AXES = ("xx", "yy", "zz", "xy", "xz", "yz")
 NAMES = (
-    *(f"{family}.{item}" for family in ("stiffness", "damping") for item in ("s", "r", "strut", "twist")),
+    *(
+        f"{family}.{item}"
+        for family in ("stiffness", "damping", "loss_factor")
+        for item in ("s", "r", "strut", "twist")
+    ),
     *(f"rotor_inertia.{item}" for item in ("s", "r")),
     *(f"mass.{item}" for item in ("slide", "lever", "tool")),
     *(f"first_moment.{item}.{axis}" for item in ("slide", "lever", "tool") for axis in "xyz"),
@@ -136,7 +140,7 @@ def test_units(name, expected):
 def test_patterns():
     names = list(places(MODEL))
     assert matching(names, "stiffness.*") == [f"stiffness.{x}" for x in ("s", "r", "strut", "twist")]
-    assert matching(names, "*.r") == ["stiffness.r", "damping.r", "rotor_inertia.r"]
+    assert matching(names, "*.r") == ["stiffness.r", "damping.r", "loss_factor.r", "rotor_inertia.r"]
     assert matching(names, "inertia.lever.[xy][xy]") == [f"inertia.lever.{x}" for x in ("xx", "yy", "xy")]
     assert matching(names, "stiffness.?") == ["stiffness.s", "stiffness.r"]
     assert matching(names, "Stiffness.*") == []
