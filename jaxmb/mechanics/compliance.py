@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import spring_energy
+from jaxmb.mechanics.dynamics import gravity_energy, spring_energy
 from jaxmb.mechanics.kinematics import frame_index, node_poses
 from jaxmb.spatial import rotation_by, vee
 
@@ -57,11 +57,17 @@ def elastic_jacobian(
     return jnp.where(jnp.asarray(on_the_way)[:, None], columns, 0.0).T
 
 
-def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]:
+def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
     """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
     Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own.
-    NaN where springs between frames make the machine unstable, or leave a motion without stiffness.
+    NaN where springs between frames or gravity make the machine unstable, or leave a motion without stiffness.
+
+    Args:
+        model: the machine.
+        q: posture [n].
+        gravity: whether what gravity's pull changes as the coordinates move is part of their stiffness, as in
+            `linearize`.
     """
     n, springs = len(model.coordinates), len(model.virtual_springs)
     held = jnp.array(model.locked, dtype=bool)
@@ -70,13 +76,15 @@ def compliance_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "e e"]
         # the whole second derivative: one under load is stiff, or the reverse, by turning
         from_springs = jax.hessian(lambda x: spring_energy(model, x, q))(q)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
+    if gravity:
+        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, x))(q)
     elastic = elastic & ~held
     both = elastic[:, None] & elastic[None, :]
     size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
     scale = 1.0 / jnp.where(elastic & (size > 0.0), size, 1.0)
     scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(n))
     joints = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
-    if model.springs:
+    if model.springs or gravity:
         stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
         joints = jnp.where(stable, joints, jnp.nan)
     whole = jnp.zeros((n + 6 * springs, n + 6 * springs), joints.dtype).at[:n, :n].set(joints)

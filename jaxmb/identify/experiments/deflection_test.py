@@ -61,13 +61,17 @@ class DeflectionTest(Test):
     """By which the squared error of a row counts, over its variance."""
     is_rotation: Bool[Array, "m"]
     """Which rows are rotations."""
+    gravity: bool = eqx.field(static=True, default=False)
+    """Whether gravity's stiffness acts, as in the other tests of its study; then it is not linear in compliances."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are given less weight."""
 
     def view(self, model: Model) -> Float[Array, "*t e e"]:
-        """Compliance of all elastic degrees of freedom; at each posture where springs between frames make it depend on
-        that."""
-        return compliances(model, self.q) if model.springs else compliance_matrix(model, self.q[0])
+        """Compliance of all elastic degrees of freedom; at each posture where springs between frames or gravity make it
+        depend on that."""
+        if model.springs or self.gravity:
+            return compliances(model, self.q, self.gravity)
+        return compliance_matrix(model, self.q[0])
 
     def predict(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
@@ -98,8 +102,9 @@ class DeflectionTest(Test):
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames."""
-        if model.springs:
+        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames, or
+        where gravity acts."""
+        if model.springs or self.gravity:
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
@@ -137,8 +142,9 @@ class DeflectionTest(Test):
 
 
 def deflection_test(
-    name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False
-) -> DeflectionTest:
+    name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False,
+    gravity: bool = False,
+) -> DeflectionTest:  # fmt: skip
     """The test that some load cases make.
 
     Args:
@@ -147,6 +153,7 @@ def deflection_test(
         cases: loads and what was measured under each.
         rotation_weight: by which the squared error of a rotation counts beside that of a translation.
         robust: whether outliers are given less weight.
+        gravity: whether gravity's stiffness acts.
     """
     displacement, std = measured_displacements(cases)
     rows = elastic_rows(model, cases)
@@ -161,6 +168,7 @@ def deflection_test(
         std=jnp.asarray(std),
         weight=jnp.asarray(np.where(turns, rotation_weight, 1.0)),
         is_rotation=jnp.asarray(turns),
+        gravity=gravity,
         is_robust=robust,
     )
 

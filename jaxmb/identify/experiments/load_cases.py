@@ -236,17 +236,17 @@ def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
     return found
 
 
-def predicted(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
+def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) -> list[np.ndarray]:
     """Displacements [p, 6] of the points of each test by the model's own compliance, to first order."""
     found: dict[int, np.ndarray] = {}
     for group, (at_points, effort) in _grouped(model, cases):
-        c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group]))))
+        c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group])), gravity))
         moved = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
         found |= dict(zip(group, moved, strict=True))
     return [found[i] for i in range(len(cases))]
 
 
 @compiled
-def compliances(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t e e"]:
-    """Compliance of all elastic degrees of freedom at some postures."""
-    return jax.vmap(lambda at: compliance_matrix(model, at))(q)
+def compliances(model: Model, q: Float[Array, "t n"], gravity: bool = False) -> Float[Array, "t e e"]:
+    """Compliance of all elastic degrees of freedom at some postures (see `compliance_matrix`)."""
+    return jax.vmap(lambda at: compliance_matrix(model, at, gravity))(q)

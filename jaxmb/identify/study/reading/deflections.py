@@ -36,6 +36,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
     std = _std(part)
+    # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
+    gravity = not all(other.kind == part.kind for other in setting.file.test) and not model.virtual_springs
     truth, stated, taken = None, None, ()
     if part.simulate is None:
         start = np.asarray(posture(model, part.posture))
@@ -48,11 +50,11 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         planned = planned_tests(how, part, std, true)
         if how.design is not None:
             planned = designed(how.design, part, how.tests, planned, model, setting.file.complete)
-        cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed)]
+        cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)]
         check_cases(model, cases)
         truth = Truth(motion_coordinates(true), parameters(true))
     _check_moved(model, cases)
-    test = deflection_test(label, model, cases, part.rotation_weight, part.robust)
+    test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
     return [Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *taken))]
 

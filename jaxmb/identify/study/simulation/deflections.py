@@ -85,6 +85,7 @@ def measured_with(
     errors: Instruments | None,
     draw: np.random.Generator,
     nonlinear: bool = False,
+    gravity: bool = False,
 ) -> list[LoadCase]:
     """The tests as instruments would see them on a machine, with errors.
 
@@ -97,6 +98,7 @@ def measured_with(
         errors: of the instruments; none where not given.
         draw: source of the errors.
         nonlinear: whether the load acts on the moved machine; to first order where not.
+        gravity: whether gravity's stiffness acts, to first order.
     """
     true = list(tests)
     if errors is not None:
@@ -108,7 +110,7 @@ def measured_with(
             factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
             q = test.q + turns * draw.normal(size=test.q.size)
             true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
-    moved = equilibria(model, true) if nonlinear else predicted(model, true)
+    moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
     seen = []
     for test, displacement in zip(tests, moved, strict=True):
         if errors is not None:
@@ -119,13 +121,14 @@ def measured_with(
 
 
 def simulated_tests(
-    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[LoadCase], model: Model, noise_seed: int
-) -> list[LoadCase]:
+    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[LoadCase], model: Model, noise_seed: int,
+    gravity: bool = False,
+) -> list[LoadCase]:  # fmt: skip
     """Tests of a study as they would be measured on a machine.
 
     Raises:
         ValueError: the machine cannot be tested so; a test whose displacement cannot be is named.
     """
-    seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed), how.nonlinear)
+    seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed), how.nonlinear, gravity)
     check_cases(model, seen)
     return seen
