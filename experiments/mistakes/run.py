@@ -13,7 +13,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -149,8 +149,7 @@ def loads(factor: float) -> Callable[[Path, float | str, int], Study]:
         instruments = {"tracker_mm": 0.005}
         data["test"].append({"kind": "deflection", "name": "d", "instruments": instruments, "simulate": simulate})
         made = jaxmb.make_study(data, "mistakes", folder, noise_seed=seed)
-        *others, last = made.tests
-        assert isinstance(last, DeflectionTest)
+        *others, last = cast("tuple[DeflectionTest, ...]", made.tests)
         wrong = dataclasses.replace(last, displacement=factor * jnp.asarray(last.displacement))
         return made.with_problem(with_tests(made.problem, [*others, wrong]))
 

@@ -6,6 +6,7 @@ The KUKA KR90 at the postures of `kr90-postures`; fits to FRFs without noise at 
 """
 
 import dataclasses
+from typing import cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,9 +49,7 @@ def biases() -> None:
             study = jaxmb.make_study(data, STUDY)
             if not known:
                 ideal = jaxmb.make_study(data | {"test": [test | {"sensor": {}}]}, STUDY)
-                measured, test = study.tests[0], ideal.tests[0]
-                assert isinstance(measured, FrfTest)
-                assert isinstance(test, FrfTest)
+                measured, test = (cast("FrfTest", each.tests[0]) for each in (study, ideal))
                 test = dataclasses.replace(test, measured=measured.measured)
                 study = ideal.with_problem(with_tests(ideal.problem, [test]))
             result = jaxmb.identify(study)

@@ -5,11 +5,10 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.fit.problem import final_state
 
-LEVEL = 1.96
-"""Standard deviations from the fit at which the cost is looked at: the ends of a 95 % interval."""
 ENOUGH = 0.8
 """Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
 MOST_STEPS = 4
@@ -21,7 +20,8 @@ def with_curvature(finding: Finding) -> Finding:
 
     For each parameter that is well known to first order the cost is looked at on either side, all others fitted again
     (the profile of the cost). Where it rises less at the ends of the 95 % interval, the interval is widened to where
-    it has risen as much. It is never narrowed.
+    it has risen as much, or to the parameter's bound. It is never narrowed. Few steps with the program that every fit
+    has compiled do for that; `cost_profile` follows the cost further.
     """
     known = finding.known
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
@@ -38,22 +38,21 @@ def with_curvature(finding: Finding) -> Finding:
 def _std_on_side(
     finding: Finding, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
 ) -> float:
-    """Distance to where the cost has risen as its parabola does at the end of the interval, over `LEVEL`; `most` where
-    that is not reached before."""
+    """Distance to where the cost has risen as its parabola does at the end of the interval, or to the bound, over
+    `INTERVAL`; `most` where that is not reached before."""
     lower, upper = (np.asarray(bound) for bound in (finding.study.free.lower, finding.study.free.upper))
-    least, expected = float(finding.residual @ finding.residual), (LEVEL * std) ** 2 / column[i]
-    distance, along = LEVEL * std, column / column[i]
+    least, expected = float(finding.residual @ finding.residual), (INTERVAL * std) ** 2 / column[i]
+    distance, along = INTERVAL * std, column / column[i]
+    room = min(float(upper[i] - finding.u[i] if side > 0.0 else finding.u[i] - lower[i]), INTERVAL * most)
     for _ in range(MOST_STEPS):
-        u = finding.u + side * distance * along
-        if not lower[i] <= u[i] <= upper[i]:
-            return std  # beyond its bound it cannot be
-        rise = _least_cost(finding, i, np.clip(u, lower, upper), least + ENOUGH * expected) - least
+        if distance >= room:
+            return max(std, room / INTERVAL)
+        u = np.clip(finding.u + side * distance * along, lower, upper)
+        rise = _least_cost(finding, i, u, least + ENOUGH * expected) - least
         if rise >= ENOUGH * expected:
-            return distance / LEVEL
+            break
         distance *= min(np.sqrt(expected / max(rise, 0.25 * expected)), 2.0)
-        if distance / LEVEL >= most:
-            return most
-    return distance / LEVEL
+    return distance / INTERVAL
 
 
 def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float:

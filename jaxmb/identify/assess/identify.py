@@ -46,6 +46,9 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes
 
+NOT_BELIEVED = (
+    "no parameter is taken for better than weakly known: the machine that was fitted is not the one that was measured"
+)
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
 
@@ -134,8 +137,9 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     finding, pushed = not_held_back(with_curvature(finding))
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
-    apart = agreed is not None and not agreed.does
-    finding = finding.believed(not (finding.not_followed or finding.far_off or found_mistakes or apart))
+    wrong = finding.not_followed or finding.far_off or found_mistakes or (agreed is not None and not agreed.does)
+    finding = finding.believed(not wrong)
+    weakened = [NOT_BELIEVED] if wrong else []
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=agreed,
@@ -175,6 +179,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
             *doubts,
             *pushed,
             *disagreements,
+            *weakened,
             *law_remarks(metrics.laws),
             *unsettled,
         ),
@@ -185,6 +190,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
             *excess,
             *impossible,
             *disagreements,
+            *weakened,
             *doubts,
             *pushed,
             *lonely,

@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.identify.assess.finding import FAR_OFF, Finding
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.experiments.test import called
@@ -37,10 +37,9 @@ def excess_remarks(misfit: Misfit | None) -> list[str]:
     """A sentence where a fit leaves more than noise of the stated size; None where it was not stated."""
     if misfit is None or misfit.explained:
         return []
-    beyond = ", and no parameter is taken for better than weakly known" if misfit.square > FAR_OFF**2 else ""
     return [
         f"the cost is {misfit.square:.3g} times what the noise alone gives: the model cannot follow the data, or the"
-        f" noise is larger than stated; standard deviations are widened for it{beyond}"
+        f" noise is larger than stated; standard deviations are widened for it"
     ]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -43,6 +43,7 @@ PROMINENCE = 0.1
 class FrfTest(PostureTest):
     """Frequency responses measured at one posture."""
 
+    has_lines: ClassVar[bool] = True
     name: str = eqx.field(static=True)
     q: Float[Array, "n"]
     outputs: tuple[Point, ...] = eqx.field(static=True)

@@ -183,6 +183,9 @@ class Test(eqx.Module):
         """
         return 1.0
 
+    has_lines: ClassVar[bool] = False
+    """Whether it has lines, of which single ones may not belong to their neighbours."""
+
     def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
         """Numbers of single lines that do not belong to their neighbours."""
         return np.zeros(0, dtype=int)

@@ -198,7 +198,7 @@ def make_study(
         initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
     with place(source):
-        check_stiffness(entries, at_start)
+        check_stiffness(file, at_start)
     for entry in entries:
         with place(f"{source}: {called(entry.name)}"):
             entry.test.check(at_start)
@@ -224,7 +224,7 @@ def make_study(
         source=file.source,
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    if file.complete is None and not study.is_linear and any(e.test.robust for e in fitted if e.kind == "deflection"):
+    if file.complete is None and not study.is_linear and any(t.robust and not t.has_lines for t in tests):
         raise NotImplementedError(
             f"{source}: robust deflection tests stand alone, expected no other tests and no prior beside them"
         )

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from jaxmb.identify.assess.curvature import ENOUGH, LEVEL, with_curvature
+from jaxmb.identify.assess.curvature import ENOUGH, with_curvature
+from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.identify.fit.problem import final_state
 
@@ -18,11 +18,12 @@ class TwoThatMakeUp(eqx.Module):
     """u_0 + u_1 is known well, u_1 alone by a measurement that flattens: the profile of u_0 is shape(u_0 / TAU)^2."""
 
     shape: str = eqx.field(static=True)
+    bound: float = eqx.field(static=True, default=3.0)
     noise_unit: float = 1.0
 
     @property
     def free(self):
-        return SimpleNamespace(lower=np.full(2, -3.0), upper=np.full(2, 3.0))
+        return SimpleNamespace(lower=np.full(2, -self.bound), upper=np.full(2, self.bound))
 
     def residual(self, u):
         alone = jnp.arcsinh(u[1] / TAU) if self.shape == "flattens" else u[1] / TAU
@@ -32,8 +33,8 @@ class TwoThatMakeUp(eqx.Module):
         return jnp.ones(3)
 
 
-def found(shape):
-    problem = TwoThatMakeUp(shape)
+def found(shape, bound=3.0):
+    problem = TwoThatMakeUp(shape, bound)
     residual, jacobian, weights = (np.asarray(x) for x in final_state(problem, jnp.zeros(2)))
     known = knowledge(jacobian, weights)
     finding = SimpleNamespace(
@@ -48,9 +49,13 @@ def test_a_parabola_stays():
     np.testing.assert_allclose(found("parabola"), TAU, rtol=1e-5)
 
 
+def test_an_interval_ends_at_the_bound():
+    np.testing.assert_allclose(found("flattens", 0.1), 0.1 / INTERVAL, rtol=1e-9)
+    np.testing.assert_allclose(found("flattens", 0.05), TAU, rtol=1e-5)
+
+
 def test_a_profile_that_flattens():
-    # the cost has risen by LEVEL^2 where arcsinh(u / TAU) = LEVEL, and nearly so from ENOUGH of that on
-    least, most = (np.sinh(np.sqrt(share) * LEVEL) / LEVEL for share in (ENOUGH, 1.0))
+    # the cost has risen by INTERVAL^2 where arcsinh(u / TAU) = INTERVAL, and nearly so from ENOUGH of that on
+    least, most = (np.sinh(np.sqrt(share) * INTERVAL) / INTERVAL for share in (ENOUGH, 1.0))
     for std in found("flattens"):
         assert least <= std / TAU <= 1.3 * most
-        assert std / TAU == pytest.approx(most, rel=0.35)

@@ -119,7 +119,7 @@ def test_a_gross_misfit_leaves_nothing_well_known(tmp_path):
     result = identify(made)
     assert result.metrics.mistakes is None
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
-    assert any("no parameter is taken for better than weakly known" in text for text in result.doubts)
+    assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])

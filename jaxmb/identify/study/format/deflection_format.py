@@ -85,7 +85,7 @@ class SimulateDeflections(Part):
 class DeflectionTestPart(TestPart):
     """A set of deflection tests, from a table or simulated."""
 
-    for_complete: ClassVar[bool] = True
+    static: ClassVar[bool] = True
 
     kind: Literal["deflection"]
     file: str | None = None

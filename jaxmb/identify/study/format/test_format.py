@@ -14,8 +14,8 @@ class TestPart(Part):
     """What all tests have."""
 
     __test__: ClassVar[bool] = False
-    for_complete: ClassVar[bool] = False
-    """Whether [complete] can be found from such tests."""
+    static: ClassVar[bool] = False
+    """Whether such tests load the machine at rest, and see no motion of it."""
 
     kind: str
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None

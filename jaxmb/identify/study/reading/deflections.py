@@ -37,7 +37,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         raise ValueError(known_name("frame", part.frame, model.frames))
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
-    gravity = not all(other.kind == part.kind for other in setting.file.test) and not model.virtual_springs
+    gravity = not all(other.static for other in setting.file.test) and not model.virtual_springs
     truth, stated, taken = None, None, ()
     if part.simulate is None:
         start = np.asarray(posture(model, part.posture))

@@ -54,7 +54,7 @@ def _names(parts: Sequence[TestPart]) -> list[str]:
 
 def check_kinds(file: StudyFile) -> None:
     """Raise where the tests of a study cannot stand beside what else it says."""
-    if file.complete is not None and not all(part.for_complete for part in file.test):
+    if file.complete is not None and not all(part.static for part in file.test):
         raise ValueError("[complete] is for deflection tests alone, expected no others")
     if file.complete is not None and file.prior:
         raise NotImplementedError("a prior cannot be used with [complete]")
@@ -62,9 +62,9 @@ def check_kinds(file: StudyFile) -> None:
         raise NotImplementedError("lock cannot be used with [complete]")
 
 
-def check_stiffness(entries: Sequence[Entry], model: Model) -> None:
+def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
-    if len({entry.kind == "deflection" for entry in entries}) == 2 and not model.springs:
+    if len({part.static for part in file.test}) == 2 and not model.springs:
         for name, stiffness, locked in zip(model.coordinates, model.stiffness, model.locked, strict=True):
             if stiffness == 0.0 and not locked:
                 raise ValueError(
