@@ -11,7 +11,7 @@ from . import (
 )
 from .identify.assess.identify import identify as identify
 from .identify.assess.result import Result as Result
-from .identify.assess.saved_result import (
+from .identify.assess.saved.saved_result import (
     load_result as load_result,
     write_result as write_result,
 )

@@ -11,20 +11,13 @@ from jaxmb.identify.assess.deflections.scatter import (
     convergence as convergence,
     monte_carlo as monte_carlo,
 )
-from jaxmb.identify.experiments.deflection_source import DeflectionSource as DeflectionSource
-from jaxmb.identify.experiments.deflection_table import (
-    deflection_tests as deflection_tests,
-    deflections_csv as deflections_csv,
-    read_deflections as read_deflections,
-    read_table as read_table,
-)
-from jaxmb.identify.experiments.deflection_test import (
+from jaxmb.identify.experiments.deflections.deflection_test import (
     DeflectionTest as DeflectionTest,
     compliance_terms as compliance_terms,
     deflection_test as deflection_test,
 )
-from jaxmb.identify.experiments.instruments import Instruments as Instruments
-from jaxmb.identify.experiments.load_cases import (
+from jaxmb.identify.experiments.deflections.instruments import Instruments as Instruments
+from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase as LoadCase,
     Term as Term,
     equilibria as equilibria,
@@ -33,6 +26,13 @@ from jaxmb.identify.experiments.load_cases import (
     observation_matrix as observation_matrix,
     predicted as predicted,
     spring_term as spring_term,
+)
+from jaxmb.identify.experiments.deflections.source import DeflectionSource as DeflectionSource
+from jaxmb.identify.experiments.deflections.table import (
+    deflection_tests as deflection_tests,
+    deflections_csv as deflections_csv,
+    read_deflections as read_deflections,
+    read_table as read_table,
 )
 from jaxmb.identify.stiffness_model.compensator import (
     Compensator as Compensator,

@@ -4,10 +4,8 @@
 the standard deviations are made of.
 """
 
-from jaxmb.identify.experiments.frf_test import (
-    FrfTest as FrfTest,
-    predict_frf as predict_frf,
-)
+from jaxmb.identify.experiments.frf.frf_test import FrfTest as FrfTest
+from jaxmb.identify.experiments.frf.prediction import predict_frf as predict_frf
 from jaxmb.identify.experiments.modes_test import (
     ModesTest as ModesTest,
     predict_modes as predict_modes,

@@ -14,7 +14,6 @@ from jaxmb.identify.assess.metrics import (
     Profile as Profile,
     TrueMode as TrueMode,
 )
-from jaxmb.identify.assess.profile import with_profiles as with_profiles
 from jaxmb.identify.assess.result import (
     Mode as Mode,
     Outcome as Outcome,
@@ -25,6 +24,7 @@ from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics 
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics as DeflectionMetrics
 from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics
 from jaxmb.identify.assess.tests.modes import ModesMetrics as ModesMetrics
+from jaxmb.identify.assess.uncertainty.profile import with_profiles as with_profiles
 from jaxmb.identify.estimation.identifiability import KnownTogether as KnownTogether
 from jaxmb.io.strict_json import (
     strict as strict,

@@ -5,12 +5,12 @@ as plain data (`make_study`), which `study_data` gives of a file. `Study.entries
 them; `jaxmb.identify` fits it.
 """
 
+from jaxmb.identify.experiments.deflections.instruments import Instruments as Instruments
 from jaxmb.identify.experiments.entry import (
     Entry as Entry,
     Source as Source,
     Truth as Truth,
 )
-from jaxmb.identify.experiments.instruments import Instruments as Instruments
 from jaxmb.identify.study.file import (
     study_data as study_data,
     study_names as study_names,

@@ -47,8 +47,8 @@ def identify(
         file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.profile import profiled, with_profiles
-    from jaxmb.identify.assess.saved_result import MACHINE, RESULT, STUDY, write_result
+    from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, write_result
+    from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
     from jaxmb.identify.study.study import make_study
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.result_sections import sections

@@ -9,8 +9,8 @@ import numpy as np
 import tomli_w
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import LoadCase
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase
+from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.identify.study.study import load_study
 from jaxmb.machine.build import build_model

@@ -14,7 +14,7 @@ from jaxmb.cli import main
 from jaxmb.identify.assess.linear_outcome import outlier_remarks
 from jaxmb.identify.assess.remarks import excess_remarks
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.load_cases import measured_displacements, observation_matrix, predicted
+from jaxmb.identify.experiments.deflections.load_cases import measured_displacements, observation_matrix, predicted
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.stiffness_model.compensator import added_stiffness, spring_of
 from jaxmb.identify.stiffness_model.complete_model import complete_reduction

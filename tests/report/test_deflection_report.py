@@ -8,8 +8,8 @@ import tomli_w
 
 import jaxmb
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
-from jaxmb.identify.experiments.deflection_table import deflections_csv
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.report.result_sections import sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from jaxmb.identify.experiments.deflection_source import Instruments
+from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.fit.settings import RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import (
     CompletePart,

@@ -9,15 +9,13 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.ambiguity import ambiguity, not_held_back
-from jaxmb.identify.assess.curvature import with_curvature
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_remarks
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.mistakes import mistake_remarks, mistakes
+from jaxmb.identify.assess.mistakes.mistakes import mistake_remarks, mistakes
 from jaxmb.identify.assess.remarks import (
     bound_remarks,
     data_remarks,
@@ -30,6 +28,8 @@ from jaxmb.identify.assess.remarks import (
 )
 from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, followed_text, found_parameters
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
+from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_held_back
+from jaxmb.identify.assess.uncertainty.curvature import with_curvature
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,

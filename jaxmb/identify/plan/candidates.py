@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.frf_test import predict_frf
-from jaxmb.identify.experiments.frf_weights import SMALLEST_RATIO
+from jaxmb.identify.experiments.frf.prediction import predict_frf
+from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Test, called

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.reduction import Reduction, Step, reduction
-from jaxmb.identify.experiments.load_cases import (
+from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     Term,
     joint_terms,

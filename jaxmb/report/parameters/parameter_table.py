@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from jaxmb.identify.assess.profile import RISE
 from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.paper_tables import of_paper, table_5
 from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by, left, right, section

@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmb.identify.assess.profile import RISE
 from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 NARROW = 0.3

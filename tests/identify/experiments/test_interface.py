@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.ambiguity import not_held_back
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.uncertainty.ambiguity import not_held_back
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, Score, Test
 from jaxmb.identify.fit.loop import coarsened

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from jaxmb.identify.experiments.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.parameters.model_parameters import set_parameters

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.fit.noise import FALSE_ALARM, explained_objective, misfit, misfits
 from jaxmb.identify.fit.state import distinct
 from tests.identify.arm import frf, study_of

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.load_cases import compliances
+from jaxmb.identify.experiments.deflections.load_cases import compliances
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness, fit_compensator
 

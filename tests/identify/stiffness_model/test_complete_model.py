@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.load_cases import LoadCase, observation_matrix
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, observation_matrix
 from jaxmb.identify.stiffness_model.complete_model import complete_model, complete_reduction, original_values
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine

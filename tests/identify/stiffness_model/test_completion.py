@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.estimation.reduction import Reduction
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.stiffness_model import completion as limits
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_reduction, original_values
 from jaxmb.identify.stiffness_model.completion import completed_model, completion, compliance_intervals

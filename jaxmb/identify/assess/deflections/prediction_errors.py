@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Knowledge
-from jaxmb.identify.experiments.deflection_test import DeflectionTest, deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionTest, deflection_test
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.problem import Problem
 

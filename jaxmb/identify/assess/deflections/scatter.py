@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxmb.identify.assess.finding import Finding, Linear
-from jaxmb.identify.experiments.deflection_source import DeflectionSource
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
+from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.test import Equations
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.simulation.deflections import measured_with

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxmb.identify.assess.stiffness_model_metrics import Compensation, CompensationRow, Errors
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, predict, residual_norms, translations
 from jaxmb.machine.build import Model
 

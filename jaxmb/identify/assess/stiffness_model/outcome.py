@@ -20,8 +20,8 @@ from jaxmb.identify.assess.stiffness_model_metrics import (
 )
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.estimation.identifiability import correlation, limits
+from jaxmb.identify.experiments.deflections.load_cases import measured_displacements
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.load_cases import measured_displacements
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of

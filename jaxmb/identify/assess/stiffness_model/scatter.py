@@ -7,8 +7,8 @@ import numpy as np
 from jaxmb.identify.assess.deflections.scatter import drawn_displacements
 from jaxmb.identify.assess.stiffness_model.compensation import able, cases_of, judged_cases
 from jaxmb.identify.assess.stiffness_model_metrics import CompensationScatter
+from jaxmb.identify.experiments.deflections.load_cases import measured_displacements, predicted
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.load_cases import measured_displacements, predicted
 from jaxmb.identify.stiffness_model.variants import Variant, compensated_percent, least_squares, translations
 from jaxmb.machine.build import Model
 

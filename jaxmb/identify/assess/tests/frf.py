@@ -11,7 +11,7 @@ from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import undamped
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.frf_misfit import frf_misfit
+from jaxmb.identify.experiments.frf.misfit import frf_misfit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

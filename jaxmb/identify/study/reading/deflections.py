@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.identify.experiments.deflection_source import DeflectionSource
-from jaxmb.identify.experiments.deflection_table import DEGREE, read_table
-from jaxmb.identify.experiments.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
+from jaxmb.identify.experiments.deflections.source import DeflectionSource
+from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.load_cases import LoadCase, check_cases
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.setting import Setting, measured_model

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.frf_test import FrfTest
-from jaxmb.identify.experiments.frf_weights import band_weights, peak_weights, usable_lines
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
+from jaxmb.identify.experiments.frf.weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.frf_source import measured_responses, points_text, sensor_of
 from jaxmb.identify.study.setting import Setting

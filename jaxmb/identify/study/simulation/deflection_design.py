@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmb.identify.estimation.design import Design, choose_tests
-from jaxmb.identify.experiments.load_cases import (
+from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     joint_terms,
     measured_displacements,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.load_cases import LoadCase, check_cases, equilibria, predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, equilibria, predicted
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments, SimulateDeflections
 from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name

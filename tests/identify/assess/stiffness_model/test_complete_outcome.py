@@ -11,7 +11,7 @@ import jaxmb
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_cases
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.estimation import semidefinite
-from jaxmb.identify.experiments.deflection_source import Instruments
+from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
 from tests.identify.kr240 import entry_of, measured_by

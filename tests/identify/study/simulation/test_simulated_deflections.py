@@ -5,8 +5,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
 
-from jaxmb.identify.experiments.deflection_source import Instruments
-from jaxmb.identify.experiments.load_cases import predicted
+from jaxmb.identify.experiments.deflections.load_cases import predicted
+from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
 from jaxmb.machine.build import build_model

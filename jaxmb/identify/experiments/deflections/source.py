@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import NOTABLE
+from jaxmb.identify.experiments.deflections.instruments import Instruments
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
 from jaxmb.identify.experiments.entry import Source
-from jaxmb.identify.experiments.instruments import Instruments
-from jaxmb.identify.experiments.load_cases import LoadCase, check_cases
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.optimize import root
 
 import jaxmb
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from tests.identify.arm import MACHINE, frf, loads, study_of
 
 MODEL = jaxmb.set_parameters(jaxmb.build_model(MACHINE), {"stiffness.a": 900.0, "stiffness.b": 200.0})

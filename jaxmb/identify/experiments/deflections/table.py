@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.experiments.load_cases import LoadCase, check_cases, check_names
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import read_text
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model

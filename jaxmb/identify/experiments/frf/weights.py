@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MOST_DAMPING = 0.1
-"""A peak wider than that of a mode with this damping ratio is no mode."""
+from jaxmb.identify.experiments.frf.peaks import PROMINENCE, resonances
+
 SMALLEST_RATIO = 1e-13
 """An FRF this far below the largest of its line is rounding: a cross term that symmetry makes zero."""
 
@@ -17,49 +17,13 @@ def usable_lines(frf: np.ndarray) -> np.ndarray:
     return np.isfinite(frf) & (size > SMALLEST_RATIO * largest)
 
 
-def resonances(level: np.ndarray, frequency_hz: np.ndarray, prominence: float) -> np.ndarray:
-    """Indices of the peaks of a magnitude that look like modes and not like ripple or a hump between antiresonances.
-
-    A peak counts where it stands out of its surroundings by the prominence, and is no wider, half a prominence (at most
-    3 dB) below its top, than a mode of 10 % damping is at its half-power points.
-
-    Args:
-        level: log10 of the magnitude [f].
-        frequency_hz: frequencies [f], Hz.
-        prominence: in decades of magnitude.
-    """
-    # As scipy.signal's find_peaks and peak_widths, whose import takes longer than a fit.
-    ends = np.append(np.flatnonzero(np.diff(level)), level.size - 1)
-    starts = np.append(0, ends[:-1] + 1)
-    runs = level[starts]  # lines of one level in a row
-    tops = 1 + np.flatnonzero((runs[1:-1] > runs[:-2]) & (runs[1:-1] > runs[2:]))
-    keep = []
-    for peak in (starts[tops] + ends[tops]) // 2:
-        flanks = [side[: np.argmax(side > level[peak]) or side.size] for side in (level[peak::-1], level[peak:])]
-        stands_out = level[peak] - max(flank.min() for flank in flanks)
-        if stands_out < prominence:
-            continue
-        height = level[peak] - min(0.5 * stands_out, 0.5 * np.log10(2.0))
-        left, right = (_crossing(flank, height) for flank in flanks)
-        low, high = np.interp([peak - left, peak + right], np.arange(level.size), frequency_hz)
-        if high - low <= 2.0 * MOST_DAMPING * frequency_hz[peak]:
-            keep.append(peak)
-    return np.array(keep, dtype=int)
-
-
-def _crossing(flank: np.ndarray, height: float) -> float:
-    """How many lines down a flank the level falls to a height, lines between two interpolated."""
-    line = int(np.argmax(flank <= height))
-    return line - (height - flank[line]) / (flank[line - 1] - flank[line])
-
-
 def peak_weights(
     frequency_hz: np.ndarray,
     frf: np.ndarray,
     peaks: float,
     half_width_lines: int,
     elsewhere: float,
-    prominence: float = 0.1,
+    prominence: float = PROMINENCE,
 ) -> np.ndarray:
     """Weights [f, o, i] that magnify the lines around each FRF's resonances.
 

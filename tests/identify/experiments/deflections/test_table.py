@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmb.identify.experiments.deflection_table import deflection_tests, deflections_csv, read_deflections
+from jaxmb.identify.experiments.deflections.table import deflection_tests, deflections_csv, read_deflections
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
@@ -162,7 +162,7 @@ def test_arrays_that_cannot_be_tests(changed, told):
 
 
 def test_the_documented_table_can_be_read(tmp_path):
-    text = (Path(__file__).parents[3] / "docs" / "elastostatics.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "elastostatics.md").read_text()
     table = next(block for block in re.findall(r"```\n(.*?)```", text, re.DOTALL) if block.startswith("test,"))
     path = tmp_path / "tests.csv"
     path.write_text(table)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from jaxmb.identify.experiments.deflection_test import deflection_test
-from jaxmb.identify.experiments.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.machine.schema import Machine
 from tests.identify.arm import FREE, MACHINE, loads, study_of

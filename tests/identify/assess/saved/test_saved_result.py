@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 
 import jaxmb
-from jaxmb.identify.assess.saved_result import study_toml
+from jaxmb.identify.assess.saved.saved_result import study_toml
 from jaxmb.identify.study.file import study_digest
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin

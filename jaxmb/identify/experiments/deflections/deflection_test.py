@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmb.identify.experiments.load_cases import (
+from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
     LoadCase,
     Term,

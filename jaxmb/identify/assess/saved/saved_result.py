@@ -12,7 +12,7 @@ import tomli_w
 
 from jaxmb.identify.assess.metrics import Metrics, read_metrics
 from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
-from jaxmb.identify.assess.saved_format import SavedResult
+from jaxmb.identify.assess.saved.saved_format import SavedResult
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.stiffness_model.completion import Completion

@@ -1,7 +1,6 @@
 """An FRF test: frequency responses measured at one posture."""
 
 import dataclasses
-import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -9,35 +8,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
-from scipy.optimize import linear_sum_assignment, root_scalar
 from scipy.stats import chi2
 
-from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.frf_weights import resonances
+from jaxmb.identify.experiments.frf.changes import frf_changes
+from jaxmb.identify.experiments.frf.noise import most_likely_factor, noise_at_fit, window_factor
+from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
+from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
 from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Change, Score, called
+from jaxmb.identify.experiments.test import Change, Score
 from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
-from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, window_correlation
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import IDEAL, sensed_receptance
+from jaxmb.response.frf import IDEAL
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import modes
 from jaxmb.response.sensor import Sensor
 
 Phase = Literal["safe", "principal"]
-BEYOND = 5.0
-"""Standard deviations of additive noise, beyond which a value of H is one time in 3e5 by that alone."""
-CHUNK = 512
-"""Lines whose correlation with all others is held at a time."""
-LARGEST = 0.2
-"""Relative noise up to which log H scatters as its noise does: a logarithm of less than a fifth of it is another."""
-NEGLIGIBLE = 0.05
-"""Noise, over another one beside it, that adds no more than 0.2 % to its size."""
-PROMINENCE = 0.1
-"""Decades of magnitude by which a peak stands out to count as a mode."""
 
 
 class FrfTest(PostureTest):
@@ -120,19 +110,8 @@ class FrfTest(PostureTest):
 
     def changes(self, model: Model) -> tuple[Change, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
-        name, late = called(self.name), 0.1 / float(np.asarray(self.omega).max())
-        found = [
-            Change("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
-            Change(f"gain {self.name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
-            Change(f"delay {self.name}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
-        ]
-        for what, points in (("output", self.outputs), ("input", self.inputs)):
-            for point in dof_names(points):
-                found.append(Change(f"{what} {point}", 0.1, functools.partial(_factor_text, what, point)))
-        for coordinate, turns in zip(model.coordinates, model.revolute, strict=True):
-            text = functools.partial(_posture_text, coordinate, name, turns)
-            found.append(Change(f"posture {self.name} {coordinate}", 0.05 if turns else 0.01, text))
-        return tuple(found)
+        highest = float(np.asarray(self.omega).max())
+        return frf_changes(self.name, self.outputs, self.inputs, highest, model)
 
     def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with the description changed, by numbers in the order of `changes`."""
@@ -233,27 +212,10 @@ class FrfTest(PostureTest):
         return bool(np.any(self.additive_std))
 
     def at_fit(self, view: MotionView) -> "FrfTest":
-        """The test with additive noise taken of the FRFs of the machine that fits, instead of the measured ones.
-
-        Lines count for more where noise happened to make them large, if the noise is taken of what was measured: that
-        biases a fit. Where the machine's FRFs are so small that log H is no longer as scattered as its noise
-        (`LARGEST`), they do not count. What no noise makes of the machine's FRF (`BEYOND`) stays as it is: the machine
-        does not follow it.
-        """
-        additive, old = np.asarray(self.additive_std), np.asarray(self.level)
+        """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
         predicted = np.asarray(self.predict(view))
-        beyond = np.abs(predicted - np.asarray(self.measured)) > BEYOND * additive
-        level = np.where(beyond, old, np.abs(predicted))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            relative = np.where(additive > 0.0, additive / level, 0.0)
-            change = np.where(additive > 0.0, relative**2 - (additive / old) ** 2, 0.0)
-        counts = beyond | (relative <= LARGEST)
-        known, noise = (
-            np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(counts, change, 0.0), 0.0))
-            for std in (self.known_std, self.noise_std)
-        )
-        parts = {"known_std": known, "noise_std": noise, "level": np.where(counts, level, old)}
-        parts["weight"] = np.where(counts, np.asarray(self.weight), 0.0)
+        names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
+        parts = noise_at_fit(predicted, *(np.asarray(getattr(self, name)) for name in names))
         return dataclasses.replace(self, **{name: jax.device_put(part) for name, part in parts.items()})
 
     def noise_change(self, other: "FrfTest") -> float:
@@ -296,42 +258,20 @@ class FrfTest(PostureTest):
         known, rest, weight = (np.asarray(x)[used] for x in (np.asarray(self.known_std) ** 2, self._rest, self.weight))
         # what the fit took from the squares, and what lines that err alike lack, is given back to all lines alike
         squares = squares[used] * np.sum(weight) / expected
-        most = float(np.sqrt(np.max(squares / (weight * rest), initial=0.0)))
-        least = float(np.finfo(float).eps)
-        if known.size and np.all(known > 0.0):
-            least = NEGLIGIBLE / float(np.sqrt(np.mean(rest / known)))
-
-        def slope(factor: float) -> float:
-            """Of the logarithm of the likelihood, over the variance."""
-            variance = known + factor**2 * rest
-            return float(np.sum((squares - weight * variance) * rest / variance**2)) * factor**4
-
-        if most <= least or slope(least) <= 0.0:
-            return least * float(self.nominal_std)
-        return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root * float(self.nominal_std)
+        return float(self.nominal_std) * most_likely_factor(squares, known, rest, weight)
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
         """How many times larger the exponential window makes the variance of errors along some directions.
-
-        Behind the window lines have noise in common (see `window_correlation`), which is turned by the phase of their
-        response in log H.
 
         Args:
             basis: directions, as columns.
             row_weights: variance of each row.
         """
-        decay, omega = float(self.decay), np.asarray(self.omega)
+        decay = float(self.decay)
         if decay == 0.0:
             return 1.0
-        scaled = (basis * np.sqrt(row_weights)[:, None]).reshape(2, omega.size, -1, basis.shape[1])
-        measured = np.asarray(self.measured).reshape(omega.size, -1, 1)
-        turned = (scaled[0] + 1j * scaled[1]) * measured / np.abs(measured)
-        columns, both = turned.reshape(omega.size, -1), 0.0
-        for k in range(0, omega.size, CHUNK):
-            rows = slice(k, k + CHUNK)
-            both += float(np.sum((columns[rows].conj() * (window_correlation(omega, decay, rows) @ columns)).real))
-        independent = float(np.sum(np.abs(columns) ** 2))
-        return both / independent if independent > 0.0 else 1.0
+        scaled = basis * np.sqrt(row_weights)[:, None]
+        return window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
 
     @property
     def degrees_factor(self) -> float:
@@ -368,18 +308,13 @@ class FrfTest(PostureTest):
     @property
     def first_frequency_hz(self) -> float | None:
         """First clear peak of all FRFs together."""
-        peaks = resonances(self._level(self.measured), np.asarray(self.omega) / (2 * np.pi), PROMINENCE)
-        return float(np.asarray(self.omega)[peaks[0]]) / (2 * np.pi) if peaks.size else None
+        frequency_hz = np.asarray(self.omega) / (2.0 * np.pi)
+        peaks = resonances(self._level(self.measured), frequency_hz)
+        return float(frequency_hz[peaks[0]]) if peaks.size else None
 
-    def peaks_hz(self, frf: Complex[np.ndarray, "f o i"]) -> np.ndarray:
-        """Frequencies of the peaks of all FRFs together: of the parabola through the logarithms of three lines."""
-        level, frequency_hz = self._level(frf), np.asarray(self.omega) / (2.0 * np.pi)
-        peaks = resonances(level, frequency_hz, PROMINENCE)
-        inner = peaks[(peaks > 0) & (peaks < level.size - 1)]
-        before, top, after = (level[inner + k] for k in (-1, 0, 1))
-        bend = before - 2.0 * top + after
-        shift = np.where(bend < 0.0, 0.5 * (before - after) / np.where(bend < 0.0, bend, -1.0), 0.0)
-        return np.interp(inner + np.clip(shift, -0.5, 0.5), np.arange(level.size), frequency_hz)
+    def _peaks_hz(self, frf: Complex[np.ndarray, "f o i"]) -> np.ndarray:
+        """Frequencies of the peaks of all FRFs together."""
+        return peaks_hz(self._level(frf), np.asarray(self.omega) / (2.0 * np.pi))
 
     def _level(self, frf: Array | np.ndarray) -> np.ndarray:
         """log10 of the magnitude of all FRFs together [f]."""
@@ -392,7 +327,7 @@ class FrfTest(PostureTest):
         measured, predicted = np.asarray(self.measured), np.asarray(self.predict(view))
         alike = frac(np.where(used, measured, np.nan), np.where(used, predicted, np.nan))
         if reference_hz is None:
-            reference_hz, found_hz = self.peaks_hz(measured), self.peaks_hz(predicted)
+            reference_hz, found_hz = self._peaks_hz(measured), self._peaks_hz(predicted)
         else:
             found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
         return Score(
@@ -418,39 +353,3 @@ class FrfTest(PostureTest):
             decay=self.decay,
             noise_std=jax.device_put(np.median(np.asarray(self.noise_std)[used])),
         )
-
-
-@compiled
-def predict_frf(
-    view: MotionView,
-    omega: Float[Array, "f"],
-    derivatives: int,
-    decay: Float[Array, ""] | float = 0.0,
-    sensor: Sensor = IDEAL,
-) -> Complex[Array, "f o i"]:
-    """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
-
-    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
-    K + decay C + decay^2 M for K.
-    """
-    outputs, inputs = view.output_rows, view.output_rows if view.input_rows is None else view.input_rows
-    return sensed_receptance(
-        view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
-    )
-
-
-def _factor_text(what: str, point: str, value: float) -> str:
-    return f"a factor of {np.exp(-value):.3g} on {what} {point}"
-
-
-def _posture_text(coordinate: str, test: str, turns: bool, value: float) -> str:
-    amount = f"{np.degrees(value):+.3g} deg" if turns else f"{1e3 * value:+.3g} mm"
-    return f"{amount} of {coordinate} in the posture of {test}"
-
-
-def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, ...]:
-    """Absolute differences of frequencies that belong together, by the smallest sum of ratios, however far they are."""
-    if not (reference.size and found.size):
-        return ()
-    distance = np.abs(np.log(reference[:, None] / found))
-    return tuple(float(abs(found[j] - reference[i])) for i, j in zip(*linear_sum_assignment(distance), strict=True))

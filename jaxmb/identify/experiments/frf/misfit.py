@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from jaxmb.identify.experiments.frf_test import FrfTest
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.test import called
 from jaxmb.response.frf_kind import dof_names
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.deflection_test import deflection_test
-from jaxmb.identify.experiments.load_cases import LoadCase
+from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness
 

@@ -12,8 +12,14 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.changed_machine import Stated, changeable, changed_machine, machine_changes, stated_joints
 from jaxmb.identify.assess.finding import GOES_ON, Finding
+from jaxmb.identify.assess.mistakes.changed_machine import (
+    Stated,
+    changeable,
+    changed_machine,
+    machine_changes,
+    stated_joints,
+)
 from jaxmb.identify.experiments.test import Change, Test, called
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import Problem, nameless

@@ -1,0 +1,27 @@
+"""Frequency responses that a machine predicts for a test."""
+
+from jaxtyping import Array, Complex, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.motion import MotionView
+from jaxmb.response.frf import IDEAL, sensed_receptance
+from jaxmb.response.sensor import Sensor
+
+
+@compiled
+def predict_frf(
+    view: MotionView,
+    omega: Float[Array, "f"],
+    derivatives: int,
+    decay: Float[Array, ""] | float = 0.0,
+    sensor: Sensor = IDEAL,
+) -> Complex[Array, "f o i"]:
+    """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
+
+    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
+    K + decay C + decay^2 M for K.
+    """
+    outputs, inputs = view.output_rows, view.output_rows if view.input_rows is None else view.input_rows
+    return sensed_receptance(
+        view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
+    )
