@@ -1,6 +1,8 @@
 """Noise of neighbouring lines that is one, and leakage from the largest response of a line."""
 
+import itertools
 import warnings
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
@@ -15,6 +17,13 @@ FALSE_LINE = 1e-4
 MOST_ODD = 0.05
 """Share of all lines, above which they are no single ones."""
 NEIGHBOURS = 3
+NORMAL, FAR = 1.4826, 3.0
+"""Standard deviation of a normal number over its median size; standard deviations above which an error counts as so
+many where it is asked what is common to errors: it may be a single one."""
+FAR_OUT = 5.0
+"""Standard deviations by which noise is like noise elsewhere one time in a million."""
+APART, LAGS = 4, 6
+"""Lines between which no window correlates noise any more, and how many distances from there on are looked at."""
 SMALLEST = 1e-6
 """Part of the largest response of its line below which one says nothing: its standard deviation would be no number."""
 
@@ -37,6 +46,51 @@ def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
             break
         count += 2.0 * float(shared / power)
     return count
+
+
+def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> float:
+    """Part of the variance of some errors that is no noise; 0 where none stands out.
+
+    What a model cannot follow goes on from line to line, also where no window makes lines alike any more (`APART`), or
+    is common to the FRFs of different inputs at a line, which were measured at different times. The larger of the two
+    is returned, where it stands `FAR_OUT` standard deviations out of what noise does.
+
+    Args:
+        errors: in units of their standard deviation [part, f, output, input], 0 where there is none.
+        present: where there is one, of the same shape.
+        window: number of neighbouring lines that a window makes one.
+    """
+    power = float(np.sum(errors**2)) / max(int(np.sum(present)), 1)
+    if power == 0.0:
+        return 0.0
+    usual, largest = float(np.median(np.abs(errors[present]))) * NORMAL, 0.0
+    for products in (_along(int(np.ceil(APART * window))), _across):
+        clipped = products(np.clip(errors, -FAR * usual, FAR * usual))
+        # of independent products the sum has this standard deviation, however unlike their sizes are
+        std = np.sqrt(sum(float(np.sum(each**2)) for each in clipped))
+        if sum(float(np.sum(each)) for each in clipped) > FAR_OUT * std:
+            shared, count = (sum(float(np.sum(each)) for each in products(of)) for of in (errors, present.astype(int)))
+            largest = max(largest, shared / count / power)
+    return largest
+
+
+def _along(first: int) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Products of errors that lie so many lines and some more apart, those of as many neighbouring lines added up."""
+
+    def products(errors: np.ndarray) -> list[np.ndarray]:
+        count = errors.shape[1] - first - LAGS
+        if count <= 0:
+            return []
+        later = sum(errors[:, k : k + count] for k in range(first, first + LAGS))
+        return [np.add.reduceat(errors[:, :count] * later, np.arange(0, count, first), axis=1)]
+
+    return products
+
+
+def _across(errors: np.ndarray) -> list[np.ndarray]:
+    """Products of the errors of different inputs at a line, those of all outputs added up first."""
+    of_input = errors.sum(axis=2)
+    return [of_input[..., i] * of_input[..., j] for i, j in itertools.combinations(range(errors.shape[3]), 2)]
 
 
 def odd_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -100,8 +154,8 @@ def lines_of_window(frequency_hz: Float[np.ndarray, "f"], decay_1_s: float) -> f
     return 1.0 + 2.0 * float(np.sum(1.0 / (1.0 + (np.arange(1, frequency_hz.size) * step / (2.0 * decay_1_s)) ** 2)))
 
 
-def cross_axis_log_std(frf_set: FrfSet, share: float) -> np.ndarray:
-    """Standard deviation of log H [f, o, i] where a share of the largest response at a line leaks into the others.
+def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
+    """What a share of the largest response at a line adds to log H [f, o, i] where it leaks into the others.
 
     Accelerometers feel a few percent of what moves across their axis, and a hammer that hits a few degrees askew
     excites a few percent along the others: of a small cross response next to a large direct one little is left.
@@ -111,16 +165,20 @@ def cross_axis_log_std(frf_set: FrfSet, share: float) -> np.ndarray:
         frf_set: the responses.
         share: of the largest response; 0.03 to 0.05 for common sensors and hits by hand.
     """
-    size = np.abs(np.where(frf_set.finite, frf_set.frf, 0.0))
+    frf = np.where(frf_set.finite, frf_set.frf, 0.0)
+    size = np.abs(frf)
     rotates = [np.array([_is_rotation(name) for name in names]) for names in (frf_set.outputs, frf_set.inputs)]
-    relative = np.zeros(size.shape)
+    leak = np.zeros(size.shape, complex)
     for o in (False, True):
         for i in (False, True):
             block = np.ix_(np.arange(size.shape[0]), rotates[0] == o, rotates[1] == i)
             if size[block].size:
-                largest = size[block].max(axis=(1, 2), keepdims=True)
-                relative[block] = largest / np.maximum(size[block], SMALLEST * largest + np.finfo(float).tiny)
-    return share * relative / np.sqrt(2.0)
+                each = frf[block]
+                flat = each.reshape(len(each), -1)
+                largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], axis=1)[:, :, None]
+                least = SMALLEST * np.abs(largest) + np.finfo(float).tiny
+                leak[block] = largest / np.where(np.abs(each) > least, each, least)
+    return share * leak
 
 
 def _is_rotation(name: str) -> bool:

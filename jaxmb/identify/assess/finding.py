@@ -13,15 +13,17 @@ from jaxmb.identify.estimation.identifiability import Knowledge, limits, verdict
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, correlated_by_misfit, misfits, misfits_of_tests
+from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
 FAR_OFF = 2.0
 """Root mean square residual, in units of stated noise, from which on no standard deviation covers what a wrong model
 does to its parameters."""
-GOES_ON = 3.0
-"""Neighbouring lines that err alike, from which on that is no noise."""
+SYSTEMATIC = 0.05
+"""Part of the variance of what a fit leaves that is no noise, from which on the fit does not follow its data."""
+LEAST_LEFT = 1e-4, 0.1
+"""What is left of log H, and of it over stated noise, below which it does not matter what it is."""
 
 
 class Linear(NamedTuple):
@@ -77,17 +79,32 @@ class Finding:
     def not_followed(self) -> tuple[str, ...]:
         """Names of the fitted tests of which the machine predicts something else, and noise does not explain it."""
         problem, names = self.study.problem, []
-        for rows, test, view, left in zip(problem.rows, problem.tests, self.views, self.misfits, strict=True):
+        for test, view, left in zip(problem.tests, self.views, self.misfits, strict=True):
             noise = left.explained
-            if not test.noise_known:  # that differs from line to line, and what a model cannot follow goes on
-                noise = correlated_by_misfit(test, self.residual[rows], self.row_weights[rows]) < GOES_ON
+            if not test.noise_known:
+                noise = test.name not in self.systematic
             if not noise and test.score(view, None).poor:
                 names.append(test.name)
         return tuple(names)
 
+    @functools.cached_property
+    def systematic(self) -> dict[str, float]:
+        """Names of the fitted tests of which something is left that is no noise, and which part of its variance."""
+        problem, found = self.study.problem, {}
+        for rows, test, left in zip(problem.rows, problem.tests, self.misfits, strict=True):
+            share = test.systematic(self.residual[rows], self.row_weights[rows])
+            size = left.factor * (test.nominal_noise or 0.0)
+            some = size > LEAST_LEFT[0] and (not test.noise_known or left.factor > LEAST_LEFT[1])
+            if some and share >= SYSTEMATIC:
+                found[test.name] = share
+        return found
+
     @property
     def far_off(self) -> bool:
         """Whether a test is missed by `FAR_OFF` times its stated noise and more."""
+        if self.linear is not None:  # of robust tests the outliers do not count
+            left = self.linear.step.misfit
+            return left is not None and not left.explained and left.square > FAR_OFF**2
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
         return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 

@@ -17,6 +17,7 @@ from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.mistakes.mistakes import mistake_remarks, mistakes
 from jaxmb.identify.assess.remarks import (
+    NOT_BELIEVED,
     bound_remarks,
     data_remarks,
     excess_remarks,
@@ -24,6 +25,7 @@ from jaxmb.identify.assess.remarks import (
     machine_remarks,
     on_bound,
     prior_remarks,
+    systematic_remarks,
     unmatched_remarks,
 )
 from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, followed_text, found_parameters
@@ -46,9 +48,6 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes
 
-NOT_BELIEVED = (
-    "no parameter is taken for better than weakly known: the machine that was fitted is not the one that was measured"
-)
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
 
@@ -137,9 +136,10 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     finding, pushed = not_held_back(with_curvature(finding))
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
-    wrong = finding.not_followed or finding.far_off or found_mistakes or (agreed is not None and not agreed.does)
+    apart = agreed is not None and not agreed.does
+    wrong = finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart
     finding = finding.believed(not wrong)
-    weakened = [NOT_BELIEVED] if wrong else []
+    weakened = [*systematic_remarks(finding), NOT_BELIEVED] if wrong else []
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=agreed,

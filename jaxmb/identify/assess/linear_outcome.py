@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.remarks import data_remarks, excess_remarks, kind_remarks, machine_remarks
+from jaxmb.identify.assess.remarks import NOT_BELIEVED, data_remarks, excess_remarks, kind_remarks, machine_remarks
 from jaxmb.identify.assess.result import Outcome, Result, followed_text, found_parameters
 from jaxmb.identify.estimation.identifiability import (
     Knowledge,
@@ -55,7 +55,8 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     """
     began = time.monotonic()
     finding = linear_finding(study, seed)
-    finding = finding.believed(not finding.not_followed)
+    wrong = finding.not_followed or finding.far_off
+    finding = finding.believed(not wrong)
     solved = time.monotonic()
     if finding.linear is None:
         raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
@@ -68,6 +69,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     doubts = (
         *kind_remarks(finding, metrics),
         *excess_remarks(finding.misfit),
+        *([NOT_BELIEVED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *machine_remarks(machine),
         *value_remarks(finding),

@@ -33,6 +33,21 @@ def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
     return sentences
 
 
+NOT_BELIEVED = (
+    "no parameter is taken for better than weakly known: the machine that was fitted is not the one that was measured"
+)
+
+
+def systematic_remarks(finding: Finding) -> list[str]:
+    """A sentence for each test of which something is left that is no noise."""
+    return [
+        f"{called(name)}: {100.0 * share:.0f} % of what the fit leaves is no noise, since it goes on from line to line"
+        " or is the same in FRFs of different inputs: something in the description of the machine or of the test is"
+        " wrong or missing"
+        for name, share in finding.systematic.items()
+    ]
+
+
 def excess_remarks(misfit: Misfit | None) -> list[str]:
     """A sentence where a fit leaves more than noise of the stated size; None where it was not stated."""
     if misfit is None or misfit.explained:

@@ -186,6 +186,10 @@ class Test(eqx.Module):
     has_lines: ClassVar[bool] = False
     """Whether it has lines, of which single ones may not belong to their neighbours."""
 
+    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Part of the variance of what is left that is no noise."""
+        return 0.0
+
     def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
         """Numbers of single lines that do not belong to their neighbours."""
         return np.zeros(0, dtype=int)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.finding import GOES_ON, Finding
+from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mistakes.changed_machine import (
     Stated,
     changeable,
@@ -21,7 +21,6 @@ from jaxmb.identify.assess.mistakes.changed_machine import (
     stated_joints,
 )
 from jaxmb.identify.experiments.test import Change, Test, called
-from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import Problem, nameless
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -134,7 +133,7 @@ def mistake_remarks(found: Sequence[Mistake]) -> list[str]:
 
 def _scatter(finding: Finding) -> np.ndarray | None:
     """Variance of each row over that of the noise it has in the fit; None where noise explains what is left."""
-    problem, doubtful = finding.study.problem, False
+    problem, doubtful = finding.study.problem, bool(finding.systematic)
     found = np.ones(finding.residual.size)
     for rows, test, left in zip(problem.rows, problem.tests, finding.misfits, strict=True):
         residual, weights = finding.residual[rows], finding.row_weights[rows]
@@ -142,7 +141,6 @@ def _scatter(finding: Finding) -> np.ndarray | None:
             doubtful |= not left.explained
         else:
             found[rows] = max(test.scatter(residual, weights), np.finfo(float).tiny)
-            doubtful |= correlated_by_misfit(test, residual, weights) >= GOES_ON
             doubtful |= test.odd_lines(residual, weights).size > 0
     return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
 

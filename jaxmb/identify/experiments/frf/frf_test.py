@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Complex, Float
 from scipy.stats import chi2
 
 from jaxmb.identify.experiments.frf.changes import frf_changes
-from jaxmb.identify.experiments.frf.noise import most_likely_factor, noise_at_fit, window_factor
+from jaxmb.identify.experiments.frf.noise import leak_factor, most_likely_factor, noise_at_fit, window_factor
 from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
@@ -19,7 +19,7 @@ from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score
 from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
-from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, systematic
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL
@@ -54,6 +54,9 @@ class FrfTest(PostureTest):
     """Standard deviation of the additive noise of H behind `known_std`, real and imaginary part each."""
     level: Float[Array, "f o i"]
     """Magnitude of H of which the additive noise was taken."""
+    leak: Complex[Array, "f o i"]
+    """What the largest response of a line adds to log H where one standard deviation of it leaks; part of the
+    additive noise, but one number for all lines."""
     nominal_std: Float[Array, ""]
     """Standard deviation of log H that the study states: the unit of its cost."""
     left_out: Bool[Array, "f"]
@@ -132,6 +135,15 @@ class FrfTest(PostureTest):
         bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
         return float(np.median(bend[three] ** 2) / (6.0 * chi2.median(1))) if three.any() else 1.0
 
+    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Part of the variance of what is left that is no noise.
+
+        Where responses leak, that is systematic too: 0.
+        """
+        if np.any(self.leak):
+            return 0.0
+        return systematic(*self._errors(residual, row_weights), self.degrees_factor)
+
     def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
         """Numbers of single lines that do not belong to their neighbours."""
         return odd_lines(*self._errors(residual, row_weights))
@@ -182,7 +194,17 @@ class FrfTest(PostureTest):
         """The test at some of its lines."""
         parts = {
             name: jax.device_put(np.asarray(getattr(self, name))[chosen])
-            for name in ("omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "left_out")
+            for name in (
+                "omega",
+                "measured",
+                "weight",
+                "noise_std",
+                "known_std",
+                "additive_std",
+                "level",
+                "leak",
+                "left_out",
+            )
         }
         return dataclasses.replace(self, **parts)
 
@@ -261,17 +283,17 @@ class FrfTest(PostureTest):
         return float(self.nominal_std) * most_likely_factor(squares, known, rest, weight)
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
-        """How many times larger the exponential window makes the variance of errors along some directions.
+        """How many times larger an exponential window or a leak makes the variance of errors along some directions.
 
         Args:
             basis: directions, as columns.
             row_weights: variance of each row.
         """
-        decay = float(self.decay)
-        if decay == 0.0:
-            return 1.0
-        scaled = basis * np.sqrt(row_weights)[:, None]
-        return window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
+        decay, scaled, factor = float(self.decay), basis * np.sqrt(row_weights)[:, None], 1.0
+        if decay > 0.0:
+            factor = window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
+        leak = np.asarray(self.leak)
+        return max(factor, leak_factor(scaled, leak / np.asarray(self.noise_std))) if np.any(leak) else factor
 
     @property
     def degrees_factor(self) -> float:

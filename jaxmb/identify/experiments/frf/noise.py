@@ -83,6 +83,22 @@ def most_likely_factor(
     return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
 
 
+def leak_factor(scaled: Float[np.ndarray, "m r"], leak: Complex[np.ndarray, "f o i"]) -> float:
+    """How many times larger it makes the variance of errors along some directions that a leak is one for all lines.
+
+    Args:
+        scaled: directions as columns, in units of the noise; real parts of all lines, then imaginary parts.
+        leak: what one standard deviation of the leak adds to log H, in units of the noise.
+    """
+    real, imaginary = scaled.reshape(2, len(leak), -1, scaled.shape[1])
+    each: np.ndarray = leak.reshape(len(leak), -1, 1)
+    squares = real**2 + imaginary**2
+    independent = float(np.sum(squares))
+    together = float(np.sum(np.sum(np.real(each) * real + np.imag(each) * imaginary, axis=0) ** 2))
+    apart = float(np.sum(squares * np.abs(each) ** 2)) / 2.0
+    return max(1.0 + (together - apart) / independent, 1.0) if independent > 0.0 else 1.0
+
+
 def window_factor(
     scaled: Float[np.ndarray, "m r"],
     measured: Complex[np.ndarray, "f o i"],

@@ -13,7 +13,7 @@ from jaxmb.identify.study.reading.frf_source import measured_responses, points_t
 from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.line_noise import cross_axis_log_std
+from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.reciprocity import reciprocal_pairs
 from jaxmb.mechanics.kinematics import posture
 from jaxmb.response.frf import check_points
@@ -51,16 +51,18 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
-    additive = random.std if measured.averages else np.zeros(random.std.shape)
+    leak = cross_axis_leak(measured, part.cross_axis)
+    leaked = np.abs(leak) / np.sqrt(2.0)
+    leaking = np.multiply(leaked, random.size, out=np.zeros(leaked.shape), where=np.isfinite(random.size))
+    additive = np.hypot(random.std if measured.averages else 0.0, leaking)
     if measured.averages:
         weight, notes = _above_noise(random, weight, notes, outputs, inputs)
-    leaked = cross_axis_log_std(measured, part.cross_axis)
     known = np.sqrt(random.log_std**2 + leaked**2)
     noise = np.sqrt(nominal**2 + known**2)
     usable = weight > 0.0
     if part.symmetrize is not None:
         weight, factor = _counted_once(measured, weight, part.symmetrize)
-        known, noise, additive = known * factor, noise * factor, additive * factor
+        known, noise, additive, leak = known * factor, noise * factor, additive * factor, leak * factor
     test = FrfTest(
         name=label,
         q=q,
@@ -76,6 +78,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         known_std=jax.device_put(known),
         additive_std=jax.device_put(additive),
         level=jax.device_put(random.size),
+        leak=jax.device_put(leak),
         nominal_std=jax.device_put(np.asarray(nominal)),
         left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),

@@ -114,12 +114,15 @@ def test_a_damping_that_is_held_at_another_value(tmp_path):
     assert any(re.fullmatch(r"a damping of (24\.\d|25|25\.\d) N m s/rad of a instead of 75", text) for text in texts)
 
 
-def test_a_gross_misfit_leaves_nothing_well_known(tmp_path):
-    made = changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w)))
+@pytest.mark.parametrize("level", [NOISE, "estimate", 10.0 * NOISE])
+def test_what_no_mistake_explains_leaves_nothing_well_known(tmp_path, level):
+    """Also where the noise is estimated, or stated so large that it covers the misfit: it goes on from line to line."""
+    made = changed(study(tmp_path, level=level), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w)))
     result = identify(made)
     assert result.metrics.mistakes is None
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
     assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
+    assert any(re.match(r"test 'p0': \d+ % of what the fit leaves is no noise", text) for text in result.doubts)
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
