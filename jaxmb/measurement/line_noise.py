@@ -24,8 +24,6 @@ FAR_OUT = 5.0
 """Standard deviations by which noise is like noise elsewhere one time in a million."""
 APART, LAGS = 4, 6
 """Lines between which no window correlates noise any more, and how many distances from there on are looked at."""
-SMALLEST = 1e-6
-"""Part of the largest response of its line below which one says nothing: its standard deviation would be no number."""
 
 
 def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
@@ -155,7 +153,7 @@ def lines_of_window(frequency_hz: Float[np.ndarray, "f"], decay_1_s: float) -> f
 
 
 def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
-    """What a share of the largest response at a line adds to log H [f, o, i] where it leaks into the others.
+    """What a share of the largest response at a line adds to H [f, o, i] where it leaks into the others.
 
     Accelerometers feel a few percent of what moves across their axis, and a hammer that hits a few degrees askew
     excites a few percent along the others: of a small cross response next to a large direct one little is left.
@@ -176,8 +174,7 @@ def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
                 each = frf[block]
                 flat = each.reshape(len(each), -1)
                 largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], axis=1)[:, :, None]
-                least = SMALLEST * np.abs(largest) + np.finfo(float).tiny
-                leak[block] = largest / np.where(np.abs(each) > least, each, least)
+                leak[block] = np.broadcast_to(largest, each.shape)
     return share * leak
 
 

@@ -20,6 +20,8 @@ AS_GOOD = 0.05
 """Likelihood of a fit over that of the best one, from which on it is as good."""
 CURVED = 0.5
 """Part of a residual's change that is not linear in the parameters, from which on another fit is one of its own."""
+HELD = 5.0
+"""Standard deviations that the cost would fall without a bound, from which on that is no noise."""
 DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
@@ -72,7 +74,8 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     """The finding without the parameters that only a bound holds back, and a remark on each.
 
     The standard deviation on a bound is that of a minimum there. Where the data would move a parameter beyond by more
-    than its 95 % interval, there is none: all that is known is that it wants to leave.
+    than its 95 % interval, there is none: all that is known is that it wants to leave. Where the cost would fall by far
+    (`HELD`), the bound keeps the fit from the machine that was measured, and the other parameters are wrong too.
     """
     study, known = finding.study, finding.known
     bound = on_bound(study, finding.u)
@@ -85,7 +88,10 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
         " would move it: it is not known"
         for i in beyond
     ]
-    return finding.with_std(std), sentences
+    gain = -np.sum((finding.jacobian @ move) * (2.0 * finding.residual + finding.jacobian @ move))
+    spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
+    far = beyond.size > 0 and gain > HELD**2 * float(finding.residual @ finding.residual) / spare
+    return finding.with_std(std).believed(not far), sentences
 
 
 def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

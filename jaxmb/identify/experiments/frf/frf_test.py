@@ -11,7 +11,13 @@ from jaxtyping import Array, Bool, Complex, Float
 from scipy.stats import chi2
 
 from jaxmb.identify.experiments.frf.changes import frf_changes
-from jaxmb.identify.experiments.frf.noise import leak_factor, most_likely_factor, noise_at_fit, window_factor
+from jaxmb.identify.experiments.frf.noise import (
+    SMALLEST,
+    leak_factor,
+    most_likely_factor,
+    noise_at_fit,
+    window_factor,
+)
 from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
@@ -55,8 +61,7 @@ class FrfTest(PostureTest):
     level: Float[Array, "f o i"]
     """Magnitude of H of which the additive noise was taken."""
     leak: Complex[Array, "f o i"]
-    """What the largest response of a line adds to log H where one standard deviation of it leaks; part of the
-    additive noise, but one number for all lines."""
+    """What the largest response of a line adds to H where one standard deviation of it leaks."""
     nominal_std: Float[Array, ""]
     """Standard deviation of log H that the study states: the unit of its cost."""
     left_out: Bool[Array, "f"]
@@ -231,13 +236,15 @@ class FrfTest(PostureTest):
     @property
     def noise_follows_fit(self) -> bool:
         """Whether `at_fit` gives another test."""
-        return bool(np.any(self.additive_std))
+        return bool(np.any(self.additive_std) or np.any(self.leak))
 
     def at_fit(self, view: MotionView) -> "FrfTest":
         """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
         predicted = np.asarray(self.predict(view))
         names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
         parts = noise_at_fit(predicted, *(np.asarray(getattr(self, name)) for name in names))
+        # a response that the machine does not have, but for rounding, is nothing but leak
+        parts["weight"] = np.where(np.abs(predicted) >= SMALLEST * np.abs(self.leak), parts["weight"], 0.0)
         return dataclasses.replace(self, **{name: jax.device_put(part) for name, part in parts.items()})
 
     def noise_change(self, other: "FrfTest") -> float:
@@ -292,8 +299,10 @@ class FrfTest(PostureTest):
         decay, scaled, factor = float(self.decay), basis * np.sqrt(row_weights)[:, None], 1.0
         if decay > 0.0:
             factor = window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
-        leak = np.asarray(self.leak)
-        return max(factor, leak_factor(scaled, leak / np.asarray(self.noise_std))) if np.any(leak) else factor
+        if not np.any(self.leak):
+            return factor
+        leak = np.asarray(self.leak) / np.asarray(self.measured)
+        return max(factor, leak_factor(scaled, leak / np.asarray(self.noise_std)))
 
     @property
     def degrees_factor(self) -> float:

@@ -12,6 +12,8 @@ CHUNK = 512
 """Lines whose correlation with all others is held at a time."""
 LARGEST = 0.2
 """Relative noise up to which log H scatters as its noise does: a logarithm of less than a fifth of it is another."""
+SMALLEST = 1e-6
+"""Part of what leaks below which a response says nothing."""
 NEGLIGIBLE = 0.05
 """Noise, over another one beside it, that adds no more than 0.2 % to its size."""
 
@@ -81,6 +83,12 @@ def most_likely_factor(
     if most <= least or slope(least) <= 0.0:
         return least
     return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
+
+
+def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> Lines:
+    """Standard deviation of log H, real and imaginary part each, by a leak into H."""
+    size = np.maximum(np.abs(np.where(np.isfinite(frf), frf, 0.0)), SMALLEST * np.abs(leak))
+    return np.where(leak != 0.0, np.abs(leak) / np.where(size > 0.0, size, 1.0) / np.sqrt(2.0), 0.0)
 
 
 def leak_factor(scaled: Float[np.ndarray, "m r"], leak: Complex[np.ndarray, "f o i"]) -> float:

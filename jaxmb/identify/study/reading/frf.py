@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
+from jaxmb.identify.experiments.frf.noise import leak_std
 from jaxmb.identify.experiments.frf.weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.frf_source import measured_responses, points_text, sensor_of
@@ -52,9 +53,8 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
     leak = cross_axis_leak(measured, part.cross_axis)
-    leaked = np.abs(leak) / np.sqrt(2.0)
-    leaking = np.multiply(leaked, random.size, out=np.zeros(leaked.shape), where=np.isfinite(random.size))
-    additive = np.hypot(random.std if measured.averages else 0.0, leaking)
+    leaked = leak_std(leak, measured.frf)
+    additive = random.std if measured.averages else np.zeros(random.std.shape)
     if measured.averages:
         weight, notes = _above_noise(random, weight, notes, outputs, inputs)
     known = np.sqrt(random.log_std**2 + leaked**2)
@@ -62,7 +62,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     usable = weight > 0.0
     if part.symmetrize is not None:
         weight, factor = _counted_once(measured, weight, part.symmetrize)
-        known, noise, additive, leak = known * factor, noise * factor, additive * factor, leak * factor
+        known, noise, additive = known * factor, noise * factor, additive * factor
     test = FrfTest(
         name=label,
         q=q,
@@ -78,7 +78,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         known_std=jax.device_put(known),
         additive_std=jax.device_put(additive),
         level=jax.device_put(random.size),
-        leak=jax.device_put(leak),
+        leak=jax.device_put(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
