@@ -87,7 +87,7 @@ def without_spin(machine: jaxmb.Machine) -> jaxmb.Machine:
 
 
 def cost_of_leaving_out_spin() -> None:
-    """Fits of machines whose rotors do not feel the turning of their carriers to FRFs of some that do."""
+    """Fits of a machine whose rotors do not feel the turning of their carriers to FRFs of one whose rotors do."""
     true = jaxmb.load_machine(MACHINE)
     for factor in (1.0, 0.25):
         with tempfile.TemporaryDirectory() as folder:
@@ -95,8 +95,16 @@ def cost_of_leaving_out_spin() -> None:
             machine = geared(true, factor)
             jaxmb.write_machine(machine, paths[0])
             jaxmb.write_machine(without_spin(machine), paths[1])
-            for what, path in zip(("with spin", "without"), paths, strict=True):
-                data = with_tests(("motor side",), machine=paths[0]) | {"machine": path}
+            for what, path, alone in (
+                ("with spin", paths[0], False),
+                ("without", paths[1], False),
+                ("without, FRFs of each motor to itself", paths[1], True),
+            ):
+                data: dict[str, Any] = with_tests(("motor side",), machine=paths[0])
+                data["machine"] = path
+                if alone:
+                    (every,) = data["test"]
+                    data["test"] = [every | {"name": p[0], "outputs": [p], "inputs": [p]} for p in every["outputs"]]
                 for name in ("rotor_inertia.*", "stiffness.motor*", "damping.motor*"):
                     bounds = data["free"][name]
                     data["free"][name] = bounds | {k: bounds[k] / factor**2 for k in ("lower", "upper", "initial")}

@@ -170,7 +170,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
         if coordinate.motor is not None and shaft is not None:
             braked = shaft.locked or shaft.name in names
             if coordinate.name in names and not braked:
-                raise ValueError(f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not: {LOCKED_BOTH}")
+                raise ValueError(
+                    f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not: {LOCKED_BOTH}"
+                )
             change["motor"] = coordinate.motor.model_copy(update={"locked": braked})
         return coordinate.model_copy(update=change | {"locked": coordinate.locked or coordinate.name in names})
 

@@ -37,9 +37,9 @@ LOCKED_BOTH = "expected the motor locked alone, which is a brake, or both"
 class Motor(Part):
     """A motor behind the gear of a coordinate: its shaft angle theta [rad] is a coordinate of the machine too.
 
-    The gear's spring and damper act on q - theta / ratio. The rotor turns about `axis` beside what its carrier does: its
-    energy is J theta'^2 / 2 + J theta' (axis . omega), omega the angular velocity of the frame before the coordinate. What
-    it has as part of its carrier, mass and all of its own inertia, belongs to the data of the body that carries it.
+    The gear's spring and damper act on q - theta / ratio. The rotor turns about `axis` beside what its carrier does:
+    its energy is J theta'^2 / 2 + J theta' (axis . omega), omega the angular velocity of the frame before the
+    coordinate. What it has as part of its carrier, its mass and all of its inertia, belongs to that body's data.
     """
 
     name: Name | None = None

@@ -58,7 +58,7 @@ def own_stretch(model: Model, change: Float[Array, "n"]) -> Float[Array, "n"]:
 
 
 def own_springs(model: Model) -> Float[Array, "n n"]:
-    """`own_stretch` of a unit of each coordinate [spring, coordinate]: with S, their stiffness matrix is S^T diag(k) S."""
+    """S [spring, coordinate] with `own_stretch` S q: the stiffness matrix of all own springs is S^T diag(k) S."""
     return jax.vmap(lambda unit: own_stretch(model, unit), out_axes=1)(jnp.eye(len(model.coordinates)))
 
 
@@ -129,8 +129,9 @@ def elastic_effort(
 ) -> Float[Array, "n"]:
     """Generalized effort [n] that holds the springs and moves the dampers, in Nm or N by coordinate.
 
-    S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the stretch of each (`own_stretch`); for springs between frames the force k s + d s' along or about
-    their direction, brought to the coordinates by the Jacobian of the stretch s(q).
+    S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the stretch of each (`own_stretch`); for springs
+    between frames the force k s + d s' along or about their direction, brought to the coordinates by the Jacobian of
+    the stretch s(q).
 
     Source: Huynh et al. 2020, eq. 12-13, with the sign of the residual (eq. 14).
     """

@@ -29,7 +29,7 @@ def static_equilibrium(
 
     gravity(q) + K (q - q_rest) + (springs between frames) = J_frame(q)^T wrench
 
-    Locked coordinates stay at q_rest, and so do the shafts of motors without stiffness: a drive carries a constant load.
+    Locked coordinates stay at q_rest, and so do shafts of motors without stiffness: drives carry constant loads.
 
     Args:
         model: the machine.

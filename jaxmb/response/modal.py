@@ -158,7 +158,7 @@ def energy_shares(
 
     Args:
         shapes: columns.
-        stiffness: of each coordinate's own spring [n], where a machine has no others and no gears, or `spring_matrices`.
+        stiffness: of each coordinate's own spring [n], where a machine has no others nor gears, or `spring_matrices`.
     """
     if stiffness.ndim == 1:
         energy = stiffness[:, None] * jnp.abs(shapes) ** 2

@@ -30,22 +30,24 @@ class Drawn:
         draw = np.random.default_rng(seed)
         self.joints, self.parts = joints, []
         for k in range(joints):
-            self.parts.append({
-                "slides": k in prismatic,
-                "xyz": draw.uniform(-0.5, 0.5, 3),
-                "rpy": draw.uniform(-2.0, 2.0, 3),
-                "axis": unit(draw),
-                "body": solid(draw, draw.uniform(3.0, 9.0)),
-                "stiffness": draw.uniform(1e3, 1e4),
-                "damping": draw.uniform(1.0, 10.0),
-                "ratio": draw.choice([-1.0, 1.0]) * draw.uniform(3.0, 30.0),
-                "spin": unit(draw),
-                "inertia": draw.uniform(0.01, 0.1),
-                "across": draw.uniform(0.05, 0.06),
-                "rotor": draw.uniform(0.5, 2.0),
-                "shaft_damping": draw.uniform(0.01, 0.1),
-                "shaft_stiffness": draw.uniform(0.5, 5.0),
-            })
+            self.parts.append(
+                {
+                    "slides": k in prismatic,
+                    "xyz": draw.uniform(-0.5, 0.5, 3),
+                    "rpy": draw.uniform(-2.0, 2.0, 3),
+                    "axis": unit(draw),
+                    "body": solid(draw, draw.uniform(3.0, 9.0)),
+                    "stiffness": draw.uniform(1e3, 1e4),
+                    "damping": draw.uniform(1.0, 10.0),
+                    "ratio": draw.choice([-1.0, 1.0]) * draw.uniform(3.0, 30.0),
+                    "spin": unit(draw),
+                    "inertia": draw.uniform(0.01, 0.1),
+                    "across": draw.uniform(0.05, 0.06),
+                    "rotor": draw.uniform(0.5, 2.0),
+                    "shaft_damping": draw.uniform(0.01, 0.1),
+                    "shaft_stiffness": draw.uniform(0.5, 5.0),
+                }
+            )
         self.rest = draw.uniform(-1.0, 1.0, 2 * joints)
         self.states = draw.uniform(-2.0, 2.0, (6, 3, 2 * joints))
 
@@ -65,7 +67,9 @@ class Drawn:
             frames.append({"name": f"seat{k}", "body": parent, "origin": origin})
             across = p["across"] * (np.eye(3) - np.outer(p["spin"], p["spin"]))
             whole = p["inertia"] * np.outer(p["spin"], p["spin"]) + across
-            payloads.append({"name": f"rotor{k}", "frame": f"seat{k}", "mass": p["rotor"], "inertia_tensor": whole.tolist()})
+            payloads.append(
+                {"name": f"rotor{k}", "frame": f"seat{k}", "mass": p["rotor"], "inertia_tensor": whole.tolist()}
+            )
         data = {"name": "drawn", "gravity": GRAVITY, "body": bodies, "frame": frames, "payload": payloads}
         return jaxmb.Machine.model_validate(data)
 
@@ -122,7 +126,9 @@ def full_mass(mj, data, order):
     return full[np.ix_(order, order)]
 
 
-CASES = pytest.mark.parametrize("drawn", [Drawn(1, 2), Drawn(2, 3), Drawn(3, 3, prismatic=(1,))], ids=["2", "3", "slide"])
+CASES = pytest.mark.parametrize(
+    "drawn", [Drawn(1, 2), Drawn(2, 3), Drawn(3, 3, prismatic=(1,))], ids=["2", "3", "slide"]
+)
 
 
 @CASES

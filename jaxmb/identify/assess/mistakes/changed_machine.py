@@ -115,7 +115,7 @@ def _all_elastic(model: Model) -> Model:
 
 
 def _seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
-    """By what the stiffness of each coordinate counts at its joint: 1, and the square of the ratio at a motor's shaft."""
+    """What a stiffness of each coordinate is at its joint: 1, and the square of the ratio at a motor's shaft."""
     seen = np.ones(len(model.coordinates))
     seen[len(model.joints) :] = np.asarray(model.gear_ratio) ** 2
     return seen

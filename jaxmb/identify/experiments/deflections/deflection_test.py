@@ -102,8 +102,8 @@ class DeflectionTest(Test):
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames, with
-        motors that controllers hold, whose compliance gears pass on, or where gravity acts."""
+        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames,
+        with motors that give way, which gears pass on, or where gravity acts."""
         if model.springs or self.gravity or _gives_way_at_a_motor(model, free):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])

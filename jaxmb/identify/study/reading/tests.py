@@ -65,7 +65,9 @@ def check_kinds(file: StudyFile) -> None:
 def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
     if len({part.static for part in file.test}) == 2 and not model.springs:
-        shafts = {model.coordinates[shaft] for _, shaft in model.motors}  # under a constant load a drive holds its motor
+        shafts = {
+            model.coordinates[shaft] for _, shaft in model.motors
+        }  # under a constant load a drive holds its motor
         for name, stiffness, locked in zip(model.coordinates, model.stiffness, model.locked, strict=True):
             if stiffness == 0.0 and not locked and name not in shafts:
                 raise ValueError(
