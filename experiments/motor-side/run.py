@@ -104,7 +104,12 @@ def cost_of_leaving_out_spin() -> None:
                 data["machine"] = path
                 if alone:
                     (every,) = data["test"]
-                    data["test"] = [every | {"name": p[0], "outputs": [p], "inputs": [p]} for p in every["outputs"]]
+                    data["test"] = [
+                        every
+                        | {"name": point[0], "outputs": [point], "inputs": [point]}
+                        | {"simulate": every["simulate"] | {"noise_seed": seed}}
+                        for seed, point in enumerate(every["outputs"], 1)
+                    ]
                 for name in ("rotor_inertia.*", "stiffness.motor*", "damping.motor*"):
                     bounds = data["free"][name]
                     data["free"][name] = bounds | {k: bounds[k] / factor**2 for k in ("lower", "upper", "initial")}
