@@ -111,7 +111,6 @@ def build_model(machine: Machine) -> Model:
     last = {b.name for b in machine.body} - {b.parent for b in machine.body}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     coordinates = machine.moving_parts
-    driven = [(c, c.motor, shaft.name) for c in coordinates if c.motor is not None and (shaft := c.shaft) is not None]
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     return Model(
         name=machine.name,
@@ -126,8 +125,8 @@ def build_model(machine: Machine) -> Model:
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
-        motors=tuple((names.index(c.name), names.index(shaft)) for c, _, shaft in driven),
-        gear_ratio=_array([motor.ratio for _, motor, _ in driven]),
+        motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
+        gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
         masses=tuple(rigid.name for rigid, _ in carriers),
         mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
         mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),
@@ -196,12 +195,10 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         }
         for i, name in enumerate(model.coordinates)
     }
-    for c in machine.moving_parts:
-        shaft = c.shaft
-        if c.motor is not None and shaft is not None:
-            of_shaft = elastic[shaft.name]
-            of_motor = {"inertia": of_shaft["rotor_inertia"]} | {k: of_shaft[k] for k in ("stiffness", "damping")}
-            elastic[c.name]["motor"] = c.motor.model_copy(update=of_motor)
+    for joint, motor, shaft in machine.drives:
+        found = elastic[shaft.name]
+        of_motor = {"inertia": found["rotor_inertia"], "stiffness": found["stiffness"], "damping": found["damping"]}
+        elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(model.masses):
         pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]

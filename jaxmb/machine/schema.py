@@ -242,10 +242,15 @@ class Machine(Part):
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 
     @property
+    def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:
+        """Each coordinate that has a motor, the motor, and its shaft as a coordinate."""
+        joints = (c for body in self.body for c in body.joint)
+        return tuple((c, m, shaft) for c in joints if (m := c.motor) is not None and (shaft := c.shaft) is not None)
+
+    @property
     def moving_parts(self) -> tuple[Coordinate, ...]:
         """The coordinates in the order of q: those of the joints, then the shafts of their motors."""
-        joints = tuple(c for body in self.body for c in body.joint)
-        return (*joints, *(shaft for c in joints if (shaft := c.shaft) is not None))
+        return (*(c for body in self.body for c in body.joint), *(shaft for _, _, shaft in self.drives))
 
     @property
     def coordinates(self) -> tuple[str, ...]:

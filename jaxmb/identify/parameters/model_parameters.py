@@ -45,9 +45,8 @@ def places(model: Model) -> dict[str, Place]:
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
     for family, without in (("stiffness", ()), ("damping", ()), ("loss_factor", shafts)):
         for i, name in moving:
-            if i in without:
-                continue
-            found[f"{family}.{name}"] = Place(family, ((i,),))
+            if i not in without:
+                found[f"{family}.{name}"] = Place(family, ((i,),))
         for i, name in enumerate(model.springs):
             found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
     for i, name in moving:
