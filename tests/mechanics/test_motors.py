@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.machine.build import machine_of
+from jaxmb.identify.stiffness_model.complete_model import complete_model
+from jaxmb.machine.build import machine_of, with_locked
 from jaxmb.machine.file import machine_toml
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 
@@ -270,3 +271,20 @@ JOINT = {"name": "a", "stiffness": 1e4, "motor": MOTOR}
 def test_what_a_motor_cannot_be(joint, told):
     with pytest.raises(ValueError, match=told):
         jaxmb.Machine.model_validate({"name": "arm", "body": [{"name": "arm", "mass": 1.0, "joint": [joint]}]})
+
+
+def test_a_study_locks_a_joint_with_its_motor_alone():
+    machine = Drawn(6, 2).machine()
+    with pytest.raises(
+        ValueError, match="locked coordinate 'q0': its motor 'm0' is not: expected the motor locked alone"
+    ):
+        with_locked(machine, ["q0"])
+    model = jaxmb.build_model(with_locked(machine, ["q0", "m0", "m1"]))
+    assert dict(zip(model.coordinates, model.locked, strict=True)) == {"q0": True, "q1": False, "m0": True, "m1": True}
+
+
+def test_complete_stiffness_models_have_no_motors():
+    spring = {"name": "link", "body": "arm", "diagonal": [1e-6] * 6}
+    data = {"name": "arm", "body": [{"name": "arm", "mass": 1.0, "joint": [JOINT]}], "virtual_spring": [spring]}
+    with pytest.raises(NotImplementedError, match="has motors behind gears"):
+        complete_model(jaxmb.build_model(jaxmb.Machine.model_validate(data)), ("arm",))
