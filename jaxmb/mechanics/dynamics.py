@@ -24,6 +24,9 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
 
     A rotor adds J theta'^2 / 2 + J theta' (a . omega) to the kinetic energy, omega the angular velocity of what carries
     it. That is an inertia J a a^T that turns with its shaft, less the same that does not turn.
+
+    Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
+    joints with inertial couplings between motors and links.
     """
     shafts = [shaft for _, shaft in model.motors]
     if not shafts:
