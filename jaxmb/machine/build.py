@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import Coordinate, Machine, RigidMass
+from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
 
@@ -24,6 +24,7 @@ class Model(eqx.Module):
 
     name: str = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    """Those of the joints, then the shafts of motors, which carry nothing."""
     revolute: tuple[bool, ...] = eqx.field(static=True)
     locked: tuple[bool, ...] = eqx.field(static=True)
     """Coordinates that a posture places and that do not move from there."""
@@ -36,8 +37,13 @@ class Model(eqx.Module):
     stiffness: Float[Array, "n"]
     damping: Float[Array, "n"]
     rotor_inertia: Float[Array, "n"]
+    """Of a shaft the rotor's own."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
+    motors: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    """Each coordinate with a motor behind its gear, and the coordinate that is the motor's shaft."""
+    gear_ratio: Float[Array, "g"]
+    """Of each motor, its turns for one of the joint, or rad/m."""
 
     masses: tuple[str, ...] = eqx.field(static=True)
     """Names of what has mass: bodies, then payloads."""
@@ -77,6 +83,11 @@ class Model(eqx.Module):
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
 
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """Names of the coordinates of joints; behind them in q are the shafts of motors, whose angles move no frame."""
+        return self.coordinates[: len(self.coordinates) - len(self.motors)]
+
 
 def build_model(machine: Machine) -> Model:
     """Model of a machine, ready for the equations.
@@ -99,7 +110,7 @@ def build_model(machine: Machine) -> Model:
     frames = machine.frames
     last = {b.name for b in machine.body} - {b.parent for b in machine.body}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
-    coordinates = [c for b in machine.body for c in b.joint]
+    coordinates = machine.moving_parts
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     return Model(
         name=machine.name,
@@ -114,6 +125,8 @@ def build_model(machine: Machine) -> Model:
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
+        motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
+        gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
         masses=tuple(rigid.name for rigid, _ in carriers),
         mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
         mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),
@@ -145,14 +158,22 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
     """The machine with some more of its coordinates locked.
 
     Raises:
-        ValueError: a name is not a coordinate.
+        ValueError: a name is not a coordinate, or that of one whose motor is not locked.
     """
     for name in names:
         if name not in machine.coordinates:
             raise ValueError(known_name("locked coordinate", name, machine.coordinates))
 
     def held(coordinate: Coordinate) -> Coordinate:
-        return coordinate.model_copy(update={"locked": True}) if coordinate.name in names else coordinate
+        shaft, change = coordinate.shaft, dict[str, Any]()
+        if coordinate.motor is not None and shaft is not None:
+            braked = shaft.locked or shaft.name in names
+            if coordinate.name in names and not braked:
+                raise ValueError(
+                    f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not: {LOCKED_BOTH}"
+                )
+            change["motor"] = coordinate.motor.model_copy(update={"locked": braked})
+        return coordinate.model_copy(update=change | {"locked": coordinate.locked or coordinate.name in names})
 
     body = tuple(b.model_copy(update={"joint": tuple(held(c) for c in b.joint)}) for b in machine.body)
     return machine.model_copy(update={"body": body})
@@ -165,7 +186,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     payloads are taken from the model; what did not change keeps the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (build_model(machine), model))
-    elastic = {
+    elastic: dict[str, dict[str, Any]] = {
         name: {
             "stiffness": float(model.stiffness[i]),
             "damping": float(model.damping[i]),
@@ -174,6 +195,10 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         }
         for i, name in enumerate(model.coordinates)
     }
+    for joint, motor, shaft in machine.drives:
+        found = elastic[shaft.name]
+        of_motor = {"inertia": found["rotor_inertia"], "stiffness": found["stiffness"], "damping": found["damping"]}
+        elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(model.masses):
         pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]
@@ -260,6 +285,8 @@ def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place],
             place = node, offset @ origin_matrix(body.origin)
             for coordinate in body.joint:
                 nodes["joint", coordinate.name] = place
+                if (shaft := coordinate.shaft) is not None:
+                    nodes["joint", shaft.name] = place
                 place = names.index(coordinate.name), np.eye(4)
             own[body.name] = through(body.name, "joint", place)
             behind[body.name] = through(body.name, "end", own[body.name])

@@ -23,6 +23,7 @@ from jaxmb.machine.values import (
     Number,
     Origin,
     Part,
+    Positive,
     Tensor,
     Vector,
 )
@@ -30,6 +31,37 @@ from jaxmb.machine.virtual_spring import VirtualSpring
 
 MOST_COORDINATES = 200
 """Above this, compiling a machine's equations takes minutes: such a machine is refused when it is read."""
+LOCKED_BOTH = "expected the motor locked alone, which is a brake, or both"
+
+
+class Motor(Part):
+    """A motor behind the gear of a coordinate: its shaft angle theta [rad] is a coordinate of the machine too.
+
+    The gear's spring and damper act on q - theta / ratio. The rotor turns about `axis` beside what its carrier does:
+    its energy is J theta'^2 / 2 + J theta' (axis . omega), omega the angular velocity of the frame before the
+    coordinate. What it has as part of its carrier, its mass and all of its inertia, belongs to that body's data.
+    """
+
+    name: Name | None = None
+    inertia: Positive
+    """J of the rotor about its axis, at the motor's shaft: kg m^2."""
+    ratio: Number
+    """Turns of the motor for one of the joint, or rad for one metre; negative where it turns the other way."""
+    axis: Vector | None = None
+    """Unit vector in the joint's frame; the coordinate's where not given."""
+    stiffness: NonNegative = 0.0
+    """With which the controller holds the shaft, Nm/rad at the shaft."""
+    damping: NonNegative = 0.0
+    """Viscous, of bearings and controller, Nm s/rad at the shaft."""
+    locked: bool = False
+    """The brake is on."""
+
+    @model_validator(mode="after")
+    def _turns(self) -> Self:
+        if self.ratio == 0.0:
+            raise ValueError("ratio is 0, expected the turns of the motor for one of the joint")
+        _check_unit("axis", self.axis or (1.0, 0.0, 0.0))
+        return self
 
 
 class Coordinate(Part):
@@ -48,12 +80,39 @@ class Coordinate(Part):
     """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
     locked: bool = False
     """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
+    motor: Motor | None = None
+    """What drives it through a gear, whose spring and damper are then those of the coordinate."""
+
+    @property
+    def shaft(self) -> "Coordinate | None":
+        """The motor's angle as a coordinate of its own; None without a motor."""
+        m = self.motor
+        if m is None:
+            return None
+        return Coordinate(
+            name=m.name or f"{self.name}_motor",
+            axis=m.axis or self.axis,
+            stiffness=m.stiffness,
+            damping=m.damping,
+            rotor_inertia=m.inertia,
+            locked=m.locked,
+        )
 
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:
-        length = math.sqrt(sum(a * a for a in self.axis))
-        if abs(length - 1.0) > 1e-6:
-            raise ValueError(f"axis {list(self.axis)} has length {length:.6g}, expected a unit vector")
+        _check_unit("axis", self.axis)
+        return self
+
+    @model_validator(mode="after")
+    def _one_drive(self) -> Self:
+        if self.motor is None:
+            return self
+        if self.rotor_inertia > 0.0:
+            raise ValueError(f"'{self.name}' has a rotor_inertia and a motor, expected one of them")
+        if self.stiffness == 0.0:
+            raise ValueError(f"'{self.name}' has a motor and no stiffness, expected that of its gear")
+        if self.locked and not self.motor.locked:
+            raise ValueError(f"'{self.name}' is locked and its motor is not: {LOCKED_BOTH}")
         return self
 
 
@@ -161,9 +220,7 @@ class Spring(Part):
         needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
-        length = math.sqrt(sum(a * a for a in self.direction or (1.0,)))
-        if abs(length - 1.0) > 1e-6:
-            raise ValueError(f"direction {list(self.direction or ())} has length {length:.6g}, expected a unit vector")
+        _check_unit("direction", self.direction or (1.0, 0.0, 0.0))
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self
@@ -185,9 +242,20 @@ class Machine(Part):
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 
     @property
+    def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:
+        """Each coordinate that has a motor, the motor, and its shaft as a coordinate."""
+        joints = (c for body in self.body for c in body.joint)
+        return tuple((c, m, shaft) for c in joints if (m := c.motor) is not None and (shaft := c.shaft) is not None)
+
+    @property
+    def moving_parts(self) -> tuple[Coordinate, ...]:
+        """The coordinates in the order of q: those of the joints, then the shafts of their motors."""
+        return (*(c for body in self.body for c in body.joint), *(shaft for _, _, shaft in self.drives))
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the coordinates, in the order of q."""
-        return tuple(c.name for body in self.body for c in body.joint)
+        return tuple(c.name for c in self.moving_parts)
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -221,6 +289,12 @@ class Machine(Part):
                 f"the machine has {len(self.coordinates)} coordinates, expected at most {MOST_COORDINATES}"
             )
         return self
+
+
+def _check_unit(what: str, vector: tuple[float, float, float]) -> None:
+    length = math.sqrt(sum(a * a for a in vector))
+    if abs(length - 1.0) > 1e-6:
+        raise ValueError(f"{what} {list(vector)} has length {length:.6g}, expected a unit vector")
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from jaxmb.io.validation import sentence, validated
 from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
-from jaxmb.machine.schema import Machine, RigidMass
+from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part
 
 Convention = Literal["standard", "modified"]
@@ -27,6 +27,7 @@ class DhRow(RigidMass):
     stiffness: NonNegative = 0.0
     damping: NonNegative = 0.0
     rotor_inertia: NonNegative = 0.0
+    motor: Motor | None = None
 
 
 class DhTable(Part):
@@ -67,8 +68,8 @@ def machine_from_dh(
     Args:
         name: name of the machine.
         rows: name, type, a [m], alpha [rad or "90 deg"], d [m], theta [rad or "90 deg"] of each row, and optionally
-            mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping and
-            rotor_inertia. Coordinate and body of a row have its name, its DH frame is `<name>_dh`.
+            mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping,
+            rotor_inertia and motor. Coordinate and body of a row have its name, its DH frame is `<name>_dh`.
         convention: "standard" or "modified".
         parent: body that carries the table's frame 0.
         origin: frame 0 in the parent's frame, as in a machine file: {"xyz": [...], "rpy": [...]}.
@@ -129,7 +130,7 @@ def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> dict[str, Any]:
     given = row.model_fields_set
-    coordinate = {key: getattr(row, key) for key in ("name", "type", "stiffness", "damping", "rotor_inertia")}
+    coordinate = {key: getattr(row, key) for key in ("name", "type", "stiffness", "damping", "rotor_inertia", "motor")}
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass

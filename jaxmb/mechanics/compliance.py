@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import gravity_energy, spring_energy
+from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.kinematics import frame_index, node_poses
 from jaxmb.spatial import rotation_by, vee
 
@@ -60,7 +60,8 @@ def elastic_jacobian(
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
     """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
-    Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own.
+    Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own. A
+    gear gives way against a motor that is held, or against what its controller holds it with.
     NaN where springs between frames or gravity make the machine unstable, or leave a motion without stiffness.
 
     Args:
@@ -71,7 +72,8 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     """
     n, springs = len(model.coordinates), len(model.virtual_springs)
     held = jnp.array(model.locked, dtype=bool)
-    stiffness, elastic = jnp.diag(model.stiffness), model.stiffness > 0.0
+    own = own_springs(model)
+    stiffness, elastic = own.T @ (model.stiffness[:, None] * own), model.stiffness > 0.0
     if model.springs:
         # the whole second derivative: one under load is stiff, or the reverse, by turning
         from_springs = jax.hessian(lambda x: spring_energy(model, x, q))(q)

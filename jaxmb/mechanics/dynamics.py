@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses
+from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses, node_poses
 from jaxmb.spatial import pseudo_inertia, rotation_vector
 
 
@@ -19,13 +19,60 @@ def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
     return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
 
 
+def inertias(model: Model) -> Float[Array, "k 4 4"]:
+    """Pseudo-inertia of all that moves as `inertia_poses`.
+
+    A rotor adds J theta'^2 / 2 + J theta' (a . omega) to the kinetic energy, omega the angular velocity of what carries
+    it. That is an inertia J a a^T that turns with its shaft, less the same that does not turn.
+
+    Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
+    joints with inertial couplings between motors and links.
+    """
+    shafts = [shaft for _, shaft in model.motors]
+    if not shafts:
+        return pseudo_inertias(model)
+    axis, nothing = model.axis[jnp.array(shafts)], jnp.zeros(3)
+    about_axis = model.rotor_inertia[jnp.array(shafts), None, None] * axis[:, :, None] * axis[:, None, :]
+    rotors = jax.vmap(lambda inertia: pseudo_inertia(jnp.zeros(()), nothing, inertia))(about_axis)
+    return jnp.concatenate([pseudo_inertias(model), rotors, -rotors])
+
+
+def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
+    """Pose of every body and payload, then of every rotor, and of every rotor without the turn of its shaft."""
+    shafts = [shaft for _, shaft in model.motors]
+    if not shafts:
+        return mass_poses(model, q)
+    turned = node_poses(model, q)[jnp.array(shafts)]
+    still = node_poses(model, q.at[jnp.array(shafts)].set(0.0))[jnp.array(shafts)]
+    return jnp.concatenate([mass_poses(model, q), turned, still])
+
+
+def reflected_inertia(model: Model) -> Float[Array, "n"]:
+    """Inertia of rotors that is stated as seen at the joint: it adds to the diagonal of the mass matrix."""
+    return model.rotor_inertia.at[jnp.array([s for _, s in model.motors], dtype=int)].set(0.0)
+
+
+def own_stretch(model: Model, change: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Stretch of each coordinate's own spring for a change of the coordinates: of a gear, q - theta / ratio."""
+    change = jnp.asarray(change)
+    for (joint, shaft), ratio in zip(model.motors, model.gear_ratio, strict=True):
+        change = change.at[joint].add(-change[shaft] / ratio)
+    return change
+
+
+def own_springs(model: Model) -> Float[Array, "n n"]:
+    """S [spring, coordinate] with `own_stretch` S q: the stiffness matrix of all own springs is S^T diag(k) S."""
+    return jax.vmap(lambda unit: own_stretch(model, unit), out_axes=1)(jnp.eye(len(model.coordinates)))
+
+
 @takes_numbers("q")
 @compiled
 def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     """Mass matrix of the machine at q, symmetric positive definite.
 
     M(q) = sum_i m_i J_i^T J_i + W_i^T R_i Phi_i R_i^T W_i, J_i and W_i the Jacobians of body i's centre of mass and
-    of its orientation, Phi_i its central inertia in its own frame; plus the reflected rotor inertias on the diagonal.
+    of its orientation, Phi_i its central inertia in its own frame; plus the reflected rotor inertias on the diagonal,
+    and the rotors of motors, on the diagonal and with what carries them (`inertias`).
 
     Args:
         model: the machine.
@@ -40,9 +87,9 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     Source: Huynh et al. 2020, eq. 8.
     """
     check_coordinates(model, q=q)
-    change = jax.jacfwd(lambda x: mass_poses(model, x))(q)
-    moved = jnp.einsum("bxyi,byz->bxzi", change, pseudo_inertias(model))
-    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(model.rotor_inertia)
+    change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
+    moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
+    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model))
 
 
 def inertial_effort(
@@ -51,15 +98,15 @@ def inertial_effort(
     """Generalized effort [n] that the masses' motion needs: M(q) qdd + h(q, qd), h by eq. 9 of Huynh et al. 2020."""
 
     def pose(x: Array) -> Array:
-        return mass_poses(model, x)
+        return inertia_poses(model, x)
 
     def pose_and_velocity(x: Array, xd: Array) -> tuple[Array, Array]:
         return jax.jvp(pose, (x,), (xd,))
 
     (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
     _, pull_back = jax.vjp(pose, q)
-    (effort,) = pull_back(acceleration @ pseudo_inertias(model))
-    return effort + model.rotor_inertia * qdd
+    (effort,) = pull_back(acceleration @ inertias(model))
+    return effort + reflected_inertia(model) * qdd
 
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
@@ -85,13 +132,15 @@ def elastic_effort(
 ) -> Float[Array, "n"]:
     """Generalized effort [n] that holds the springs and moves the dampers, in Nm or N by coordinate.
 
-    K (q - q_rest) + D qd for the coordinates' own; for springs between frames the force k s + d s' along or about
-    their direction, brought to the coordinates by the Jacobian of the stretch s(q).
+    S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the stretch of each (`own_stretch`); for springs
+    between frames the force k s + d s' along or about their direction, brought to the coordinates by the Jacobian of
+    the stretch s(q).
 
     Source: Huynh et al. 2020, eq. 12-13, with the sign of the residual (eq. 14).
     """
     check_coordinates(model, q=q, qd=qd, q_rest=q_rest)
-    effort = model.stiffness * (q - q_rest) + model.damping * qd
+    own, pull_back = jax.vjp(lambda x: own_stretch(model, x), q - q_rest)
+    (effort,) = pull_back(model.stiffness * own + model.damping * own_stretch(model, qd))
     if not model.springs:
         return effort
     stretch, rate = jax.jvp(lambda x: spring_stretch(model, x, q_rest), (q,), (qd,))

@@ -29,7 +29,7 @@ def static_equilibrium(
 
     gravity(q) + K (q - q_rest) + (springs between frames) = J_frame(q)^T wrench
 
-    Locked coordinates stay at q_rest.
+    Locked coordinates stay at q_rest, and so do shafts of motors without stiffness: drives carry constant loads.
 
     Args:
         model: the machine.
@@ -63,17 +63,19 @@ def equilibrium_or_nan(
 ) -> Float[Array, "n"]:
     """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
 
-    locked = jnp.array(model.locked, dtype=bool)
+    held = jnp.array(model.locked, dtype=bool)
+    for _, shaft in model.motors:
+        held = held.at[shaft].set(held[shaft] | (model.stiffness[shaft] == 0.0))
 
     def pull(q: Array) -> Array:
         effort = gravity_effort(model, q)
         if frame is not None and wrench is not None:
             effort = effort - frame_jacobian(model, q, frame).T @ wrench
-        return jnp.where(locked, 0.0, effort)
+        return jnp.where(held, 0.0, effort)
 
     def imbalance(q: Array) -> Array:
         elastic = elastic_effort(model, q, jnp.zeros_like(q), q_rest)
-        return pull(q) + jnp.where(locked, q - q_rest, elastic)
+        return pull(q) + jnp.where(held, q - q_rest, elastic)
 
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(right), right)

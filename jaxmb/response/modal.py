@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import spring_stretch
+from jaxmb.mechanics.dynamics import own_springs, spring_stretch
 from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_stiffness, moving
 
 LEAST_MASS = 1e-13
@@ -158,7 +158,7 @@ def energy_shares(
 
     Args:
         shapes: columns.
-        stiffness: of each coordinate's own spring [n], where a machine has no others, or `spring_matrices`.
+        stiffness: of each coordinate's own spring [n], where a machine has no others nor gears, or `spring_matrices`.
     """
     if stiffness.ndim == 1:
         energy = stiffness[:, None] * jnp.abs(shapes) ** 2
@@ -196,10 +196,11 @@ def spring_matrices(
     def between_frames(x: Array) -> Array:
         return 0.5 * model.spring_stiffness * spring_stretch(model, x, q) ** 2
 
-    own = jax.vmap(jnp.diag)(jnp.diag(motion_stiffness(model)))
+    free = moving(model)
+    stretch = own_springs(model)[free][:, free]
+    own = motion_stiffness(model)[:, None, None] * stretch[:, :, None] * stretch[:, None, :]
     if not model.springs:
         return own
-    free = moving(model)
     return jnp.concatenate([own, jax.hessian(between_frames)(q if point is None else point)[:, free][:, :, free]])
 
 

@@ -245,3 +245,13 @@ def test_wrong_tables_in_python():
         machine_from_dh("arm", [{"name": "j"}], "dh")
     with pytest.raises(ValueError, match="machine 'arm': gravty: unknown key, did you mean 'gravity'"):
         machine_from_dh("arm", [{"name": "j"}], gravty=[0, 0, 0])
+
+
+def test_motors_of_rows(tmp_path):
+    motors = [{"inertia": 2e-4, "ratio": 60.0 + i, "name": f"m{i + 1}"} for i in range(6)]
+    machine = machine_from_dh("puma", rows(PUMA, motor=motors, stiffness=[1e4] * 6), "standard")
+    assert machine.coordinates[6:] == ("m1", "m2", "m3", "m4", "m5", "m6")
+    write_machine(machine, tmp_path / "puma.toml")
+    assert load_machine(tmp_path / "puma.toml") == machine
+    with pytest.raises(InputError, match="'j1' has a motor and no stiffness"):
+        machine_from_dh("puma", rows(PUMA, motor=motors), "standard")

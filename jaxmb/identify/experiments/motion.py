@@ -35,8 +35,8 @@ class MotionView(eqx.Module):
 
     tangent: Tangent
     stiffness: Float[Array, "m"] | Float[Array, "s m m"]
-    """Stiffness of each coordinate's own spring; where there are springs between frames, what each spring adds to the
-    stiffness matrix (`spring_matrices`)."""
+    """Stiffness of each coordinate's own spring; where there are gears or springs between frames, what each spring adds
+    to the stiffness matrix (`spring_matrices`)."""
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
@@ -69,7 +69,7 @@ def motion_view(
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    stiffness = spring_matrices(model, q, point) if model.springs else motion_stiffness(model)
+    stiffness = spring_matrices(model, q, point) if model.springs or model.motors else motion_stiffness(model)
     return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
 
 

@@ -34,20 +34,24 @@ class Place(NamedTuple):
 def places(model: Model) -> dict[str, Place]:
     """Every parameter of a model by name, and where it stands.
 
-    stiffness.*, damping.*, loss_factor.*, rotor_inertia.* of coordinates that are not locked; stiffness.*, damping.*,
-    loss_factor.* of springs, and free_length.* of those that act on a length; mass.*, first_moment.*.x (y, z) and
-    inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
-    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs.
+    stiffness.*, damping.*, loss_factor.*, rotor_inertia.* of coordinates that are not locked, shafts of motors among
+    them: a shaft has no loss_factor, and what a motor drives no rotor_inertia; stiffness.*, damping.*, loss_factor.* of
+    springs, and free_length.* of those that act on a length; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
+    xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
+    not after the second in x, y, z, rx, ry, rz) of virtual springs.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
-    for family in ("stiffness", "damping", "loss_factor"):
+    driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
+    for family, without in (("stiffness", ()), ("damping", ()), ("loss_factor", shafts)):
         for i, name in moving:
-            found[f"{family}.{name}"] = Place(family, ((i,),))
+            if i not in without:
+                found[f"{family}.{name}"] = Place(family, ((i,),))
         for i, name in enumerate(model.springs):
             found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
     for i, name in moving:
-        found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+        if i not in driven:
+            found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
     for i, name in enumerate(model.springs):
         if model.spring_type[i] == "length":
             found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))

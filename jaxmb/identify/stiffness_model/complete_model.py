@@ -190,6 +190,10 @@ def _aggregation(model: Model, frames: Sequence[str]) -> tuple[dict[str, str], d
 def _check_serial(model: Model) -> None:
     if not model.virtual_springs:
         raise ValueError(f"machine '{model.name}' has no virtual spring, expected one at the end of each elastic link")
+    if model.motors:
+        raise NotImplementedError(
+            f"machine '{model.name}' has motors behind gears, expected none in a complete stiffness model"
+        )
     names = (*model.coordinates, *model.virtual_springs)
     behind: dict[int, str] = {}
     for node, parent in enumerate(model.parent):

@@ -49,13 +49,16 @@ def machine_changes(model: Model, stated: Stated) -> Iterator[Change]:
     for frame in model.end_frames:
         yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
     stiffness = np.asarray(model.stiffness)
-    usual = float(np.median(stiffness[stiffness > 0.0])) if np.any(stiffness > 0.0) else 1.0
+    joints = stiffness[: len(model.joints)]
+    usual = float(np.median(joints[joints > 0.0])) if np.any(joints > 0.0) else 1.0
+    seen = _seen_at_joints(model)
     for i in stated.stiffness:
         name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
         unit = "N m/rad" if model.revolute[i] else "N/m"
         text = functools.partial(_joint_text, name, unit, own)
-        starts = (0.3 / usual, 1.0 / usual, 3.0 / usual)
-        yield Change(f"compliance {name}", 0.1 / usual, text, -own, starts)
+        usual_here = usual / float(seen[i])
+        starts = (0.3 / usual_here, 1.0 / usual_here, 3.0 / usual_here)
+        yield Change(f"compliance {name}", 0.1 / usual_here, text, -own, starts)
     for i in stated.damping:
         unit = "N m s/rad" if model.revolute[i] else "N s/m"
         text = functools.partial(_damping_text, model.coordinates[i], unit, float(model.damping[i]))
@@ -100,7 +103,8 @@ def _all_elastic(model: Model) -> Model:
     if not locked.any():
         return model
     elastic = ~locked & (stiffness > 0.0)
-    rigid = RIGID * float(np.max(stiffness, where=elastic, initial=1.0))
+    seen = _seen_at_joints(model)
+    rigid = RIGID * float(np.max(stiffness * seen, where=elastic, initial=1.0)) / seen
     loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
     return dataclasses.replace(
         model,
@@ -108,6 +112,13 @@ def _all_elastic(model: Model) -> Model:
         stiffness=jnp.asarray(np.where(locked, rigid, stiffness)),
         damping=jnp.asarray(np.where(locked, rigid * loss, damping)),
     )
+
+
+def _seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
+    """What a stiffness of each coordinate is at its joint: 1, and the square of the ratio at a motor's shaft."""
+    seen = np.ones(len(model.coordinates))
+    seen[len(model.joints) :] = np.asarray(model.gear_ratio) ** 2
+    return seen
 
 
 def _with_places(model: Model, frames: Sequence[str]) -> Model:

@@ -102,9 +102,9 @@ class DeflectionTest(Test):
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames, or
-        where gravity acts."""
-        if model.springs or self.gravity:
+        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames,
+        with motors that give way, which gears pass on, or where gravity acts."""
+        if model.springs or self.gravity or _gives_way_at_a_motor(model, free):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
@@ -170,6 +170,14 @@ def deflection_test(
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
         is_robust=robust,
+    )
+
+
+def _gives_way_at_a_motor(model: Model, free: FreeParameters) -> bool:
+    stiffness, named = np.asarray(model.stiffness), {name for names in free.tied for name in names}
+    return any(
+        not model.locked[shaft] and (stiffness[shaft] > 0.0 or f"stiffness.{model.coordinates[shaft]}" in named)
+        for _, shaft in model.motors
     )
 
 

@@ -136,7 +136,7 @@ def read_table(
         columns = _columns(model, [cell.strip() for cell in lines[0][1]])
         start = np.asarray(model.reference if posture is None else posture, float)
         cases, stated = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
-        return DeflectionTable(cases, stated, tuple(name for name in model.coordinates if name not in columns))
+        return DeflectionTable(cases, stated, tuple(name for name in model.joints if name not in columns))
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
 

@@ -31,7 +31,7 @@ def frf_changes(
     for what, points in (("output", outputs), ("input", inputs)):
         for point in dof_names(points):
             found.append(Change(f"{what} {point}", 0.1, functools.partial(_factor_text, what, point)))
-    for coordinate, turns in zip(model.coordinates, model.revolute, strict=True):
+    for coordinate, turns in zip(model.joints, model.revolute, strict=False):
         text = functools.partial(_posture_text, coordinate, name, turns)
         found.append(Change(f"posture {test} {coordinate}", 0.05 if turns else 0.01, text))
     return tuple(found)

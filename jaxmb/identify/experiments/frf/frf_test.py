@@ -126,7 +126,8 @@ class FrfTest(PostureTest):
         outputs, inputs = len(self.outputs), len(self.inputs)
         parts = jnp.split(changes, np.cumsum([1, 1, 1, outputs, inputs]))
         (frequency,), (gain,), (delay,), of_output, of_input, posture = parts
-        view = motion_view(model, self.q + posture, self.at, self.outputs, self.inputs, self.sensor.gravity)
+        there = jnp.asarray(self.q).at[: posture.size].add(posture)
+        view = motion_view(model, there, self.at, self.outputs, self.inputs, self.sensor.gravity)
         predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay, self.sensor)
         factor = jnp.exp(gain + of_output[:, None] + of_input[None, :])
         late = jnp.exp(-1j * self.omega * delay)

@@ -80,7 +80,7 @@ def choose_load_cases(
 
     def observed(tests: Sequence[LoadCase]) -> np.ndarray:
         if stiffness is None:
-            return observation_matrix(model, tests, joint_terms(model, model.coordinates))
+            return observation_matrix(model, tests, joint_terms(model, model.joints))
         return stiffness.observation(model, tests)
 
     _, std = measured_displacements(candidates)
