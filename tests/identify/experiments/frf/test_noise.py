@@ -122,8 +122,8 @@ def test_the_variance_of_errors_behind_a_window_by_draws(made):
 
 
 def test_what_symmetry_makes_zero_is_leak_alone(tmp_path):
-    """Slides along the axes of the tool, oblique in space, do not move it across: what a sensor shows there leaks, and is
-    left out once the machine is known, instead of being compared with rounding."""
+    """Slides along the axes of the tool, oblique in space, do not move it across: what a sensor shows there leaks, and
+    is left out once the machine is known, instead of being compared with rounding."""
     turn = [0.3, 0.37, 0.9]
     along, across = Rotation.from_euler("xyz", turn).as_matrix()[:, [0, 2]].T.tolist()
     joint = {"name": "s", "type": "prismatic", "axis": along, "stiffness": 4e5, "damping": 60.0}
