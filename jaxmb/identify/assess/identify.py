@@ -115,7 +115,9 @@ def _impossible(study: Study) -> str:
 def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
-    problem, free, u, initial_u = study.problem, study.free, fit.best_u, fit.initial_u
+    free, u, initial_u = study.free, fit.best_u, fit.initial_u
+    study = study.at_values(free.values(u))
+    problem = study.problem
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
     variances = row_variances(problem, residual, jacobian, row_weights)
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)

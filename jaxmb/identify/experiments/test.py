@@ -167,6 +167,22 @@ class Test(eqx.Module):
         """Cost, in units of the noise, below which the data are followed as far as rounding allows."""
         return 1e-12 * self.rows
 
+    # Numbers of its own
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of numbers that belong to the test and not to the machine, and that a study may free."""
+        return ()
+
+    @property
+    def numbers(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """These numbers as they are known, in the order of `number_names`."""
+        return np.zeros(0)
+
+    def with_numbers(self, numbers: Float[Array, "k"] | Float[np.ndarray, "k"]) -> Self:
+        """The test with other such numbers."""
+        return self
+
     # Mistakes in how it is described
 
     def changes(self, model: Model) -> tuple[Change, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit, misfits_of_tests
-from jaxmb.identify.fit.problem import Problem, final_state, objective_at, with_tests
+from jaxmb.identify.fit.problem import Problem, final_state, objective_at, test_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 
@@ -84,7 +84,7 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Te
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
         own = first.tests[k]
         if own.noise_follows_fit:
-            own = own.at_fit(problem.view(k, values))
+            own = test_at(own, problem.free, values).at_fit(problem.view(k, values))
         if _decides(problem, test) and left[k].square > 0.0:
             # beside a noise that is known, lines that err alike would only hide that
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise_is_one_factor else 1.0

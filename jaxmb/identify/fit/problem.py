@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
@@ -105,17 +105,51 @@ class Problem(eqx.Module):
         if len(members) == 1:
             own = values[0] if values.ndim == 2 else values
             seen = tests[0].view(self.free.apply(self.model, own)) if views[0] is None else views[0](own)
-            return [tests[0].residual(seen)]
+            return [test_at(tests[0], self.free, own).residual(seen)]
+        entries = _together_free(self.free, tests)
         test = jax.tree.map(lambda *x: jnp.stack(x), *(nameless(t) for t in tests))
         axis = 0 if values.ndim == 2 else None
         if views[0] is None:
 
-            def seen_by(t: Test, v: Array) -> Array:
-                return t.residual(t.view(self.free.apply(self.model, v)))
+            def seen_by(t: Test, e: Any, v: Array) -> Array:
+                return with_free_numbers(t, e, v).residual(t.view(self.free.apply(self.model, v)))
 
-            return list(jax.vmap(seen_by, (0, axis))(test, values))
+            return list(jax.vmap(seen_by, (0, 0, axis))(test, entries, values))
         affine = jax.tree.map(lambda *x: jnp.stack(x), *views)
-        return list(jax.vmap(lambda t, s, v: t.residual(s(v)), (0, 0, axis))(test, affine, values))
+
+        def seen_affinely(t: Test, e: Any, s: AffineView, v: Array) -> Array:
+            return with_free_numbers(t, e, v).residual(s(v))
+
+        return list(jax.vmap(seen_affinely, (0, 0, 0, axis))(test, entries, affine, values))
+
+
+def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:
+    """The test with those of its own numbers that are free at physical values of the free parameters."""
+    return with_free_numbers(test, free.entries_of(test.number_names), values)
+
+
+def with_free_numbers(
+    test: Test, entries: Int[Array, "k"] | Int[np.ndarray, "k"] | None, values: Float[Array, "d"] | np.ndarray
+) -> Test:
+    """`test_at` for a test of any name.
+
+    Args:
+        test: the test.
+        entries: of the free parameters, behind its numbers (`FreeParameters.entries_of`).
+        values: of the free parameters.
+    """
+    if entries is None:
+        return test
+    xp = values.__array_namespace__()
+    return test.with_numbers(xp.where(entries >= 0, values[entries], test.numbers))
+
+
+def _together_free(free: FreeParameters, tests: Sequence[Test]) -> Int[np.ndarray, "t k"] | None:
+    """`FreeParameters.entries_of` for tests of one form; None where nothing of any of them is free."""
+    each = [free.entries_of(test.number_names) for test in tests]
+    if all(entries is None for entries in each):
+        return None
+    return np.array([np.full(len(t.number_names), -1) if e is None else e for t, e in zip(tests, each, strict=True)])
 
 
 def nameless(test: Test) -> Test:

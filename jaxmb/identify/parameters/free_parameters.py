@@ -1,4 +1,4 @@
-"""Which numbers of a model a fit may move, and the vector that stands for them."""
+"""Which numbers of a model and of tests a fit may move, and the vector that stands for them."""
 
 import fnmatch
 import math
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, Place, assigned, places
 from jaxmb.io.validation import known_name
@@ -48,6 +48,8 @@ class FreeParameters(eqx.Module):
     lower: Float[Array, "d"]
     """Bounds of u."""
     upper: Float[Array, "d"]
+    of_tests: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
+    """Numbers that belong to tests and not to the model, and the entry of u behind each."""
 
     @property
     def size(self) -> int:
@@ -70,13 +72,24 @@ class FreeParameters(eqx.Module):
         """The model at physical values."""
         return assigned(model, list(self.targets), [values[i] for i in self.source])
 
+    def entries_of(self, names: Sequence[str]) -> Int[np.ndarray, "k"] | None:
+        """Entries of u behind numbers of a test, -1 behind those that are not free; None where none is."""
+        known = dict(self.of_tests)
+        found = np.array([known.get(name, -1) for name in names], dtype=int)
+        return found if np.any(found >= 0) else None
+
     def named(self, values: Sequence[float] | np.ndarray) -> dict[str, float]:
         """Values by name, tied ones each with their own."""
         return {name: float(v) for names, v in zip(self.tied, values, strict=True) for name in names}
 
 
-def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
+def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[str] = ()) -> FreeParameters:
     """The free parameters of a fit.
+
+    Args:
+        model: the machine's.
+        bounds: what is free.
+        of_tests: names of numbers of tests, which may be free beside those of the model.
 
     Raises:
         ValueError: an unknown or repeated name, reversed or non-finite bounds, a bound at or below zero on a
@@ -86,15 +99,16 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
     seen: set[str] = set()
     for bound in bounds:
         for name in bound.names:
-            if name not in known:
-                raise ValueError(known_name("free parameter", name, known))
+            if name not in known and name not in of_tests:
+                raise ValueError(known_name("free parameter", name, [*known, *of_tests]))
             if name in seen:
                 raise ValueError(f"free parameter '{name}' is given twice")
             seen.add(name)
         check_bound(bound)
     if not bounds:
         raise ValueError("no parameter is free, expected at least one")
-    targets = [(known[name], i) for i, bound in enumerate(bounds) for name in bound.names]
+    entries = [(name, i) for i, bound in enumerate(bounds) for name in bound.names]
+    targets = [(known[name], i) for name, i in entries if name in known]
     lower = np.array([b.lower for b in bounds], dtype=float)
     upper = np.array([b.upper for b in bounds], dtype=float)
     width = upper - lower
@@ -114,6 +128,7 @@ def free_parameters(model: Model, bounds: Sequence[Bound]) -> FreeParameters:
         width=width,
         lower=encoded(lower),
         upper=encoded(upper),
+        of_tests=tuple((name, i) for name, i in entries if name not in known),
     )
 
 

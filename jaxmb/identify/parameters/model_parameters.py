@@ -18,8 +18,10 @@ from jaxmb.mechanics.compliance import SPRING_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
-NOT_NEGATIVE = ("stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass")
+NOT_NEGATIVE = ("stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain")
 """Families whose parameters cannot be below zero."""
+OF_CHANNELS = ("gain", "force_gain", "delay")
+"""Families whose numbers belong to the channels of a test and not to the machine."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
@@ -94,7 +96,7 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
 
 
 def unit(model: Model, name: str) -> str:
-    """SI unit of a parameter, "N m/rad" for example."""
+    """SI unit of a parameter or of a number of a test, "N m/rad" for example."""
     family, item, *axes = name.split(".")
     if family == "compliance":
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
@@ -109,7 +111,10 @@ def unit(model: Model, name: str) -> str:
             "rotor_inertia": ("kg", "kg m^2"),
         }
         return units[family][rotation]
-    return {"loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2"}[family]
+    return {
+        "loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2",
+        "gain": "1", "force_gain": "1", "delay": "s",
+    }[family]  # fmt: skip
 
 
 def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:

@@ -92,11 +92,11 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
         raise ValueError(
             f"there are {len(postures)} tests to fit, expected at least {LEAST_TESTS}: each is held out once"
         )
-    parameters: list[str] = []
+    parameters, of_tests = [], dict(free.of_tests)
     for pattern in part.parameters:
-        found = matching(free.names, pattern)
+        found = matching([name for name in free.names if name not in of_tests], pattern)
         if not found:
-            raise ValueError(f"parameters: '{pattern}' is not among the free parameters")
+            raise ValueError(f"parameters: '{pattern}' is not among the free parameters of the machine")
         parameters += [name for name in found if name not in parameters]
     for by in part.by:
         if by not in (AMPLITUDE, LOAD, *model.coordinates):

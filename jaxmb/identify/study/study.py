@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test, called
-from jaxmb.identify.fit.problem import Problem, make_problem
+from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import check_algorithm
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
@@ -110,6 +111,16 @@ class Study:
         )
         return dataclasses.replace(self, problem=problem, entries=entries)
 
+    def at_values(self, values: Float[np.ndarray, "d"]) -> "Study":
+        """The study with free numbers of its tests at physical values of the free parameters."""
+        if not self.free.of_tests:
+            return self
+        entries = tuple(
+            dataclasses.replace(entry, test=test_at(entry.test, self.free, values)) for entry in self.entries
+        )
+        fitted = [entry.test for entry in entries if entry.role == "fit"]
+        return dataclasses.replace(self, entries=entries, problem=with_tests(self.problem, fitted))
+
     @property
     def is_linear(self) -> bool:
         """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and there is no
@@ -178,14 +189,15 @@ def make_study(
     with place(f"{source}: [hold]"):
         held = held_values(model, file)
         model = set_parameters(model, held)
-    with place(f"{source}: [free]"):
-        bounds = bounds_of(model, file.free, set(held))
-        free = free_parameters(model, bounds) if file.complete is None else nothing_free()
     with place(source):
         check_kinds(file)
     entries = read_tests(file, source, Setting(file, folder, whole, model, noise_seed))
     fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
+    with place(f"{source}: [free]"):
+        of_tests = [name for test in tests for name in test.number_names]
+        bounds = bounds_of(model, file.free, set(held), of_tests)
+        free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
         check_next(file.next, model, [test.name for test in tests if test.probe() is not None])
     if file.laws is not None:

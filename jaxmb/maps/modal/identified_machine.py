@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
+from jaxmb.identify.parameters.model_parameters import OF_CHANNELS
 from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model, build_model
@@ -39,7 +40,15 @@ def identified(result: Result) -> Identified:
     covariance = result.covariance
     if covariance is None:
         raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
-    return Identified(result.model, result.study.free, covariance)
+    free = result.study.free
+    bounds = [
+        Bound(tied, float(lower), float(upper), None, log)
+        for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
+    ]
+    kept = _of_machine(free.tied, result.model)
+    return Identified(
+        result.model, free_parameters(result.model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
+    )
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
@@ -66,9 +75,12 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             _bound(data["parameters"][tied[0]], tied, scale)
             for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
         ]
-        free = free_parameters(model, bounds)
-        width = np.where(free.logarithmic, 1.0, free.width)
-        covariance = checked_covariance(free, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
+        kept = _of_machine(saved["tied"], model)
+        of_tests = [name for i, tied in enumerate(saved["tied"]) if i not in kept for name in tied]
+        every = free_parameters(model, bounds, of_tests)
+        width = np.where(every.logarithmic, 1.0, every.width)
+        covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
+        free, covariance = free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     return Identified(model, free, covariance)
@@ -81,6 +93,11 @@ def _check_linearized(at: str | None, source: str) -> None:
             f"{source}: the tests were linearized at the static equilibrium under gravity, maps are linearized at the"
             " posture itself: this machine cannot be mapped with its covariance"
         )
+
+
+def _of_machine(tied: Sequence[Sequence[str]], model: Model) -> list[int]:
+    """Numbers of the free parameters that are not those of a test's channels."""
+    return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
 
 
 def _bound(saved: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:

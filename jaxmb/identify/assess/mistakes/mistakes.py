@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
@@ -21,7 +21,7 @@ from jaxmb.identify.assess.mistakes.changed_machine import (
     stated_joints,
 )
 from jaxmb.identify.experiments.test import Change, Test, called
-from jaxmb.identify.fit.problem import Problem, nameless
+from jaxmb.identify.fit.problem import Problem, nameless, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
@@ -200,6 +200,7 @@ def _state(
             columns == np.arange(u.size)[:, None]
         )
     for rows, test, place in zip(problem.rows, problem.tests, places, strict=True):
+        entries = problem.free.entries_of(test.number_names)
         own, point = (
             np.append(np.arange(u.size), u.size + np.array(place)),
             jax.device_put(np.append(u, c[list(place)])),
@@ -209,7 +210,9 @@ def _state(
             part = asked[k : k + together]
             tangents = np.zeros((together, own.size))
             tangents[: part.size] = columns[part, None] == own
-            value, slopes = _along(nameless(test), model, problem.free, stated, point, jax.device_put(tangents))
+            value, slopes = _along(
+                nameless(test), entries, model, problem.free, stated, point, jax.device_put(tangents)
+            )
             residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
     return residual, jacobian
 
@@ -217,6 +220,7 @@ def _state(
 @compiled
 def _along(
     test: Test,
+    entries: Int[np.ndarray, "k"] | None,
     model: Model,
     free: FreeParameters,
     stated: Stated,
@@ -228,7 +232,9 @@ def _along(
 
     def residual(x: Array) -> Array:
         u, machine, own = jnp.split(x, [free.size, free.size + numbers])
-        return test.changed_residual(changed_machine(free.apply(model, free.values(u)), stated, machine), own)
+        values = free.values(u)
+        changed = changed_machine(free.apply(model, values), stated, machine)
+        return with_free_numbers(test, entries, values).changed_residual(changed, own)
 
     value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)

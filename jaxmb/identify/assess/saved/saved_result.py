@@ -104,6 +104,7 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
     metrics = read_metrics(saved["metrics"], study)
     parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
     model, machine = _machine(study, metrics, parameters)
+    study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
     study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
     return Result(
         study=study,

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Complex, Float
 from scipy.stats import chi2
 
 from jaxmb.identify.experiments.frf.changes import frf_changes
+from jaxmb.identify.experiments.frf.channels import Channels, channel_names, channels_of, ideal_channels
 from jaxmb.identify.experiments.frf.noise import (
     SMALLEST,
     leak_factor,
@@ -74,10 +75,38 @@ class FrfTest(PostureTest):
     """Of all outputs."""
     robust: bool = eqx.field(static=True, default=False)
     """Whether single lines that do not belong to their neighbours are left out."""
+    symmetrized: bool = eqx.field(static=True, default=False)
+    """Whether one response stands for two between the same points, with the channels of both in it."""
+    channels: Channels | None = None
+    """What is known of its channels; None where they read what is there."""
 
     def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
         """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
-        return predict_frf(view, self.omega, self.derivatives, self.decay, self.sensor)
+        return predict_frf(view, self.omega, self.derivatives, self.decay, self.sensor, self.channels)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the gains of its channels and of its delay; the latter alone where it is symmetrized."""
+        names = channel_names(self.name, self.outputs, self.inputs)
+        return names[-1:] if self.symmetrized else names
+
+    @property
+    def numbers(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """Gains of its channels and its delay, in the order of `number_names`."""
+        numbers = self._channels.numbers
+        return numbers[-1:] if self.symmetrized else numbers
+
+    def with_numbers(self, numbers: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":
+        """The test with other gains and another delay."""
+        if self.symmetrized:
+            channels = dataclasses.replace(self._channels, delay=numbers[-1])
+        else:
+            channels = channels_of(numbers, len(self.outputs))
+        return dataclasses.replace(self, channels=channels)
+
+    @property
+    def _channels(self) -> Channels:
+        return ideal_channels(len(self.outputs), len(self.inputs)) if self.channels is None else self.channels
 
     @property
     def feels_gravity(self) -> bool:
@@ -129,9 +158,8 @@ class FrfTest(PostureTest):
         there = jnp.asarray(self.q).at[: posture.size].add(posture)
         view = motion_view(model, there, self.at, self.outputs, self.inputs, self.sensor.gravity)
         predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay, self.sensor)
-        factor = jnp.exp(gain + of_output[:, None] + of_input[None, :])
-        late = jnp.exp(-1j * self.omega * delay)
-        return self.compared(predicted * factor * late[:, None, None])
+        channels = self._channels.changed(gain + of_output, -of_input, delay)
+        return self.compared(channels.seen(predicted, self.omega, self.decay))
 
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Variance, over that of the noise, of what differs from line to line, by the median second

@@ -85,6 +85,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         noise_is_known=part.noise_log_std != "estimate",
         sensor=sensor_of(part),
         robust=part.robust,
+        symmetrized=part.symmetrize is not None,
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")

@@ -1,6 +1,7 @@
 """From what a study says of parameters to the free ones, those held, and the prior."""
 
 import difflib
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,9 @@ from jaxmb.identify.parameters.model_parameters import places
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+
+LOGARITHMIC = ("stiffness", "damping", "loss_factor", "gain", "force_gain")
+"""Families whose logarithm is fitted where a study does not say."""
 
 
 def held_values(model: Model, file: StudyFile) -> dict[str, float]:
@@ -23,28 +27,35 @@ def held_values(model: Model, file: StudyFile) -> dict[str, float]:
     for exact in (False, True):  # a full name overrules a pattern
         for pattern, value in file.hold.items():
             if (pattern in places(model)) is exact:
-                held |= dict.fromkeys(_selected(model, pattern), value)
+                held |= dict.fromkeys(_selected(model, list(places(model)), pattern), value)
     return held
 
 
-def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[Bound]:
-    """Bounds by parameter in the model's order; a full name overrules a pattern.
+def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
+    """Bounds by parameter in the model's order, numbers of tests after it; a full name overrules a pattern.
+
+    Args:
+        model: the machine's.
+        parts: what the study says of each name or pattern.
+        held: names of what is held.
+        of_tests: names of numbers of tests.
 
     Raises:
         ValueError: a name or pattern selects nothing, two select the same, or what is held.
     """
+    names = [*places(model), *of_tests]
     by_name: dict[str, tuple[str, FreePart]] = {}
     for exact in (False, True):
         for pattern, part in parts.items():
-            if (pattern in places(model)) is not exact:
+            if (pattern in names) is not exact:
                 continue
-            for name in _selected(model, pattern):
+            for name in _selected(model, names, pattern):
                 if not exact and name in by_name:
                     raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
                 if exact and name in held:
                     raise ValueError(f"'{name}' is both free and held")
                 by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in places(model) if name in by_name and name not in held}
+    chosen = {name: by_name[name] for name in names if name in by_name and name not in held}
     bounds: list[Bound] = []
     done: set[str] = set()
     for pattern, part in chosen.values():
@@ -52,24 +63,23 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str]) -> list[
         if pattern in done:
             continue
         done.add(pattern)
-        for names in [together] if part.tied else [(n,) for n in together]:
-            elastic = names[0].split(".")[0] in ("stiffness", "damping", "loss_factor")
-            logarithmic = elastic if part.scale is None else part.scale == "logarithmic"
-            bounds.append(Bound(names, part.lower, part.upper, part.initial, logarithmic))
-    order = {name: i for i, name in enumerate(places(model))}
+        for each in [together] if part.tied else [(n,) for n in together]:
+            logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
+            bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic))
+    order = {name: i for i, name in enumerate(names)}
     return sorted(bounds, key=lambda b: order[b.names[0]])
 
 
-def _selected(model: Model, pattern: str) -> list[str]:
-    names = matching(list(places(model)), pattern)
+def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
+    names = [pattern] if pattern in known else matching(known, pattern)
     if not names:
         family, _, rest = pattern.partition(".")
         if rest in model.coordinates and model.locked[model.coordinates.index(rest)]:
             raise ValueError(f"'{pattern}' is none, for '{rest}' is locked")
-        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in places(model)}, n=1)
-        if near and near[0] != family and matching(list(places(model)), f"{near[0]}.{rest}"):
+        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in known}, n=1)
+        if near and near[0] != family and matching(known, f"{near[0]}.{rest}"):
             raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
-        raise ValueError(known_name("parameter or pattern", pattern, places(model)))
+        raise ValueError(known_name("parameter or pattern", pattern, known))
     return names
 
 

@@ -1,0 +1,169 @@
+"""Gains and a delay of an FRF test's channels as free parameters, against a cart on a spring in NumPy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.saved.saved_result import load_result, write_result
+from jaxmb.identify.study.study import make_study
+from jaxmb.io.validation import InputError
+from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
+from jaxmb.maps.modal.identified_machine import identified, load_identified
+from jaxmb.measurement.files.frf_file import write_frf
+from jaxmb.measurement.frf_set import FrfSet
+
+MASS, STIFFNESS, DAMPING = 10.0, 4e5, 60.0
+CART = Machine.model_validate({
+    "name": "cart",
+    "body": [{"name": "cart", "mass": MASS, "joint": [
+        {"name": "s", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": STIFFNESS, "damping": DAMPING}]}],
+    "frame": [{"name": "left", "body": "cart"}, {"name": "right", "body": "cart"}],
+})  # fmt: skip
+OMEGA = 2 * np.pi * np.arange(10.0, 60.1, 0.5)
+GAIN, DELAY, NOISE = 1.04, 2e-4, 0.02
+FREE = {
+    "stiffness.s": {"lower": 1e4, "upper": 1e7}, "damping.s": {"lower": 1.0, "upper": 1e3},
+    "gain.hit.right x": {"lower": 0.5, "upper": 2.0}, "delay.hit": {"lower": -1e-3, "upper": 1e-3},
+}  # fmt: skip
+"""The mass is known and the left sensor is right."""
+NAMES = list(FREE)
+
+
+def closed_form(values):
+    """Receptances [f, 2] at both ends of the cart, as its channels read them."""
+    stiffness, damping, gain, delay = values
+    h = 1.0 / (stiffness - MASS * OMEGA**2 + 1j * damping * OMEGA)
+    return (h * np.exp(-1j * OMEGA * delay))[:, None] * np.array([1.0, gain])
+
+
+def measured(seed):
+    random = np.random.default_rng(seed)
+    h = closed_form([STIFFNESS, DAMPING, GAIN, DELAY])
+    return h * np.exp(NOISE * (random.normal(size=h.shape) + 1j * random.normal(size=h.shape)))
+
+
+def study(folder, free=FREE, count=1, **keys):
+    """Hammer hits on the left end, one test or some with other noise and the same channels."""
+    write_machine(CART, folder / "cart.toml")
+    tests = []
+    for k in range(count):
+        frf = FrfSet(OMEGA / (2 * np.pi), measured(k)[:, :, None], "receptance", ("left x", "right x"), ("left x",))
+        write_frf(folder / f"hit{k}.npz", frf)
+        tests.append({
+            "kind": "frf", "name": "hit" if count == 1 else f"hit{k}", "file": f"hit{k}.npz", "noise_log_std": NOISE,
+            "outputs": [["left", "x"], ["right", "x"]], "inputs": [["left", "x"]],
+        } | keys)  # fmt: skip
+    data = {"machine": "cart.toml", "free": free, "test": tests, "rounds": 3, "least_rounds": 1, "agreement": 1}
+    return make_study(data, "cart", folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cart")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    result = identify(study(folder))
+    (folder / "out").mkdir()
+    write_result(result, folder / "out")
+    return result
+
+
+def test_gain_and_delay_as_numpy_finds_them(found):
+    """Values and standard deviations of a least-squares fit of the closed form by SciPy; the truth within 3 of them."""
+    scale = np.array([STIFFNESS, DAMPING, GAIN, DELAY])
+
+    def residual(x):
+        error = np.log(measured(0) / closed_form(x * scale)).ravel() / NOISE
+        return np.concatenate([error.real, error.imag])
+
+    fit = least_squares(residual, np.ones(4), x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-12)
+    std = np.sqrt(np.diag(np.linalg.inv(fit.jac.T @ fit.jac))) * scale
+    values, truth = fit.x * scale, scale
+    for i, name in enumerate(NAMES):
+        got = found.parameters[name]
+        assert got.value == pytest.approx(values[i], abs=1e-4 * std[i]), name
+        assert got.std == pytest.approx(std[i], rel=1e-2), name  # of a logarithm times the value, curvature beside it
+        assert abs(got.value - truth[i]) < 3.0 * std[i], name
+        assert got.identifiable == "yes", name
+    assert found.converged
+    assert [found.parameters[name].unit for name in NAMES[2:]] == ["1", "s"]
+
+
+def test_predictions_hold_the_channels(found):
+    values = [found.parameters[name].value for name in NAMES]
+    np.testing.assert_allclose(found.predicted("hit")[:, :, 0], closed_form(values), rtol=1e-9)
+    assert np.sqrt(np.mean(found.residual("hit") ** 2)) == pytest.approx(1.0, abs=0.15)  # of 404 rows
+
+
+def test_the_machine_does_not_hold_them_and_the_result_does(found, folder):
+    again = load_result(folder / "out")
+    assert again.parameters == found.parameters
+    np.testing.assert_allclose(again.predicted("hit"), found.predicted("hit"), rtol=1e-12)
+    assert "gain" not in (folder / "out" / "machine.toml").read_text()
+    for known in (identified(found), load_identified(folder / "out")):
+        assert known.free.names == ("stiffness.s", "damping.s")
+        np.testing.assert_allclose(known.covariance, found.covariance[:2, :2], rtol=1e-9)
+
+
+def test_no_mistake_is_named_that_is_free(found):
+    """Without its channels free the fit names them."""
+    assert not found.metrics.mistakes
+
+
+def test_one_value_for_several_tests(folder):
+    """Tests of one form are one program, each with the numbers that are its own."""
+    free = {name: FREE[name] for name in NAMES[:2]} | {
+        "delay.*": FREE["delay.hit"] | {"tied": True}, "gain.hit1.right x": FREE["gain.hit.right x"],
+    }  # fmt: skip
+    made = study(folder, free, count=2)
+    values = np.array([STIFFNESS, DAMPING, 3e-4, 1.1])
+    assert made.free.names == ("stiffness.s", "damping.s", "delay.hit0", "gain.hit1.right x")
+    residual = np.asarray(made.problem.residual(made.free.encode(values))) / NOISE
+    expected = []
+    for k, gain in enumerate((1.0, 1.1)):
+        error = np.log(closed_form([STIFFNESS, DAMPING, gain, 3e-4]) / measured(k)).ravel() / NOISE
+        expected += [error.real, error.imag]
+    np.testing.assert_allclose(residual, np.concatenate(expected), rtol=1e-9, atol=1e-9)
+    result = identify(made)
+    assert result.parameters["delay.hit0"].value == result.parameters["delay.hit1"].value
+    delay = result.parameters["delay.hit1"]
+    assert abs(delay.value - DELAY) < 3.0 * delay.std
+
+
+def test_a_force_transducer_is_a_channel_of_its_own(folder):
+    """At the left end are a sensor and a hammer: what one reads too high the other takes back, and nothing twice."""
+    made = study(folder, FREE | {"gain.hit.left x": FREE["gain.hit.right x"], "force_gain.hit.left x": {
+        "lower": 0.5, "upper": 2.0}})  # fmt: skip
+    u = made.free.encode(np.array([STIFFNESS, DAMPING, 1.2, GAIN * 1.2, 1.2, DELAY]))
+    exact = study(folder).problem
+    plain = exact.residual(exact.free.encode(np.array([STIFFNESS, DAMPING, GAIN, DELAY])))
+    np.testing.assert_allclose(made.problem.residual(u), plain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("gain.hit.top x", r"\[free\]: parameter or pattern 'gain\.hit\.top x' does not exist, .*gain\.hit\."),
+        ("gains.hit.left x", r"did you mean 'gain\.hit\.left x'"),
+        ("delay.hat", r"delay\.hit"),
+    ],
+)
+def test_wrong_names(folder, name, sentence):
+    with pytest.raises(InputError, match=sentence):
+        study(folder, {"stiffness.s": FREE["stiffness.s"], name: {"lower": 0.5, "upper": 2.0}})
+
+
+def test_a_symmetrized_test_has_no_gains(folder):
+    """One response stands for two, of which each had channels of its own."""
+    test = dataclasses.replace(study(folder).tests[0], symmetrized=True)
+    assert test.number_names == ("delay.hit",)
+    late = test.with_numbers(np.array([DELAY]))
+    np.testing.assert_array_equal(late.numbers, [DELAY])
+    view, shift = late.view(study(folder).model), np.exp(-1j * OMEGA * DELAY)
+    np.testing.assert_allclose(late.predict(view), test.predict(view) * shift[:, None, None], rtol=1e-12)
