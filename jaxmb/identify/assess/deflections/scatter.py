@@ -96,16 +96,21 @@ def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: 
     if finding.linear is None:
         raise ValueError("the study is not linear, expected one that takes one step")
     found, base, _, start = finding.linear
-    # What is not free is subtracted from every draw as it was from the measurement.
     rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in finding.of(entries)])
-    held = measured_displacements([case for entry in entries for case in entry.source.cases])[0] - base.measured[rows]
+    read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
+    tests = [entry.test for entry, _, _ in finding.of(entries)]
+    ends = np.cumsum([test.rows for test in tests])[:-1]
     # What else was measured is drawn by its standard deviations.
     exact, draw = base.matrix @ found.encode(finding.values), np.random.default_rng(finding.seed)
     size = found.least.size
     x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
     for k, measured in enumerate(drawn_displacements(finding.model, entries, draws, finding.seed)):
         again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()
-        again[rows] = measured - held
+        # What is not free is subtracted from every draw as it was from the measurement.
+        change = np.split(measured - read, ends)
+        again[rows] = base.measured[rows] + np.concatenate(
+            [test.independent(part) for test, part in zip(tests, change, strict=True)]
+        )
         step = linear_step(found, base._replace(measured=again), start, robust)
         x[k] = step.x
         unknown |= ~np.isfinite(step.known.std)

@@ -2,12 +2,14 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmb.identify.experiments.deflections.correlation import Decorrelation, decorrelation
 from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
     LoadCase,
@@ -65,6 +67,8 @@ class DeflectionTest(Test):
     """Whether gravity's stiffness acts, as in the other tests of its study; then it is not linear in compliances."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are given less weight."""
+    decorrelation: Decorrelation | None = None
+    """Where the displacements of a load case have errors in common."""
 
     def view(self, model: Model) -> Float[Array, "*t e e"]:
         """Compliance of all elastic degrees of freedom; at each posture where springs between frames or gravity make it
@@ -80,8 +84,15 @@ class DeflectionTest(Test):
         return jnp.sum((self.at_point @ view) * self.effort, axis=1)
 
     def residual(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
-        """sqrt(weight) (predicted - measured) / standard deviation."""
-        return jnp.sqrt(self.weight) * (self.predict(view) - self.displacement) / self.std
+        """sqrt(weight) (predicted - measured) / standard deviation; of combinations of rows where errors are common."""
+        return self._scaled(self.predict(view))
+
+    def _scaled(self, predicted: Float[Array, "m"]) -> Float[Array, "m"]:
+        return jnp.sqrt(self.weight) * self.independent(predicted - self.displacement) / self.std
+
+    def independent(self, rows: Any) -> Any:
+        """Combinations of rows [m] or [m, d] of each load case whose errors are independent."""
+        return rows if self.decorrelation is None else self.decorrelation.of(rows)
 
     @property
     def rows(self) -> int:
@@ -119,8 +130,8 @@ class DeflectionTest(Test):
         fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
         rows = ElasticRows(np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
         return Equations(
-            matrix=observation(rows, terms),
-            measured=np.asarray(self.displacement) - observation(rows, fixed) @ held[tuple(at.T)],
+            matrix=self.independent(observation(rows, terms)),
+            measured=self.independent(np.asarray(self.displacement) - observation(rows, fixed) @ held[tuple(at.T)]),
             std=np.asarray(self.std),
             weight=np.asarray(self.weight),
             case=np.asarray(self.case),
@@ -133,7 +144,7 @@ class DeflectionTest(Test):
     def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with (1 + change) times the loads."""
         predicted = self.predict(self.view(model)) * (1.0 + changes[0])
-        return jnp.sqrt(self.weight) * (predicted - self.displacement) / self.std
+        return self._scaled(predicted)
 
     @property
     def robust(self) -> bool:
@@ -143,7 +154,7 @@ class DeflectionTest(Test):
 
 def deflection_test(
     name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False,
-    gravity: bool = False,
+    gravity: bool = False, turn_std: float = 0.0,
 ) -> DeflectionTest:  # fmt: skip
     """The test that some load cases make.
 
@@ -154,6 +165,7 @@ def deflection_test(
         rotation_weight: by which the squared error of a rotation counts beside that of a translation.
         robust: whether outliers are given less weight.
         gravity: whether gravity's stiffness acts.
+        turn_std: standard deviation of what each revolute coordinate turns between two readings, rad.
     """
     displacement, std = measured_displacements(cases)
     rows = elastic_rows(model, cases)
@@ -170,6 +182,7 @@ def deflection_test(
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
         is_robust=robust,
+        decorrelation=decorrelation(model, rows, std, turn_std) if turn_std > 0.0 else None,
     )
 
 

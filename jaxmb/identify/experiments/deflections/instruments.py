@@ -21,6 +21,9 @@ class Instruments(Part):
     """Of the size of the load."""
     encoder_deg: NonNegative = 0.0
     """Of each coordinate; a prismatic one has none."""
+    repeat_deg: NonNegative = 0.0
+    """Of each revolute coordinate from one reading to the next: drives hold it by encoders that err anew without and
+    with the load, and the points move with it."""
     draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
     """Monte-Carlo draws that tell what these errors do to the identified values."""
 
@@ -43,3 +46,8 @@ class Instruments(Part):
     def coordinate_std(self) -> float:
         """rad."""
         return math.radians(self.encoder_deg)
+
+    @property
+    def repeat_std(self) -> float:
+        """rad, of what a coordinate turns between two readings."""
+        return math.sqrt(2.0) * math.radians(self.repeat_deg)

@@ -169,6 +169,14 @@ def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
     return ElasticRows(np.concatenate(at_point), np.concatenate(effort), number)
 
 
+def point_jacobians(model: Model, cases: Sequence[LoadCase]) -> list[Float[np.ndarray, "p 6 e"]]:
+    """Elastic Jacobian of all points of each load case; its first columns are the coordinates'."""
+    found: dict[int, np.ndarray] = {}
+    for members, (jacobians, _) in _grouped(model, cases):
+        found |= dict(zip(members, jacobians, strict=True))
+    return [found[i] for i in range(len(cases))]
+
+
 def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
     """A [rows, parameter]: displacements are A times the compliances. The column of the entry (a, b) is
     J_p[:, a] (J_l[:, b]^T w).

@@ -54,7 +54,10 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         check_cases(model, cases)
         truth = Truth(motion_coordinates(true), parameters(true))
     _check_moved(model, cases)
-    test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity)
+    turn_std = 0.0 if part.instruments is None else part.instruments.repeat_std
+    if turn_std > 0.0 and setting.file.complete is not None:
+        raise NotImplementedError("instruments: repeat_deg cannot be used with [complete], expected 0")
+    test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity, turn_std)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
     return [Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *taken))]
 

@@ -7,7 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, equilibria, predicted
+from jaxmb.identify.experiments.deflections.load_cases import (
+    LoadCase,
+    check_cases,
+    equilibria,
+    point_jacobians,
+    predicted,
+)
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments, SimulateDeflections
 from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
@@ -90,7 +96,8 @@ def measured_with(
     """The tests as instruments would see them on a machine, with errors.
 
     Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the
-    balance (the size of the load, not its direction). What was not measured in a test stays so.
+    balance (the size of the load, not its direction). Between the readings without and with the load the revolute
+    coordinates turn by what the drives do not repeat. What was not measured in a test stays so.
 
     Args:
         model: the machine that is measured.
@@ -111,13 +118,26 @@ def measured_with(
             q = test.q + turns * draw.normal(size=test.q.size)
             true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
+    turned = iter(_turned(model, true, 0.0 if errors is None else errors.repeat_std, draw))
     seen = []
     for test, displacement in zip(tests, moved, strict=True):
         if errors is not None:
             scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
             displacement = displacement + scale * draw.normal(size=displacement.shape)
+            displacement = displacement + next(turned)
         seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
     return seen
+
+
+def _turned(model: Model, tests: Sequence[LoadCase], std: float, draw: np.random.Generator) -> list[np.ndarray]:
+    """By what the points of each test move [p, 6] where each revolute coordinate turns by a standard deviation, rad."""
+    if std == 0.0:
+        return [np.zeros((len(test.points), 6)) for test in tests]
+    turns = std * np.array(model.revolute)
+    return [
+        jacobian[:, :, : turns.size] @ (turns * draw.normal(size=turns.size))
+        for jacobian in point_jacobians(model, tests)
+    ]
 
 
 def simulated_tests(
