@@ -136,6 +136,7 @@ def map_postures(
                 band_hz=band_hz,
                 free=None if known is None else known.free,
                 covariance=None if known is None else known.covariance,
+                linearize_at="posture" if known is None else known.linearize_at,
             )
         else:
             from jaxmb.maps import DIRECTIONS, posture_maps

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.study.study import make_study
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.virtual_spring import Beam, VirtualSpring, beam_compliance
 from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
@@ -157,6 +158,23 @@ def test_batches(rigid):
 def test_virtual_springs_have_no_motion_of_their_own(elastic):
     with pytest.raises(NotImplementedError, match="has virtual springs"):
         jaxmb.linearize(elastic, Q)
+
+
+@pytest.mark.parametrize("kind", ["frf", "modes"])
+def test_a_study_of_motions_says_what_to_do_about_virtual_springs(kind):
+    frf = {"kind": "frf", "name": "bench", "simulate": {"lines": {"first_hz": 1.0, "last_hz": 9.0, "step_hz": 1.0}}}
+    modes = {
+        "kind": "modes",
+        "name": "bench",
+        "simulate": {"below_hz": 99.0},
+        "frequency_std_hz": 0.1,
+        "damping_std_percent": 0.1,
+    }
+    study = {"machine": "kuka-kr270", "free": {"stiffness.q1": {"lower": 1e4, "upper": 1e8}},
+             "test": [frf if kind == "frf" else modes]}  # fmt: skip
+    told = r"test 'bench': 'kuka-kr270' has virtual springs \('link0' \.\.\.\).* as coordinates with stiffness"
+    with pytest.raises(NotImplementedError, match=told):
+        make_study(study, "bench")
 
 
 def test_wrong_virtual_springs():

@@ -21,6 +21,7 @@ from jaxmb.io.strict_json import strict, versions
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.tangent import LinearizeAt
 
 SCHEMA = 1
 INTERVAL = 1.96
@@ -148,7 +149,7 @@ class Result:
         return self.correlation * np.outer(std, std)
 
     @property
-    def linearize_at(self) -> str:
+    def linearize_at(self) -> LinearizeAt:
         """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
         return next((test.linearized_at for test in self.study.tests if test.posture is not None), "posture")
 

@@ -25,14 +25,16 @@ def static_compliance(
 ) -> tuple[Float[np.ndarray, "b"], Differentials]:
     """Largest eigenvalue of R K^-1 R^T [m/N], the displacement for a unit force in the worst direction of the rows.
 
-    Its differential is -x^T dK x, x = K^-1 R^T v with v the worst direction. NaN where K is not positive definite.
+    Its differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the worst direction. NaN where K is not
+    positive definite.
     """
     stable = is_stable(K)
     solved = np.linalg.solve(np.where(stable[:, None, None], K, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2))
     values, vectors = np.linalg.eigh(rows @ solved)
     x = np.squeeze(solved @ vectors[:, :, -1:], 2)[:, None, :].astype(complex)
+    v = vectors[:, None, :, -1].astype(complex)
     weight = np.broadcast_to(np.array([0.0, 0.0, -1.0], dtype=complex), (len(K), 1, 3))
-    return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight)
+    return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight, v, v)
 
 
 def is_stable(K: Float[np.ndarray, "b n n"]) -> Bool[np.ndarray, "b"]:
@@ -55,7 +57,7 @@ def receptance_peak(
 
     The peak is looked for on H as a sum over modes, phi phi^T / (a (j w - lambda)) with a = phi^T (2 lambda M + C) phi,
     around every mode, and refined by golden section; H itself is then solved for at the frequency found. With u, v the
-    singular vectors the differential is -Re(x^T dZ y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
+    singular vectors the differential is Re(-x^T dZ y + v^T dR x + u^H dR y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
 
     Args:
         M: mass matrices [b, n, n].
@@ -90,7 +92,8 @@ def receptance_peak(
     y = np.swapaxes(solved @ np.conj(np.swapaxes(right, 1, 2)[:, :, :1]), 1, 2)
     weight = np.stack([omega**2, -1j * omega, -np.ones_like(omega)], axis=1)[:, None, :].astype(complex)
     value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
-    return value, omega / (2 * np.pi), Differentials(x, y, weight)
+    of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
+    return value, omega / (2 * np.pi), Differentials(x, y, weight, of_x, of_y)
 
 
 def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Eigenvalues of a machine at many postures, and differentials of what follows from them by the matrices M, C and K."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Complex, Float
@@ -17,19 +17,34 @@ one with a single eigenvector, as at critical damping. Rounding leaves the root 
 
 @dataclass(frozen=True)
 class Differentials:
-    """Differentials Re(sum_k w_k l^T dA_k r), A_k = M, C, K, of s numbers at each of b postures."""
+    """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, of s numbers at each of b postures.
+
+    R are the displacements that count; they change where the working point does.
+    """
 
     left: Complex[np.ndarray, "b s n"]
     right: Complex[np.ndarray, "b s n"]
     weight: Complex[np.ndarray, "b s 3"]
+    of_left: Complex[np.ndarray, "b s k"] | None = None
+    """p; None for 0."""
+    of_right: Complex[np.ndarray, "b s k"] | None = None
+    """q."""
+
+    def in_space(self, rows: Float[np.ndarray, "k 3"]) -> "Differentials":
+        """The same with R = rows J in place, J the translations along all three axes."""
+        of_left, of_right = (
+            np.zeros((*self.left.shape[:2], 3), complex) if part is None else part @ rows
+            for part in (self.of_left, self.of_right)
+        )
+        return replace(self, of_left=of_left, of_right=of_right)
 
 
 def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, int]]:
-    """Differentials of several quantities as one, and how many numbers each quantity has."""
-    left, right, weight = (
-        np.concatenate([getattr(part, side) for part in parts.values()], axis=1) for side in ("left", "right", "weight")
+    """Differentials of several quantities, in space, as one, and how many numbers each quantity has."""
+    whole = (
+        np.concatenate([getattr(part, side.name) for part in parts.values()], axis=1) for side in fields(Differentials)
     )
-    return Differentials(left, right, weight), {name: part.left.shape[1] for name, part in parts.items()}
+    return Differentials(*whole), {name: part.left.shape[1] for name, part in parts.items()}
 
 
 def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:

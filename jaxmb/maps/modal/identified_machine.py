@@ -17,6 +17,7 @@ from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model, build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.maps.modal.uncertainty import checked_covariance
+from jaxmb.mechanics.tangent import LinearizeAt
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Identified:
     free: FreeParameters
     covariance: Float[np.ndarray, "d d"]
     """Of the entries u of the free parameters; NaN in the rows and columns of what is not known."""
+    linearize_at: LinearizeAt = "posture"
+    """Where the tests saw small motions of it."""
 
 
 def identified(result: Result) -> Identified:
@@ -34,9 +37,7 @@ def identified(result: Result) -> Identified:
 
     Raises:
         ValueError: what was fitted are not the study's free parameters, as in a complete stiffness model.
-        NotImplementedError: the tests were linearized at the equilibrium under gravity.
     """
-    _check_linearized(result.linearize_at, f"study '{result.study.name}'")
     covariance = result.covariance
     if covariance is None:
         raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
@@ -45,10 +46,9 @@ def identified(result: Result) -> Identified:
         Bound(tied, float(lower), float(upper), None, log)
         for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
     ]
-    kept = _of_machine(free.tied, result.model)
-    return Identified(
-        result.model, free_parameters(result.model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
-    )
+    kept = _of_machine(free.tied)
+    of_machine = free_parameters(result.model, [bounds[i] for i in kept])
+    return Identified(result.model, of_machine, covariance[np.ix_(kept, kept)], result.linearize_at)
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
@@ -59,12 +59,10 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
 
     Raises:
         InputError: a file is missing or cannot be what `jaxmb identify` writes.
-        NotImplementedError: the tests were linearized at the equilibrium under gravity.
     """
     path = Path(folder) / "result.json"
     model = build_model(load_machine(Path(folder) / "machine.toml"))
     data = read_strict(path, "a result of an identification")
-    _check_linearized(data.get("linearize_at") if isinstance(data, dict) else None, str(path))
     saved = data.get("covariance") if isinstance(data, dict) else None
     if saved is None:
         raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
@@ -75,27 +73,21 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             _bound(data["parameters"][tied[0]], tied, scale)
             for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
         ]
-        kept = _of_machine(saved["tied"], model)
+        kept = _of_machine(saved["tied"])
         of_tests = [name for i, tied in enumerate(saved["tied"]) if i not in kept for name in tied]
         every = free_parameters(model, bounds, of_tests)
         width = np.where(every.logarithmic, 1.0, every.width)
         covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
         free, covariance = free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
+        at = data.get("linearize_at", "posture")
+        if at not in ("posture", "equilibrium"):
+            raise ValueError(f"linearize_at is '{at}', expected 'posture' or 'equilibrium'")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
-    return Identified(model, free, covariance)
+    return Identified(model, free, covariance, at)
 
 
-def _check_linearized(at: str | None, source: str) -> None:
-    """Refuse what was identified at the equilibrium: maps linearize at the postures themselves."""
-    if at == "equilibrium":
-        raise NotImplementedError(
-            f"{source}: the tests were linearized at the static equilibrium under gravity, maps are linearized at the"
-            " posture itself: this machine cannot be mapped with its covariance"
-        )
-
-
-def _of_machine(tied: Sequence[Sequence[str]], model: Model) -> list[int]:
+def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
     """Numbers of the free parameters that are not those of a test's channels."""
     return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
 

@@ -20,6 +20,7 @@ from jaxmb.maps.modal.uncertainty import (
 )
 from jaxmb.maps.postures.workspace_grid import Axis, Postures, postures_along, postures_over
 from jaxmb.mechanics.kinematics import TOOL, frame_name
+from jaxmb.mechanics.tangent import LinearizeAt
 
 INTERVAL_95 = 1.96
 """Standard deviations on either side of a value that hold 95 % of a normal distribution."""
@@ -55,6 +56,8 @@ class ModalMapSettings:
     """Frequencies of the dynamic compliance; None for all."""
     free: tuple[str, ...]
     """Names of the entries of the covariance; empty where none was given."""
+    linearize_at: LinearizeAt = "posture"
+    """Where the machine is linearized: at each posture, or at the equilibrium under gravity behind it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def modal_maps(
     band_hz: tuple[float, float] | None = None,
     free: FreeParameters | Sequence[str] | None = None,
     covariance: Float[np.ndarray, "d d"] | None = None,
+    linearize_at: LinearizeAt = "posture",
 ) -> ModalMaps:
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
@@ -113,6 +117,8 @@ def modal_maps(
         free: the parameters of which the covariance is; names or patterns are taken on a logarithmic scale.
         covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of what is not known. A quantity
             on which such a parameter acts has no standard deviation, and `unknown` names the parameter.
+        linearize_at: at the postures, or at the "equilibrium" under gravity behind each, springs unloaded at the
+            posture, as the tests of an identification were.
 
     Raises:
         ValueError: a name, a size or a number is wrong, no place is reached, or a mass matrix is singular.
@@ -138,7 +144,7 @@ def modal_maps(
         variance = np.diagonal(covariance)
         rough = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= HARDLY_KNOWN**2)
     rows = postures.coordinates[reached]
-    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u)
+    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at)
 
     def placed(values: np.ndarray) -> np.ndarray:
         whole = np.full((*reached.shape, *values.shape[1:]), math.nan)
@@ -153,6 +159,6 @@ def modal_maps(
             std = placed(spread)
         maps[name] = ModalMap(name, MODAL_QUANTITIES[name], placed(found.values[name]), std, unknown)
     along = None if direction is None else tuple(map(float, direction))
-    settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names)
+    settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names, linearize_at)
     peak_hz = None if found.peak_hz is None else placed(found.peak_hz)
     return ModalMaps(model.name, frame, postures, maps, peak_hz, rough, settings)

@@ -4,7 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,9 @@ from jaxmb.maps.modal.eigenvalues import (
     lowest_modes,
     stacked,
 )
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_rigid_links, frame_index
-from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_jacobian, tangent_about
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
 
 MODAL_QUANTITIES = {
     "frequency": "Hz",
@@ -72,6 +73,7 @@ def modal_quantities(
     band_hz: tuple[float, float] | None = None,
     vary: Vary | None = None,
     u: Float[np.ndarray, "d"] | None = None,
+    at: LinearizeAt = "posture",
 ) -> ModalQuantities:
     """Modal quantities at postures, springs unloaded there, computed in chunks, with their gradients by u.
 
@@ -97,6 +99,8 @@ def modal_quantities(
         band_hz: frequencies of the dynamic compliance; from 0 Hz without end where not given.
         vary: the machine as a function of u, for gradients by u.
         u: where the gradients are taken; `vary(u)` is the model.
+        at: where the machine is linearized: at the postures, or at the equilibrium under gravity behind each. What does
+            not exist without an equilibrium is NaN.
 
     Raises:
         ValueError: a name or a number is wrong, or the mass matrix of a posture is singular.
@@ -114,19 +118,29 @@ def modal_quantities(
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
 
+    if at not in ("posture", "equilibrium"):
+        raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
+    counted = np.eye(3) if along is None else along[None]
+
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
+        there: np.ndarray = np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2))
+        # Postures without an equilibrium are computed too, with matrices that stay finite, and left out at the end.
+        M, C, K = (np.where(there[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
         if set(quantities) - {"static_compliance"}:
-            check_masses(model, matrices[0], rows)
-        seen = jacobian if along is None else (along @ jacobian)[:, None]
-        return _solve(matrices, seen, quantities, modes, band_hz)
+            check_masses(model, M, rows)
+        seen = counted @ np.where(there[:, None, None], jacobian, 0.0)
+        values, differentials = _solve((M, C, K), seen, quantities, modes, band_hz)
+        for value in values.values():
+            value[~there] = np.nan
+        return values, {name: part.in_space(counted) for name, part in differentials.items()}
 
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
     with threadpool_limits(1, user_api="blas"):  # small matrices: more threads in LAPACK only wait for each other
-        for rows, (values, differentials) in _solved(model, postures, frame, solve):
+        for rows, (values, differentials) in _solved(model, postures, frame, at, solve):
             found.append(values)
             if vary is not None and u is not None:
-                slopes.append(_gradients(vary, jnp.asarray(u), rows, differentials))
+                slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
     names = list(found[0]) if found else []
     values = {name: np.concatenate([part[name] for part in found]) for name in names}
     gradients = {name: np.concatenate([part[name] for part in slopes]) for name in (slopes[0] if slopes else ())}
@@ -176,7 +190,11 @@ Solved = tuple[dict[str, np.ndarray], dict[str, Differentials]]
 
 
 def _solved(
-    model: Model, postures: np.ndarray, frame: str, solve: Callable[[Matrices, np.ndarray, np.ndarray], Solved]
+    model: Model,
+    postures: np.ndarray,
+    frame: str,
+    at: LinearizeAt,
+    solve: Callable[[Matrices, np.ndarray, np.ndarray], Solved],
 ) -> Iterator[tuple[np.ndarray, Solved]]:
     """Postures of each chunk and what `solve` returns for their matrices, Jacobians and themselves, in order.
 
@@ -188,7 +206,7 @@ def _solved(
     with ThreadPoolExecutor(workers) as pool:
         for first in range(0, len(postures), size):
             rows = postures[first : first + size]
-            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame))
+            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
             count = len(rows)
             matrices = (tangent.mass[:count], tangent.damping[:count], tangent.stiffness[:count])
             waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
@@ -201,11 +219,22 @@ def _solved(
 
 
 @compiled
-def _tangents(model: Model, postures: Float[Array, "b n"], frame: str) -> tuple[Tangent, Float[Array, "b 3 n"]]:
-    def at(q: Array) -> tuple[Tangent, Array]:
-        return tangent_about(model, q, q), motion_jacobian(model, q, frame)[:3]
+def _tangents(
+    model: Model, postures: Float[Array, "b n"], frame: str, at: LinearizeAt
+) -> tuple[Tangent, Float[Array, "b 3 n"]]:
+    return jax.vmap(lambda q: _tangent(model, q, frame, at))(postures)
 
-    return jax.vmap(at)(postures)
+
+def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tangent, Array]:
+    """Tangent of a machine whose springs are unloaded at q, and the Jacobian of the frame's translation; NaN where it
+    has no equilibrium."""
+    point = q if at == "posture" else equilibrium_or_nan(model, q)
+    tangent, jacobian = tangent_about(model, q, point), motion_jacobian(model, point, frame)[:3]
+    if at == "posture":
+        return tangent, jacobian
+    # some tangents do not depend on the point, and would look right without one
+    there = jnp.all(jnp.isfinite(point))
+    return jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), (tangent, jacobian))
 
 
 def _solve(
@@ -237,18 +266,20 @@ def _solve(
 
 
 def _gradients(
-    vary: Vary, u: Array, rows: np.ndarray, differentials: dict[str, Differentials]
+    vary: Vary, u: Array, rows: np.ndarray, frame: str, at: LinearizeAt, differentials: dict[str, Differentials]
 ) -> dict[str, np.ndarray]:
     """Gradients [b, ..., d] by u of the quantities that have these differentials."""
     whole, widths = stacked(differentials)
-    (gradient,) = in_batches(
-        lambda *parts: (_pulled_back(vary, u, *parts),),
-        batch_size(len(rows), CHUNK),
-        rows,
-        whole.left,
-        whole.right,
-        whole.weight,
-    )
+    if at == "posture":
+        sides = (whole.left, whole.right, whole.weight)
+    else:
+        sides = tuple(getattr(whole, side.name) for side in fields(whole))
+
+    def pulled(*parts: Array) -> tuple[Array]:
+        found = _pulled_back(vary, u, *parts) if at == "posture" else _carried(vary, u, frame, *parts)
+        return (found,)
+
+    (gradient,) = in_batches(pulled, batch_size(len(rows), CHUNK), rows, *sides)
     parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
 
@@ -274,3 +305,30 @@ def _pulled_back(
         return jax.vmap(pull)(Tangent(*outer))[0]
 
     return jax.vmap(at)(postures, left, right, weight)
+
+
+@compiled
+def _carried(
+    vary: Vary,
+    u: Float[Array, "d"],
+    frame: str,
+    postures: Float[Array, "b n"],
+    left: Complex[Array, "b s n"],
+    right: Complex[Array, "b s n"],
+    weight: Complex[Array, "b s 3"],
+    of_left: Complex[Array, "b s 3"],
+    of_right: Complex[Array, "b s 3"],
+) -> Float[Array, "b s d"]:
+    """`_pulled_back` at the equilibrium, with p^T J l + q^T J r: the point moves with u, and the tool's Jacobian too.
+
+    Forwards, as the equilibrium is an implicit function.
+    """
+
+    def at(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
+        slope, turned = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
+        matrices = jnp.stack([slope.mass, slope.damping, slope.stiffness])
+        whole = jnp.einsum("sk,si,kijd,sj->sd", w, x, matrices, y)
+        whole += jnp.einsum("sa,aid,si->sd", of_x, turned, x) + jnp.einsum("sa,aid,si->sd", of_y, turned, y)
+        return whole.real
+
+    return jax.vmap(at)(postures, left, right, weight, of_left, of_right)

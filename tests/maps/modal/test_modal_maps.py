@@ -10,7 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.schema import Machine
-from jaxmb.maps import MODAL_QUANTITIES, identified, load_identified, modal_maps, modal_quantities
+from jaxmb.maps import MODAL_QUANTITIES, identified, load_identified, modal_maps, modal_maps_json, modal_quantities
 from jaxmb.maps.modal.uncertainty import logarithmic, propagated
 
 ARM = {
@@ -139,6 +139,22 @@ def test_a_saved_result_is_mapped_as_the_fresh_one(result, tmp_path):
         np.testing.assert_allclose(saved.values, fresh.values, rtol=1e-9)
         np.testing.assert_allclose(saved.std, fresh.std, rtol=1e-9)
         assert np.all(saved.std > 0.0)
+
+
+def test_what_was_identified_at_the_equilibrium_is_mapped_there(result, tmp_path):
+    """The values are those of the machine about where it sags to, and the map says so."""
+    (tmp_path / "result.json").write_text(json.dumps(json.loads(result.json_text()) | {"linearize_at": "equilibrium"}))
+    jaxmb.write_machine(result.machine, tmp_path / "machine.toml")
+    known = load_identified(tmp_path)
+    found = modal_maps(
+        known.model, {"r": [0.1, 0.4]}, modes=2, free=known.free, covariance=known.covariance,
+        linearize_at=known.linearize_at,
+    )  # fmt: skip
+    for q, values in zip(found.postures.coordinates, found.maps["frequency"].values, strict=True):
+        expected = jaxmb.modes(jaxmb.linearize(result.model, q, "equilibrium")).frequency_hz[:2]
+        np.testing.assert_allclose(values, expected, rtol=1e-6)  # machine.toml rounds
+    assert json.loads(modal_maps_json(found))["settings"]["linearize_at"] == "equilibrium"
+    assert np.all(found.maps["frequency"].std > 0.0)
 
 
 def test_an_unknown_parameter_is_null(result, tmp_path):

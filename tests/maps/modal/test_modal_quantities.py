@@ -4,11 +4,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import jaxmb
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import MODAL_QUANTITIES, modal_quantities
 from jaxmb.maps.modal.modal_quantities import CHUNK
+from jaxmb.maps.modal.uncertainty import FreeModel, logarithmic
 
 NAMES = tuple(MODAL_QUANTITIES)
 
@@ -79,14 +81,17 @@ def test_kr90_same_as_modes():
         np.testing.assert_allclose(damping, expected.damping_ratio[:4], rtol=1e-9)
 
 
-@pytest.mark.parametrize("direction", [None, (1.0, -2.0, 0.5)])
-def test_gradients_against_finite_differences(arm, direction):
+@pytest.mark.parametrize(
+    ("direction", "point"), [(None, "posture"), ((1.0, -2.0, 0.5), "posture"), ((1.0, -2.0, 0.5), "equilibrium"),
+                             (None, "equilibrium")],
+)  # fmt: skip
+def test_gradients_against_finite_differences(arm, direction, point):
     rows, vary, step = postures(arm, 6), Vary(arm), 1e-5
 
     def at(u):
-        return modal_quantities(vary(jnp.asarray(u)), rows, NAMES, 4, direction=direction)
+        return modal_quantities(vary(jnp.asarray(u)), rows, NAMES, 4, direction=direction, at=point)
 
-    found = modal_quantities(arm, rows, NAMES, 4, direction=direction, vary=vary, u=vary.start)
+    found = modal_quantities(arm, rows, NAMES, 4, direction=direction, vary=vary, u=vary.start, at=point)
     assert found.gradients["damping"].shape == (6, 4, vary.start.size)
     assert found.gradients["dynamic_compliance"].shape == (6, vary.start.size)
     for j, unit in enumerate(np.eye(vary.start.size)):
@@ -237,3 +242,47 @@ def test_wrong_arguments(arm):
     massless = eqx.tree_at(lambda m: (m.mass, m.first_moment, m.inertia), arm, replace_fn=jnp.zeros_like)
     with pytest.raises(ValueError, match="mass matrix is singular"):
         modal_quantities(massless, rows)
+
+
+def test_a_lever_that_sags_in_closed_form():
+    """A lever on a spring at angle q0: k (a - q0) = m g c cos a, K = k + m g c sin a, J = -L cos a downwards."""
+    k, mass, arm_m, tool, inertia, g = 90.0, 4.0, 0.7, 1.1, 0.3, 9.81
+    model = jaxmb.build_model(Machine.model_validate({
+        "name": "lever", "body": [{"name": "lever", "mass": mass, "center_of_mass": [arm_m, 0.0, 0.0],
+                                   "inertia_products": {"xx": 0.1, "yy": inertia, "zz": inertia},
+                                   "joint": [{"name": "a", "axis": [0.0, 1.0, 0.0], "stiffness": k, "damping": 0.1}]}],
+        "frame": [{"name": "tool", "body": "lever", "origin": {"xyz": [tool, 0.0, 0.0]}}],
+    }))  # fmt: skip
+    rest = np.array([-0.5, 0.2, 0.9])
+    moment = mass * g * arm_m
+    angle = np.array([brentq(lambda a, q=q: k * (a - q) - moment * np.cos(a), q - 1.0, q + 1.0) for q in rest])
+    stiffness = k + moment * np.sin(angle)
+    total = inertia + mass * arm_m**2
+    turns = -k * (angle - rest) / stiffness  # d angle / d ln k
+    softer = k + moment * np.cos(angle) * turns
+    free = logarithmic(model, ["stiffness.a"])
+    found = modal_quantities(
+        model, rest[:, None], ("frequency", "static_compliance"), 1, direction=(0.0, 0.0, 1.0),
+        vary=FreeModel(model, free), u=np.log([k]), at="equilibrium",
+    )  # fmt: skip
+    frequency, compliance = np.sqrt(stiffness / total) / (2 * np.pi), (tool * np.cos(angle)) ** 2 / stiffness
+    np.testing.assert_allclose(found.values["frequency"][:, 0], frequency, rtol=1e-9)
+    np.testing.assert_allclose(found.values["static_compliance"], compliance, rtol=1e-9)
+    np.testing.assert_allclose(found.gradients["frequency"][:, 0, 0], 0.5 * frequency * softer / stiffness, rtol=1e-8)
+    slope = compliance * (-2.0 * np.tan(angle) * turns - softer / stiffness)
+    np.testing.assert_allclose(found.gradients["static_compliance"][:, 0], slope, rtol=1e-8)
+    here = modal_quantities(model, rest[:, None], ("frequency",), 1).values["frequency"]
+    assert np.all(np.abs(found.values["frequency"] / here - 1.0) > 0.01)
+
+
+def test_what_finds_no_equilibrium_is_not_there():
+    """A lever without a spring falls wherever it does not hang; the others are as ever."""
+    model = jaxmb.build_model(Machine.model_validate({
+        "name": "loose", "body": [{"name": "lever", "mass": 4.0, "center_of_mass": [0.7, 0.0, 0.0],
+                                   "inertia_products": {"xx": 0.1, "yy": 0.1, "zz": 0.1},
+                                   "joint": [{"name": "turn"}, {"name": "s", "type": "prismatic", "stiffness": 0.0}]}],
+        "frame": [{"name": "tool", "body": "lever", "origin": {"xyz": [1.0, 0.0, 0.0]}}],
+    }))  # fmt: skip
+    found = modal_quantities(model, np.zeros((2, 2)), ("frequency", "static_compliance"), 1, at="equilibrium")
+    assert np.isnan(found.values["frequency"]).all()
+    assert np.isnan(found.values["static_compliance"]).all()

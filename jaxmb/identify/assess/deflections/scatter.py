@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -98,7 +99,7 @@ def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: 
     found, base, _, start = finding.linear
     rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in finding.of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
-    tests = [entry.test for entry, _, _ in finding.of(entries)]
+    tests: list[Any] = [entry.test for entry, _, _ in finding.of(entries)]
     ends = np.cumsum([test.rows for test in tests])[:-1]
     # What else was measured is drawn by its standard deviations.
     exact, draw = base.matrix @ found.encode(finding.values), np.random.default_rng(finding.seed)
