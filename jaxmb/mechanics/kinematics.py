@@ -81,8 +81,8 @@ def check_rigid_links(model: Model) -> None:
     if model.virtual_springs:
         raise NotImplementedError(
             f"'{model.name}' has virtual springs ('{model.virtual_springs[0]}' ...), which are for deflections under"
-            " load only: for FRFs, modes and equilibria write the elasticity of links as coordinates with stiffness, such"
-            " as a joint of several coordinates instead of a fixed one, and leave [[virtual_spring]] out"
+            " load only: for FRFs, modes and equilibria write the elasticity of links as coordinates with stiffness,"
+            " such as a joint of several coordinates instead of a fixed one, and leave [[virtual_spring]] out"
         )
 
 

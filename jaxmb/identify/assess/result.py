@@ -151,7 +151,8 @@ class Result:
     @property
     def linearize_at(self) -> LinearizeAt:
         """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
-        return next((test.linearized_at for test in self.study.tests if test.posture is not None), "posture")
+        stated: list[LinearizeAt] = [test.linearized_at for test in self.study.tests if test.posture is not None]
+        return stated[0] if stated else "posture"
 
     @property
     def outcome(self) -> Outcome:

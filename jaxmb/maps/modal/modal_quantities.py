@@ -123,7 +123,7 @@ def modal_quantities(
     counted = np.eye(3) if along is None else along[None]
 
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
-        there: np.ndarray = np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2))
+        there = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
         # Postures without an equilibrium are computed too, with matrices that stay finite, and left out at the end.
         M, C, K = (np.where(there[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
         if set(quantities) - {"static_compliance"}:
