@@ -54,6 +54,8 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/coverage/run.py --draws 20
 	$(BIN)/python experiments/mistakes/run.py
 	$(BIN)/python experiments/sensors/run.py
+	$(BIN)/python experiments/motor-side/run.py
+	$(BIN)/python experiments/hammer-tests/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml

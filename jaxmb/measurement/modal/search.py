@@ -42,6 +42,8 @@ CLEARLY = 0.999
 """Part of what was left below which as many poles as before explain more. A mode just strong enough takes more away."""
 FIRST_DAMPING = 0.01
 """Damping ratio of a pole that is tried where none is near."""
+NARROWEST = 0.5
+"""Half-power bandwidth, in lines, of what is a pole of its own in what others leave."""
 MOST_LOOKS = 3
 """How often poles are searched for in what the others leave, and beside the band."""
 
@@ -160,10 +162,21 @@ def _with(
     weak = is_mode(first, search.band_hz, search.rule) & (first.strength < LEAST_STRENGTH)
     weak &= (first.strength > DOUBTFUL_STRENGTH) & ~_seconds(search, first)
     weak[:before] = False
+    wide = _wide(search, first.eigenvalue)
+    wide[:before] = True
+    if not wide.all():
+        first = refine_poles(search.lines, first.eigenvalue[wide], first.participation[wide], refined.noise)
+        weak = weak[wide]
     tried = _without_seconds(search, all_strong(search, first), refined)
     # a pole that stood for a mode in its neighbour's place may have gone: as many poles must leave clearly less
     enough = 1.0 if tried.eigenvalue.size > before else CLEARLY
     return tried if _left_of(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
+
+
+def _wide(search: Search, eigenvalue: np.ndarray) -> np.ndarray:
+    """Which poles are as wide as `NARROWEST` lines and more: a narrower one describes the noise of one line."""
+    spacing = 2.0 * np.pi * float(np.median(np.diff(search.frequency_hz)))
+    return -2.0 * np.real(eigenvalue) >= NARROWEST * spacing
 
 
 def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
