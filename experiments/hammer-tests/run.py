@@ -2,10 +2,11 @@
 
     python experiments/hammer-tests/run.py [--draws 20] [--seed 0] [--out results/hammer-tests]
 
-Each draw is a random structure of 4 to 20 modes in 20-400 Hz with 0.2 to 1 % of damping, up to three pairs of them 0.3
-or 1 % apart with shapes of their own, 20 to 80 hits and 1 or 3 accelerometers, accelerance every 0.25 Hz. From hit to
-hit every frequency moves by a scatter, half of its variance common to all modes; hits differ by 3 % in strength and 5 % in
-direction, the spectrum of the force is wrong by 1 % in long waves, noise is 1 % of every value and of each FRF's RMS.
+Each draw is a random structure of 4 to 20 modes in 20-400 Hz with 0.2 to 1 % of damping, up to three pairs of them
+0.3 or 1 % apart with shapes of their own, 20 to 80 hits and 1 or 3 accelerometers, accelerance every 0.25 Hz. From
+hit to hit every frequency moves by a scatter, half of its variance common to all modes; hits differ by 3 % in
+strength and 5 % in direction, the spectrum of the force is wrong by 1 % in long waves, noise is 1 % of every value
+and of each FRF's RMS.
 """
 
 import argparse
