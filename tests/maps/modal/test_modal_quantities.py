@@ -82,9 +82,9 @@ def test_kr90_same_as_modes():
 
 
 @pytest.mark.parametrize(
-    ("direction", "point"), [(None, "posture"), ((1.0, -2.0, 0.5), "posture"), ((1.0, -2.0, 0.5), "equilibrium"),
-                             (None, "equilibrium")],
-)  # fmt: skip
+    ("direction", "point"),
+    [(None, "posture"), ((1.0, -2.0, 0.5), "posture"), ((1.0, -2.0, 0.5), "equilibrium")],
+)
 def test_gradients_against_finite_differences(arm, direction, point):
     rows, vary, step = postures(arm, 6), Vary(arm), 1e-5
 

@@ -143,7 +143,7 @@ def test_the_name_of_a_small_zone_stands_beside_it(maps):
         assert (figure.axes[0].texts[0].arrow_patch is not None) == beside
 
 
-def testbands():
+def test_bands():
     assert np.all(np.diff(bands(np.array([0.0, 1.0])).boundaries) == pytest.approx(0.1))
     wide = bands(np.array([0.3, 40.0, np.nan]), True).boundaries
     np.testing.assert_allclose(wide, [0.2, 0.5, 1, 2, 5, 10, 20, 50])
