@@ -59,10 +59,8 @@ def intervals(result: jaxmb.Result) -> dict[str, tuple[float, float]]:
 def geared(machine: jaxmb.Machine, factor: float) -> jaxmb.Machine:
     """The machine with other ratios, and rotors and loops that are the same seen at the joints."""
     bodies = []
-    for body in machine.body:
-        (joint,) = body.joint
-        m, square = joint.motor, factor**2
-        assert m is not None
+    square = factor**2
+    for body, (joint, m, _) in zip(machine.body, machine.drives, strict=True):
         at_shaft = {"inertia": m.inertia / square, "stiffness": m.stiffness / square, "damping": m.damping / square}
         motor = m.model_copy(update={"ratio": m.ratio * factor} | at_shaft)
         bodies.append(body.model_copy(update={"joint": (joint.model_copy(update={"motor": motor}),)}))
@@ -78,10 +76,8 @@ def without_spin(machine: jaxmb.Machine) -> jaxmb.Machine:
     q = jaxmb.reference_posture(model)
     about = np.asarray(jaxmb.frame_jacobian(model, q, "link2"))[3:, :2]
     across = np.asarray(jaxmb.frame_pose(model, q, "link2"))[:3, :3].T @ np.cross(about[:, 0], about[:, 1])
-    last = machine.body[-1]
-    (joint,) = last.joint
-    assert joint.motor is not None
-    motor = joint.motor.model_copy(update={"axis": tuple((across / np.linalg.norm(across)).tolist())})
+    last, (joint, motor, _) = machine.body[-1], machine.drives[-1]
+    motor = motor.model_copy(update={"axis": tuple((across / np.linalg.norm(across)).tolist())})
     last = last.model_copy(update={"joint": (joint.model_copy(update={"motor": motor}),)})
     return machine.model_copy(update={"body": (*machine.body[:-1], last)})
 

@@ -82,7 +82,7 @@ class Finding:
         for test, view, left in zip(problem.tests, self.views, self.misfits, strict=True):
             noise = left.explained
             if not test.noise_known:
-                noise = test.name not in self.systematic
+                noise = not (test.noise_goes_on or test.name in self.systematic)
             if not noise and test.score(view, None).poor:
                 names.append(test.name)
         return tuple(names)

@@ -202,6 +202,11 @@ class Test(eqx.Module):
     has_lines: ClassVar[bool] = False
     """Whether it has lines, of which single ones may not belong to their neighbours."""
 
+    @property
+    def noise_goes_on(self) -> bool:
+        """Whether part of its noise goes on from line to line, so that `systematic` cannot judge what is left."""
+        return False
+
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Part of the variance of what is left that is no noise."""
         return 0.0

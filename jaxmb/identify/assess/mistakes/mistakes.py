@@ -55,8 +55,8 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     whose stiffness was stated, or what a test's description may have wrong (`Test.changes`). Which of them explain most
     is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
     does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
-    line. Nothing is looked for where noise explains all, or where noise that was to be estimated does not go on from
-    line to line.
+    line. Nothing is looked for where noise explains all, or where what is left cannot be told from noise that was to be
+    estimated (`Finding.systematic`).
     """
     scatter = _scatter(finding)
     if scatter is None:
@@ -141,7 +141,7 @@ def _scatter(finding: Finding) -> np.ndarray | None:
             doubtful |= not left.explained
         else:
             found[rows] = max(test.scatter(residual, weights), np.finfo(float).tiny)
-            doubtful |= test.odd_lines(residual, weights).size > 0
+            doubtful |= test.noise_goes_on or test.odd_lines(residual, weights).size > 0
     return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
 
 

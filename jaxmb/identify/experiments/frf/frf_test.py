@@ -169,12 +169,14 @@ class FrfTest(PostureTest):
         bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
         return float(np.median(bend[three] ** 2) / (6.0 * chi2.median(1))) if three.any() else 1.0
 
-    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Part of the variance of what is left that is no noise.
+    @property
+    def noise_goes_on(self) -> bool:
+        """Whether responses leak into each other, at one ratio for all lines."""
+        return bool(np.any(self.leak))
 
-        Where responses leak, that is systematic too: 0.
-        """
-        if np.any(self.leak):
+    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
+        if self.noise_goes_on:
             return 0.0
         return systematic(*self._errors(residual, row_weights), self.degrees_factor)
 
@@ -265,7 +267,7 @@ class FrfTest(PostureTest):
     @property
     def noise_follows_fit(self) -> bool:
         """Whether `at_fit` gives another test."""
-        return bool(np.any(self.additive_std) or np.any(self.leak))
+        return bool(np.any(self.additive_std)) or self.noise_goes_on
 
     def at_fit(self, view: MotionView) -> "FrfTest":
         """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
@@ -328,7 +330,7 @@ class FrfTest(PostureTest):
         decay, scaled, factor = float(self.decay), basis * np.sqrt(row_weights)[:, None], 1.0
         if decay > 0.0:
             factor = window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
-        if not np.any(self.leak):
+        if not self.noise_goes_on:
             return factor
         leak = np.asarray(self.leak) / np.asarray(self.measured)
         return max(factor, leak_factor(scaled, leak / np.asarray(self.noise_std)))

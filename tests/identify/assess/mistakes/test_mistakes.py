@@ -17,7 +17,7 @@ NOISE = 0.015
 POSTURES = (0.5, -0.9, 1.3)
 
 
-def study(folder, truth=MACHINE, level=NOISE, offset=0.0, **settings):
+def study(folder, truth=MACHINE, level=NOISE, offset=0.0, leak=0.0, **settings):
     """Three postures of the arm as it is described, FRFs of the true one; the second posture is off by some angle."""
     write_machine(truth, folder / "truth.toml")
     tests = []
@@ -27,7 +27,7 @@ def study(folder, truth=MACHINE, level=NOISE, offset=0.0, **settings):
             "machine": "truth.toml",
         }  # fmt: skip
         test = {"kind": "frf", "name": f"p{k}", "posture": {"a": 0.2, "b": b}, "simulate": simulate}
-        tests.append(test | {"outputs": [["tool", "x"], ["tool", "z"]], "noise_log_std": level})
+        tests.append(test | {"outputs": [["tool", "x"], ["tool", "z"]], "noise_log_std": level, "cross_axis": leak})
     made = study_of(folder, *tests, **(BRIEF | settings))
     own = list(made.tests)
     own[1] = dataclasses.replace(own[1], q=own[1].q + jnp.array([0.0, offset]))
@@ -123,6 +123,17 @@ def test_what_no_mistake_explains_leaves_nothing_well_known(tmp_path, level):
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
     assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
     assert any(re.match(r"test 'p0': \d+ % of what the fit leaves is no noise", text) for text in result.doubts)
+
+
+def test_leaks_hide_no_mistake(tmp_path):
+    """Where noise is estimated beside leaks, which go on from line to line themselves."""
+    good = identify(study(tmp_path, level="estimate", leak=0.03))
+    assert good.status == "converged"
+    assert good.doubts == ()
+    made = changed(study(tmp_path, level="estimate", leak=0.03), lambda h, w: 0.8 * h)
+    assert identify(made).metrics.mistakes[0].text.startswith("a factor of 1.25 on the FRFs of test 'p0'")
+    made = changed(study(tmp_path, level="estimate", leak=0.03), lambda h, w: h * np.exp(0.8 * np.sin(0.3 * w)))
+    assert identify(made).status.startswith("data not followed")
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
