@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
+from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine, RigidMass
+from jaxmb.machine.schema import LOCKED_BOTH, Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
 
@@ -29,7 +30,7 @@ class Model(eqx.Module):
     locked: tuple[bool, ...] = eqx.field(static=True)
     """Coordinates that a posture places and that do not move from there."""
     parent: tuple[int, ...] = eqx.field(static=True)
-    """Parent node of each node, coordinates before virtual springs; -1 for the ground."""
+    """Parent node of each node, coordinates before virtual springs before elements of beams; -1 for the ground."""
     order: tuple[int, ...] = eqx.field(static=True)
     """Nodes, every parent before its children."""
     origin: Float[Array, "n 4 4"]
@@ -79,6 +80,25 @@ class Model(eqx.Module):
     compliance: Float[Array, "k 6 6"]
     """Symmetric, of each virtual spring in its own axes, translations before rotations: m/N, rad/N, rad/Nm."""
 
+    beams: tuple[str, ...] = eqx.field(static=True)
+    beam_elements: tuple[int, ...] = eqx.field(static=True)
+    """Number of elements of each beam; each moves a node, behind those of virtual springs."""
+    beam_theory: tuple[str, ...] = eqx.field(static=True)
+    beam_start: Float[Array, "w 4 4"]
+    """Where each element begins in its parent node; it lies along x."""
+    beam_length: Float[Array, "c"]
+    """Of an element, m."""
+    young_modulus: Float[Array, "c"]
+    shear_modulus: Float[Array, "c"]
+    density: Float[Array, "c"]
+    beam_area: Float[Array, "c"]
+    beam_second_moment: Float[Array, "c 2"]
+    """Of the section about y and z, m^4."""
+    torsion_constant: Float[Array, "c"]
+    shear_flexibility: Float[Array, "c 2"]
+    """1 over the part of the area that carries shear along y and z; 0 in Euler-Bernoulli's beam."""
+    beam_loss_factor: Float[Array, "c"]
+
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
@@ -87,6 +107,22 @@ class Model(eqx.Module):
     def joints(self) -> tuple[str, ...]:
         """Names of the coordinates of joints; behind them in q are the shafts of motors, whose angles move no frame."""
         return self.coordinates[: len(self.coordinates) - len(self.motors)]
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """Names of the elements of beams, those of their ends."""
+        counts = zip(self.beams, self.beam_elements, strict=True)
+        return tuple(f"{beam}/{k}" if k < count else beam for beam, count in counts for k in range(1, count + 1))
+
+    @property
+    def element_beam(self) -> np.ndarray:
+        """Number of the beam of each element [w]."""
+        return np.repeat(np.arange(len(self.beams)), self.beam_elements)
+
+    @property
+    def elastic_nodes(self) -> tuple[str, ...]:
+        """Names of the k nodes that give way in six directions: virtual springs, then elements of beams."""
+        return (*self.virtual_springs, *self.elements)
 
 
 def build_model(machine: Machine) -> Model:
@@ -99,7 +135,7 @@ def build_model(machine: Machine) -> Model:
         The model; its coordinates and masses keep the order of the machine.
     """
     own, behind, nodes = _place_bodies(machine)
-    frame_place = dict(own)
+    frame_place = {name: own[name] for name in machine.frames if name in own}
     for frame in machine.frame:
         node, offset = own[GROUND] if frame.body == GROUND else behind[frame.body]
         frame_place[frame.name] = (node, offset @ origin_matrix(frame.origin))
@@ -108,10 +144,13 @@ def build_model(machine: Machine) -> Model:
     standard = [standard_inertia(rigid) for rigid, _ in carriers]
     names = machine.coordinates
     frames = machine.frames
-    last = {b.name for b in machine.body} - {b.parent for b in machine.body}
+    last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
+    last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     coordinates = machine.moving_parts
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
+    rigid_nodes = len(places)
+    places += [nodes["element", end] for end in machine.ends]
     return Model(
         name=machine.name,
         coordinates=names,
@@ -145,10 +184,23 @@ def build_model(machine: Machine) -> Model:
         spring_stiffness=_array([s.stiffness for s in machine.spring]),
         spring_damping=_array([s.damping for s in machine.spring]),
         spring_loss_factor=_array([s.loss_factor for s in machine.spring]),
-        structural=any(part.loss_factor > 0.0 for part in (*coordinates, *machine.spring)),
+        structural=any(part.loss_factor > 0.0 for part in (*coordinates, *machine.spring, *machine.beam)),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
-        virtual_spring_origin=_array([offset for _, offset in places[len(names) :]], (4, 4)),
+        virtual_spring_origin=_array([offset for _, offset in places[len(names) : rigid_nodes]], (4, 4)),
         compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
+        beams=tuple(b.name for b in machine.beam),
+        beam_elements=tuple(b.elements for b in machine.beam),
+        beam_theory=tuple(b.theory for b in machine.beam),
+        beam_start=_array([offset for _, offset in places[rigid_nodes:]], (4, 4)),
+        beam_length=_array([b.length / b.elements for b in machine.beam]),
+        young_modulus=_array([b.young_modulus for b in machine.beam]),
+        shear_modulus=_array([b.shear_modulus for b in machine.beam]),
+        density=_array([b.density for b in machine.beam]),
+        beam_area=_array([b.area for b in machine.beam]),
+        beam_second_moment=_array([(b.second_moment_y, b.second_moment_z) for b in machine.beam], (2,)),
+        torsion_constant=_array([b.torsion_constant for b in machine.beam]),
+        shear_flexibility=_array([b.shear_flexibility for b in machine.beam], (2,)),
+        beam_loss_factor=_array([b.loss_factor for b in machine.beam]),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -182,8 +234,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness, damping, rotor inertia of coordinates and springs, mass, centre of mass and inertia of bodies and
-    payloads are taken from the model; what did not change keeps the form in which it was written.
+    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, mass, centre
+    of mass and inertia of bodies and payloads are taken from the model; what did not change keeps the form in which it
+    was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (build_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -230,13 +283,25 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         )
         for i, s in enumerate(machine.spring)
     )
+    beam = tuple(
+        b.model_copy(
+            update={
+                "young_modulus": float(model.young_modulus[i]),
+                "shear_modulus": float(model.shear_modulus[i]),
+                "density": float(model.density[i]),
+                "loss_factor": float(model.beam_loss_factor[i]),
+            }
+        )
+        for i, b in enumerate(machine.beam)
+    )
     virtual = tuple(
         s
         if np.array_equal(start.compliance[i], model.compliance[i])
         else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
         for i, s in enumerate(machine.virtual_spring)
     )
-    return machine.model_copy(update={"body": body, "payload": payload, "spring": spring, "virtual_spring": virtual})
+    changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
+    return machine.model_copy(update=changed)
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
@@ -257,9 +322,9 @@ Place = tuple[int, np.ndarray]
 
 
 def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place], dict[tuple[str, str], Place]]:
-    """Of each body the place of its own frame, and of that frame as seen by what hangs on the body behind its virtual
-    spring; and the parent node and origin of each coordinate ("joint", name) and virtual spring ("spring", name),
-    parents first."""
+    """Of each body and end of an element the place of its own frame, and of that frame as seen by what hangs on the body
+    behind its virtual spring; and the parent node and origin of each coordinate ("joint", name), virtual spring
+    ("spring", name) and element ("element", end), parents first."""
     names = machine.coordinates
     springs = {(s.body, s.at): (number, s) for number, s in enumerate(machine.virtual_spring, len(names))}
     own: dict[str, Place] = {GROUND: (-1, np.eye(4))}
@@ -276,11 +341,24 @@ def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place],
         return number, np.linalg.inv(offset)
 
     behind[GROUND] = through(GROUND, "end", own[GROUND])
-    waiting = list(machine.body)
+    first_element = len(names) + len(springs)
+
+    def place_beam(beam: FlexibleBeam) -> None:
+        node, offset = behind[beam.body]
+        start = offset @ origin_matrix(beam.origin)
+        for end in beam.ends:
+            nodes["element", end] = node, start
+            node, start = first_element + machine.ends.index(end), np.eye(4)
+            own[end] = behind[end] = node, start
+
+    waiting: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
     while waiting:
-        placed = [b for b in waiting if b.parent in behind]
-        waiting = [b for b in waiting if b.parent not in behind]
+        placed = [part for part in waiting if _carrier(part) in behind]
+        waiting = [part for part in waiting if _carrier(part) not in behind]
         for body in placed:
+            if isinstance(body, FlexibleBeam):
+                place_beam(body)
+                continue
             node, offset = behind[body.parent]
             place = node, offset @ origin_matrix(body.origin)
             for coordinate in body.joint:
@@ -293,11 +371,18 @@ def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place],
     return own, behind, nodes
 
 
+def _carrier(part: Body | FlexibleBeam) -> str:
+    return part.body if isinstance(part, FlexibleBeam) else part.parent
+
+
 def _node_number(machine: Machine, key: tuple[str, str]) -> int:
     what, name = key
     if what == "joint":
         return machine.coordinates.index(name)
-    return len(machine.coordinates) + [s.name for s in machine.virtual_spring].index(name)
+    springs = [s.name for s in machine.virtual_spring]
+    if what == "spring":
+        return len(machine.coordinates) + springs.index(name)
+    return len(machine.coordinates) + len(springs) + machine.ends.index(name)
 
 
 def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:

@@ -13,10 +13,10 @@ import numpy as np
 from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
+from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.values import (
     FEW,
     GROUND,
-    SOME,
     Angle,
     Name,
     NonNegative,
@@ -227,13 +227,14 @@ class Spring(Part):
 
 
 class Machine(Part):
-    """A multibody system: bodies in a tree, frames, payloads, springs, gravity and a reference posture."""
+    """A multibody system: bodies and beams in a tree, frames, payloads, springs, gravity and a reference posture."""
 
     name: Name
     description: str = ""
     source: str = ""
     gravity: Vector = (0.0, 0.0, -9.81)
-    body: Annotated[tuple[Body, ...], SOME]
+    body: Annotated[tuple[Body, ...], FEW] = ()
+    beam: Annotated[tuple[FlexibleBeam, ...], FEW] = ()
     frame: Annotated[tuple[Frame, ...], FEW] = ()
     payload: Annotated[tuple[Payload, ...], FEW] = ()
     spring: Annotated[tuple[Spring, ...], FEW] = ()
@@ -258,19 +259,28 @@ class Machine(Part):
         return tuple(c.name for c in self.moving_parts)
 
     @property
+    def ends(self) -> tuple[str, ...]:
+        """Names of the ends of all elements of beams."""
+        return tuple(end for beam in self.beam for end in beam.ends)
+
+    @property
     def frames(self) -> tuple[str, ...]:
-        """Names of all frames: the ground, then the bodies' own, then the named ones."""
-        return (GROUND, *(b.name for b in self.body), *(f.name for f in self.frame))
+        """Names of all frames: the ground, the bodies' own, the ends of the beams' elements, then the named ones."""
+        return (GROUND, *(b.name for b in self.body), *self.ends, *(f.name for f in self.frame))
 
     @model_validator(mode="after")
     def _connected(self) -> Self:
         bodies = [b.name for b in self.body]
-        _unique("body or frame", [*bodies, *(f.name for f in self.frame), GROUND])
-        _unique("coordinate or spring", [*self.coordinates, *(s.name for s in self.spring)])
+        carriers = [GROUND, *bodies, *self.ends]
+        if len(carriers) == 1:
+            raise ValueError("the machine has neither a body nor a beam")
+        _unique("body or frame", list(self.frames))
+        names = [*self.coordinates, *(s.name for s in self.spring), *(b.name for b in self.beam)]
+        _unique("coordinate or spring", names)
         _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
-        _check_tree(self.body)
+        self._check_tree()
         for frame in self.frame:
-            _known(f"frame '{frame.name}': body", frame.body, [GROUND, *bodies])
+            _known(f"frame '{frame.name}': body", frame.body, carriers)
         for payload in self.payload:
             _known(f"payload '{payload.name}': frame", payload.frame, self.frames)
         for spring in self.spring:
@@ -282,13 +292,34 @@ class Machine(Part):
             _known(f"virtual spring '{virtual.name}': body", virtual.body, [GROUND, *bodies])
         for coordinate in self.posture:
             _known("posture: coordinate", coordinate, self.coordinates)
-        if not self.coordinates:
+        if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:
             raise ValueError(
                 f"the machine has {len(self.coordinates)} coordinates, expected at most {MOST_COORDINATES}"
             )
         return self
+
+    def _check_tree(self) -> None:
+        carriers = [GROUND, *(b.name for b in self.body), *self.ends]
+        parent = {beam_end: beam.body for beam in self.beam for beam_end in beam.ends}
+        parent |= {b.name: b.parent for b in self.body}
+        for body in self.body:
+            _known(f"body '{body.name}': parent", body.parent, carriers)
+        for beam in self.beam:
+            _known(f"beam '{beam.name}': body", beam.body, carriers)
+        # Each walk towards the ground stops at what is already known to reach it, so the check is linear.
+        grounded = {GROUND}
+        for start in parent:
+            path: dict[str, None] = {}
+            name = start
+            while name not in grounded:
+                if name in path:
+                    loop = [*list(path)[list(path).index(name) :], name]
+                    raise ValueError(f"the parents of bodies form a cycle: {' -> '.join(loop)}; expected a tree")
+                path[name] = None
+                name = parent[name]
+            grounded.update(path)
 
 
 def _check_unit(what: str, vector: tuple[float, float, float]) -> None:
@@ -309,22 +340,3 @@ def _unique(what: str, names: list[str]) -> None:
         if name in seen:
             raise ValueError(f"the {what} name '{name}' is used twice, expected each once")
         seen.add(name)
-
-
-def _check_tree(bodies: tuple[Body, ...]) -> None:
-    names = [b.name for b in bodies]
-    parent = {b.name: b.parent for b in bodies}
-    for body in bodies:
-        _known(f"body '{body.name}': parent", body.parent, [GROUND, *names])
-    # Each walk towards the ground stops at what is already known to reach it, so the check is linear.
-    grounded = {GROUND}
-    for start in names:
-        path: dict[str, None] = {}
-        name = start
-        while name not in grounded:
-            if name in path:
-                loop = [*list(path)[list(path).index(name) :], name]
-                raise ValueError(f"the parents of bodies form a cycle: {' -> '.join(loop)}; expected a tree")
-            path[name] = None
-            name = parent[name]
-        grounded.update(path)

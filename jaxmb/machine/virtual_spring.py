@@ -1,27 +1,15 @@
-"""Elasticity of links and joints: springs of six degrees of freedom, and the beams that they stand for."""
+"""Elasticity of links and joints, lumped into springs of six degrees of freedom."""
 
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, model_validator
 
-from jaxmb.machine.values import GROUND, Name, Origin, Part, Positive, Row6, rows_of_six
+from jaxmb.machine.beam import Beam, beam_compliance
+from jaxmb.machine.values import GROUND, Name, Origin, Part, Row6, rows_of_six
 
 ROUNDING = 1e-6
 """Negative eigenvalue of a scaled compliance that is taken for the rounding of 0."""
-
-
-class Beam(Part):
-    """A straight beam along x, clamped at one end and loaded at the other (Euler-Bernoulli), SI units."""
-
-    length: Positive
-    young_modulus: Positive
-    shear_modulus: Positive
-    area: Positive
-    second_moment_y: Positive
-    """Of the cross-section, about y: what resists bending along z."""
-    second_moment_z: Positive
-    torsion_constant: Positive
 
 
 class VirtualSpring(Part):
@@ -76,18 +64,3 @@ def least_scaled_eigenvalue(matrix: np.ndarray) -> float:
     size = np.where(size > 0.0, size, np.sqrt(np.abs(matrix).max(axis=1)))
     size = np.where(size > 0.0, size, 1.0)
     return float(np.linalg.eigvalsh(matrix / np.outer(size, size))[0])
-
-
-def beam_compliance(beam: Beam) -> np.ndarray:
-    """Displacement and rotation of a beam's end for a force and moment there [6, 6], in its own axes.
-
-    Source: Timoshenko and Goodier, Theory of Elasticity; the template of Klimchik et al. 2014, eq. 13.
-    """
-    length, young = beam.length, beam.young_modulus
-    by, bz = young * beam.second_moment_y, young * beam.second_moment_z
-    twist = beam.shear_modulus * beam.torsion_constant
-    diagonal = (length / (young * beam.area), length**3 / (3 * bz), length**3 / (3 * by))
-    matrix = np.diag([*diagonal, length / twist, length / by, length / bz])
-    matrix[1, 5] = matrix[5, 1] = length**2 / (2 * bz)
-    matrix[2, 4] = matrix[4, 2] = -(length**2) / (2 * by)
-    return matrix

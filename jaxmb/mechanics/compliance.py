@@ -1,27 +1,27 @@
-"""Elastic displacements of a loaded machine: joints by their stiffness, links and joints by their virtual springs.
+"""Elastic displacements of a loaded machine: joints by their stiffness, links by virtual springs or as beams.
 
-The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring, translation and rotation
-in its own axes. The drives hold the coordinates at q; e is how far the machine gives way from there. A coordinate
-that is locked or without stiffness does not give way.
+The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring and each element of a
+beam, translation and rotation in its own axes. The drives hold the coordinates at q; e is how far the machine gives way
+from there. A coordinate that is locked or without stiffness does not give way.
 """
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
-from jaxmb.mechanics.kinematics import frame_index, node_poses
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
 LEAST_STABLE = 1e-10
 """Eigenvalue of the joints' stiffness, of unit diagonal, at or below which the machine does not hold itself."""
-SPRING_AXES = ("x", "y", "z", "rx", "ry", "rz")
-"""Degrees of freedom of a virtual spring."""
 
 
 def elastic_jacobian(
@@ -40,10 +40,10 @@ def elastic_jacobian(
     Returns:
         J [6, e], linear velocity then angular velocity.
     """
-    n, springs = len(model.coordinates), len(model.virtual_springs)
+    n, springs = len(model.coordinates), len(model.elastic_nodes)
     index = frame_index(model, frame)
-    moved, by = (q, None) if e is None else (q + e[:n], e[n:].reshape(springs, 6))
-    poses = node_poses(model, moved, by)
+    by = None if e is None else e[n:].reshape(springs, 6)
+    poses = node_poses(model, q if e is None else whole(model, q) + e)
     behind = _ancestors(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
     # The motion of a coordinate leaves its own axis where it is, so the axis may be seen from the node behind it.
@@ -53,14 +53,14 @@ def elastic_jacobian(
     columns = jnp.concatenate([jnp.where(revolute, turned, axis), jnp.where(revolute, axis, 0.0)], axis=1)
     if springs:
         columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], by, target)])
-    on_the_way = [i in behind for i in range(n)] + [n + s in behind for s in range(springs) for _ in SPRING_AXES]
+    on_the_way = [i in behind for i in range(n)] + [n + s in behind for s in range(springs) for _ in ELASTIC_AXES]
     return jnp.where(jnp.asarray(on_the_way)[:, None], columns, 0.0).T
 
 
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
     """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
-    Of the coordinates the inverse of their stiffness, springs between frames added; of each virtual spring its own. A
+    Of coordinates and beams the inverse of their stiffness, springs between frames added; of each virtual spring its own. A
     gear gives way against a motor that is held, or against what its controller holds it with.
     NaN where springs between frames or gravity make the machine unstable, or leave a motion without stiffness.
 
@@ -70,30 +70,39 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         gravity: whether what gravity's pull changes as the coordinates move is part of their stiffness, as in
             `linearize`.
     """
-    n, springs = len(model.coordinates), len(model.virtual_springs)
-    held = jnp.array(model.locked, dtype=bool)
+    n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
+    size = first + 6 * len(model.elements)
+    # coordinates and beams have a stiffness, virtual springs a compliance that may have none
+    stiff = np.array([*range(n), *range(first, size)])
+    held = jnp.array([*model.locked, *(False for _ in range(first, size))], dtype=bool)
     own = own_springs(model)
-    stiffness, elastic = own.T @ (model.stiffness[:, None] * own), model.stiffness > 0.0
+    stiffness = jax.scipy.linalg.block_diag(own.T @ (model.stiffness[:, None] * own), *element_stiffness(model))
+    elastic = jnp.concatenate([model.stiffness > 0.0, jnp.ones(size - first, bool)])
+
+    def moved(x: Array) -> Array:
+        return whole(model, jnp.asarray(q)).at[stiff].add(x)
+
+    still = jnp.zeros(stiff.size)
     if model.springs:
         # the whole second derivative: one under load is stiff, or the reverse, by turning
-        from_springs = jax.hessian(lambda x: spring_energy(model, x, q))(q)
+        from_springs = jax.hessian(lambda x: spring_energy(model, moved(x), whole(model, q)))(still)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     if gravity:
-        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, x))(q)
+        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, moved(x)))(still)
     elastic = elastic & ~held
     both = elastic[:, None] & elastic[None, :]
-    size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
-    scale = 1.0 / jnp.where(elastic & (size > 0.0), size, 1.0)
-    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(n))
-    joints = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
+    diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
+    scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
+    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(stiff.size))
+    inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
     if model.springs or gravity:
         stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
-        joints = jnp.where(stable, joints, jnp.nan)
-    whole = jnp.zeros((n + 6 * springs, n + 6 * springs), joints.dtype).at[:n, :n].set(joints)
-    for s in range(springs):
+        inverse = jnp.where(stable, inverse, jnp.nan)
+    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(stiff, stiff)].set(inverse)
+    for s in range(len(model.virtual_springs)):
         block = slice(n + 6 * s, n + 6 * s + 6)
-        whole = whole.at[block, block].set(model.compliance[s])
-    return whole
+        compliance = compliance.at[block, block].set(model.compliance[s])
+    return compliance
 
 
 def elastic_deflection(
@@ -175,8 +184,7 @@ def complementary_stiffness(
 
     Source: Dumas et al. 2011, eq. 6.
     """
-    n, springs = len(model.coordinates), len(model.virtual_springs)
-    start = jnp.zeros(n + 6 * springs) if e is None else e
+    start = jnp.zeros_like(whole(model, q)) if e is None else e
     return jax.jacfwd(lambda x: elastic_jacobian(model, q, frame, x).T @ wrench)(start)
 
 

@@ -1,7 +1,9 @@
-"""Equations of motion of a tree of rigid bodies, from the poses alone, by differentiation.
+"""Equations of motion of a tree of bodies and beams, from the poses alone, by differentiation.
 
 With P_b the pseudo-inertia of body b (`spatial.pseudo_inertia`) and T_b(q) its pose, the virtual power of inertia is
-sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line.
+sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line. The
+sections of beams are bodies too, whose poses move with the elastic coordinates. These stand behind the coordinates
+wherever q is taken; without them beams are rigid.
 """
 
 import jax
@@ -10,7 +12,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, mass_poses, node_poses
+from jaxmb.mechanics.beams import element_stiffness, section_inertias, section_poses
+from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, node_poses, whole
 from jaxmb.spatial import pseudo_inertia, rotation_vector
 
 
@@ -28,33 +31,46 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
     Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
     joints with inertial couplings between motors and links.
     """
+    known = pseudo_inertias(model)
+    if model.beams:
+        known = jnp.concatenate([known, section_inertias(model).reshape(-1, 4, 4)])
     shafts = [shaft for _, shaft in model.motors]
     if not shafts:
-        return pseudo_inertias(model)
+        return known
     axis, nothing = model.axis[jnp.array(shafts)], jnp.zeros(3)
     about_axis = model.rotor_inertia[jnp.array(shafts), None, None] * axis[:, :, None] * axis[:, None, :]
     rotors = jax.vmap(lambda inertia: pseudo_inertia(jnp.zeros(()), nothing, inertia))(about_axis)
-    return jnp.concatenate([pseudo_inertias(model), rotors, -rotors])
+    return jnp.concatenate([known, rotors, -rotors])
 
 
 def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
-    """Pose of every body and payload, then of every rotor, and of every rotor without the turn of its shaft."""
+    """Pose of every body and payload, of every section of beams, then of every rotor, and of every rotor without the
+    turn of its shaft."""
+    poses = node_poses(model, q)
+    moving = [poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset]
+    if model.beams:
+        first = len(model.coordinates) + len(model.virtual_springs)
+        begin = poses[jnp.array(model.parent[first:])] @ model.beam_start
+        sections = section_poses(
+            model, whole(model, q)[len(model.coordinates) + 6 * len(model.virtual_springs) :].reshape(-1, 6)
+        )
+        moving.append((begin[:, None] @ sections).reshape(-1, 4, 4))
     shafts = [shaft for _, shaft in model.motors]
-    if not shafts:
-        return mass_poses(model, q)
-    turned = node_poses(model, q)[jnp.array(shafts)]
-    still = node_poses(model, q.at[jnp.array(shafts)].set(0.0))[jnp.array(shafts)]
-    return jnp.concatenate([mass_poses(model, q), turned, still])
+    if shafts:
+        still = node_poses(model, q.at[jnp.array(shafts)].set(0.0))
+        moving += [poses[jnp.array(shafts)], still[jnp.array(shafts)]]
+    return jnp.concatenate(moving)
 
 
-def reflected_inertia(model: Model) -> Float[Array, "n"]:
+def reflected_inertia(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """Inertia of rotors that is stated as seen at the joint: it adds to the diagonal of the mass matrix."""
-    return model.rotor_inertia.at[jnp.array([s for _, s in model.motors], dtype=int)].set(0.0)
+    own = model.rotor_inertia.at[jnp.array([s for _, s in model.motors], dtype=int)].set(0.0)
+    return jnp.concatenate([own, jnp.zeros(q.shape[0] - own.size)])
 
 
 def own_stretch(model: Model, change: Float[Array, "n"]) -> Float[Array, "n"]:
     """Stretch of each coordinate's own spring for a change of the coordinates: of a gear, q - theta / ratio."""
-    change = jnp.asarray(change)
+    change = jnp.asarray(change)[: len(model.coordinates)]
     for (joint, shaft), ratio in zip(model.motors, model.gear_ratio, strict=True):
         change = change.at[joint].add(-change[shaft] / ratio)
     return change
@@ -89,7 +105,7 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     check_coordinates(model, q=q)
     change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
     moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
-    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model))
+    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model, q))
 
 
 def inertial_effort(
@@ -106,13 +122,12 @@ def inertial_effort(
     (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
     _, pull_back = jax.vjp(pose, q)
     (effort,) = pull_back(acceleration @ inertias(model))
-    return effort + reflected_inertia(model) * qdd
+    return effort + reflected_inertia(model, q) * qdd
 
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     """Potential energy of gravity at q [J]: - sum_b g . (m_b c_b), zero where all masses are at the ground's origin."""
-    poses = mass_poses(model, q)
-    moments = jnp.einsum("bxy,by->bx", poses[:, :3, :3], model.first_moment) + poses[:, :3, 3] * model.mass[:, None]
+    moments = jnp.einsum("bxy,by->bx", inertia_poses(model, q)[:, :3], inertias(model)[:, 3])
     return -jnp.sum(moments @ model.gravity)
 
 
@@ -134,11 +149,18 @@ def elastic_effort(
 
     S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the stretch of each (`own_stretch`); for springs
     between frames the force k s + d s' along or about their direction, brought to the coordinates by the Jacobian of
-    the stretch s(q).
+    the stretch s(q); for elements of beams the stiffness of each.
 
     Source: Huynh et al. 2020, eq. 12-13, with the sign of the residual (eq. 14).
     """
     check_coordinates(model, q=q, qd=qd, q_rest=q_rest)
+    return spring_effort(model, q, qd, q_rest) + beam_effort(model, q - q_rest)
+
+
+def spring_effort(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
+) -> Float[Array, "n"]:
+    """Generalized effort [n] of springs and dampers, on coordinates and between frames."""
     own, pull_back = jax.vjp(lambda x: own_stretch(model, x), q - q_rest)
     (effort,) = pull_back(model.stiffness * own + model.damping * own_stretch(model, qd))
     if not model.springs:
@@ -147,6 +169,18 @@ def elastic_effort(
     _, pull_back = jax.vjp(lambda x: spring_stretch(model, x, q_rest), q)
     (from_frames,) = pull_back(model.spring_stiffness * stretch + model.spring_damping * rate)
     return effort + from_frames
+
+
+def beam_effort(
+    model: Model, displaced: Float[Array, "n"], factor: Float[Array, "c"] | float = 1.0
+) -> Float[Array, "n"]:
+    """Generalized effort [n] that holds the elements of beams displaced, times a factor of each beam."""
+    first = len(model.coordinates) + 6 * len(model.virtual_springs)
+    if displaced.shape[0] <= first:
+        return jnp.zeros_like(displaced)
+    each = jnp.broadcast_to(jnp.asarray(factor), len(model.beams))[model.element_beam]
+    forces = jnp.einsum("w,wij,wj->wi", each, element_stiffness(model), displaced[first:].reshape(-1, 6))
+    return jnp.concatenate([jnp.zeros(first), forces.ravel()])
 
 
 def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]) -> Float[Array, "s"]:
@@ -191,7 +225,8 @@ def inverse_dynamics(
 
     Args:
         model: the machine.
-        q: coordinates [n], rad or m.
+        q: coordinates [n], rad or m; or those and the elastic ones behind them (`elastic_coordinates`), without which
+            beams are rigid.
         qd: their velocities [n], rad/s or m/s.
         qdd: their accelerations [n], rad/s^2 or m/s^2.
         q_rest: where all springs are unloaded [n]; the reference posture where not given.
@@ -206,5 +241,6 @@ def inverse_dynamics(
     """
     q_rest = model.reference if q_rest is None else q_rest
     check_coordinates(model, q=q, qd=qd, qdd=qdd, q_rest=q_rest)
+    q_rest = whole(model, q_rest)[: q.shape[0]]
     static = gravity_effort(model, q) + elastic_effort(model, q, qd, q_rest)
     return inertial_effort(model, q, qd, qdd) + static

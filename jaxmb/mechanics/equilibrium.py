@@ -9,8 +9,15 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
-from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links, frame_jacobian
+from jaxmb.mechanics.kinematics import (
+    check_coordinates,
+    check_no_virtual_springs,
+    elastic_coordinates,
+    frame_jacobian,
+    whole,
+)
 
 MOST_STEPS = 50
 SHORTEST_STEP = 1e-6
@@ -38,14 +45,15 @@ def static_equilibrium(
         wrench: force [N] then moment [Nm] on the machine at the frame's origin, ground axes, of constant direction.
 
     Returns:
-        q [n], differentiable with respect to the model and the load (implicit function theorem).
+        q [n], with the elastic coordinates behind it where the machine has beams; differentiable with respect to the
+        model and the load (implicit function theorem).
 
     Raises:
         ValueError: sizes or the frame's name are wrong.
         RuntimeError: no equilibrium was found (a coordinate without stiffness under load, or buckling).
     """
     check_coordinates(model, q_rest=q_rest)
-    check_rigid_links(model)
+    check_no_virtual_springs(model)
     if (frame is None) != (wrench is None):
         raise ValueError("a load needs both a frame and a wrench")
     if wrench is not None and jnp.shape(wrench) != (6,):
@@ -62,8 +70,8 @@ def equilibrium_or_nan(
     model: Model, q_rest: Float[Array, "n"], frame: str | None = None, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "n"]:
     """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
-
-    held = jnp.array(model.locked, dtype=bool)
+    q_rest = whole(model, q_rest)
+    held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
     for _, shaft in model.motors:
         held = held.at[shaft].set(held[shaft] | (model.stiffness[shaft] == 0.0))
 
@@ -82,7 +90,8 @@ def equilibrium_or_nan(
 
     q = jax.lax.custom_root(imbalance, q_rest, _newton, tangent_solve)
     # What is left of a balanced load is rounding: of the stiffest spring's force, or of the load itself.
-    largest = jnp.max(jnp.abs(jnp.stack([pull(q), pull(q_rest), model.stiffness * jnp.abs(q)])))
+    stiffness = jnp.concatenate([model.stiffness, element_stiffness(model).diagonal(axis1=1, axis2=2).ravel()])
+    largest = jnp.max(jnp.abs(jnp.stack([pull(q), pull(q_rest), stiffness * jnp.abs(q)])))
     rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
     failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
     return jnp.where(failed, jnp.nan, q)

@@ -16,6 +16,10 @@ from jaxmb.machine.values import number_of_text
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi
+MOST_ONE_BY_ONE = 24
+"""Nodes that are placed one behind the other, with the least arithmetic; more take too long to compile that way."""
+ELASTIC_AXES = ("x", "y", "z", "rx", "ry", "rz")
+"""Degrees of freedom of a virtual spring and of the end of an element."""
 TOOL = "tool"
 """Name of the frame that is meant where none is given."""
 
@@ -68,21 +72,37 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
     return jax.device_put(q)
 
 
+def elastic_coordinates(model: Model) -> tuple[str, ...]:
+    """Names of the elastic coordinates, which stand behind the others where a machine gives way: six for each virtual
+    spring and for the end of each element of a beam, translations then rotations, "arm/1.x" to "arm/1.rz"."""
+    return tuple(f"{node}.{axis}" for node in model.elastic_nodes for axis in ELASTIC_AXES)
+
+
+def whole(model: Model, q: Float[Array, "n"]) -> Float[Array, "n+e"]:
+    """Coordinates with the elastic ones behind them, which are 0 unless given."""
+    missing = len(model.coordinates) + 6 * len(model.elastic_nodes) - q.shape[0]
+    return jnp.concatenate([q, jnp.zeros(missing, q.dtype)]) if missing else q
+
+
 def check_coordinates(model: Model, **arrays: Array) -> None:
-    """Raise ValueError where an array does not have one entry for each coordinate of the machine."""
-    n = len(model.coordinates)
+    """Raise ValueError where an array has not one entry for each coordinate of the machine, the elastic ones among them
+    or not."""
+    n, e = len(model.coordinates), 6 * len(model.elastic_nodes)
     for name, array in arrays.items():
-        if jnp.shape(array) != (n,):
-            raise ValueError(f"{name} has shape {jnp.shape(array)}, expected ({n},): one value a coordinate")
+        if jnp.shape(array) not in ((n,), (n + e,)):
+            with_elastic = f", or ({n + e},) with the elastic ones" if e else ""
+            raise ValueError(
+                f"{name} has shape {jnp.shape(array)}, expected ({n},): one value a coordinate{with_elastic}"
+            )
 
 
-def check_rigid_links(model: Model) -> None:
+def check_no_virtual_springs(model: Model) -> None:
     """Raise NotImplementedError where the machine has virtual springs: they have no mass, so no motion of their own."""
     if model.virtual_springs:
         raise NotImplementedError(
             f"'{model.name}' has virtual springs ('{model.virtual_springs[0]}' ...), which are for deflections under"
-            " load only: for FRFs, modes and equilibria write the elasticity of links as coordinates with stiffness,"
-            " such as a joint of several coordinates instead of a fixed one, and leave [[virtual_spring]] out"
+            " load only: for FRFs, modes and equilibria write links that bend as [[beam]], joints that give way in"
+            " several directions as coordinates with stiffness, and leave [[virtual_spring]] out"
         )
 
 
@@ -139,31 +159,42 @@ def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None)
     return found
 
 
-def node_poses(
-    model: Model, q: Float[Array, "n"], deflection: Float[Array, "k 6"] | None = None
-) -> Float[Array, "nodes 4 4"]:
-    """Pose of every node in the ground frame: of coordinates, of virtual springs, and of the ground, which -1 indexes.
+def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
+    """Pose of every node in the ground frame: of coordinates, of virtual springs, of the ends of the elements of beams,
+    and of the ground, which -1 indexes.
 
-    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring is its
-    translation and rotation vector, none where not given.
+    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring and of an
+    element is its translation and rotation vector, which stand behind the coordinates; none where not given.
     """
-    revolute = jnp.array(model.revolute)
-    angle = jnp.where(revolute, q, 0.0)
-    travel = jnp.where(revolute, 0.0, q)
+    n = len(model.coordinates)
+    revolute = jnp.array(model.revolute, dtype=bool)
+    angle = jnp.where(revolute, q[:n], 0.0)
+    travel = jnp.where(revolute, 0.0, q[:n])
 
     def motion(origin: Array, axis: Array, angle: Array, travel: Array) -> Array:
         return origin @ transform(rotation_about_axis(axis, angle), axis * travel)
 
-    steps = jax.vmap(motion)(model.origin, model.axis, angle, travel)
-    if model.virtual_springs:
-        springs = model.virtual_spring_origin
-        if deflection is not None:
-            springs = jax.vmap(lambda origin, by: origin @ transform(rotation_by(by[3:]), by[:3]))(springs, deflection)
-        steps = jnp.concatenate([steps, springs])
-    poses: dict[int, Array] = {-1: jnp.eye(4)}
-    for node in model.order:
-        poses[node] = poses[model.parent[node]] @ steps[node]
-    return jnp.stack([*(poses[i] for i in range(len(model.order))), poses[-1]])
+    def displaced(origin: Array, by: Array) -> Array:
+        return origin @ transform(rotation_by(by[3:]), by[:3])
+
+    steps = [jax.vmap(motion)(model.origin, model.axis, angle, travel)] if n else []
+    if model.elastic_nodes:
+        ends = model.beam_start.at[:, :3, 3].add(
+            model.beam_start[:, :3, 0] * model.beam_length[model.element_beam, None]
+        )
+        origins = jnp.concatenate([model.virtual_spring_origin, ends])
+        steps.append(origins if q.shape[0] == n else jax.vmap(displaced)(origins, q[n:].reshape(-1, 6)))
+    steps = jnp.concatenate(steps)
+    if len(model.order) <= MOST_ONE_BY_ONE:
+        one_by_one: dict[int, Array] = {-1: jnp.eye(4)}
+        for node in model.order:
+            one_by_one[node] = one_by_one[model.parent[node]] @ steps[node]
+        return jnp.stack([*(one_by_one[i] for i in range(len(model.order))), one_by_one[-1]])
+    poses, above = jnp.concatenate([steps, jnp.eye(4)[None]]), np.array([*model.parent, -1])
+    # each round doubles the number of steps that a pose has gone towards the ground, which stays where it is
+    while np.any(above >= 0):
+        poses, above = poses[above] @ poses, above[above]
+    return poses
 
 
 def mass_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "b 4 4"]:

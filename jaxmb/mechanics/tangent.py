@@ -1,7 +1,7 @@
 """Small motions about a posture: their coordinates, mass, damping and stiffness, and how a frame moves with them.
 
-What the coordinates of small motions are is said here and nowhere else. On an open machine with rigid links they are
-the coordinates of the machine that are not locked.
+What the coordinates of small motions are is said here and nowhere else: the coordinates of the machine that are not
+locked, then the elastic coordinates of beams.
 """
 
 import dataclasses
@@ -15,9 +15,22 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort, inverse_dynamics, mass_matrix
+from jaxmb.mechanics.dynamics import (
+    beam_effort,
+    elastic_effort,
+    gravity_effort,
+    inverse_dynamics,
+    mass_matrix,
+    spring_effort,
+)
 from jaxmb.mechanics.equilibrium import static_equilibrium
-from jaxmb.mechanics.kinematics import check_coordinates, check_rigid_links, frame_jacobian
+from jaxmb.mechanics.kinematics import (
+    check_coordinates,
+    check_no_virtual_springs,
+    elastic_coordinates,
+    frame_jacobian,
+    whole,
+)
 
 LinearizeAt = Literal["posture", "equilibrium"]
 
@@ -34,11 +47,12 @@ class Tangent(eqx.Module):
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the m coordinates of small motions."""
-    return tuple(name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
+    free = tuple(name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
+    return (*free, *elastic_coordinates(model))
 
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
-    """Stiffness of the spring on each coordinate of small motions itself, N/m or N m/rad."""
+    """Stiffness of the spring on each coordinate of small motions itself, of a machine without beams: N/m or N m/rad."""
     return model.stiffness[moving(model)]
 
 
@@ -53,22 +67,24 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
     Raises:
         ValueError: there is no such frame.
     """
-    return frame_jacobian(model, q, frame)[:, moving(model)]
+    return frame_jacobian(model, whole(model, q), frame)[:, moving(model)]
 
 
 def moving(model: Model) -> slice | np.ndarray:
-    """Which coordinates of the machine those of small motions are."""
-    return np.flatnonzero(~np.array(model.locked)) if any(model.locked) else slice(None)
+    """Which coordinates of the machine, with the elastic ones behind them, those of small motions are."""
+    if not any(model.locked):
+        return slice(None)
+    return np.flatnonzero([*(not held for held in model.locked), *(True for _ in elastic_coordinates(model))])
 
 
 def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
-    """Coordinates about which a test at posture q is linearized, the springs being unloaded at q.
+    """Coordinates, with the elastic ones, about which a test at posture q is linearized, the springs unloaded at q.
 
     "posture": q itself, as in Huynh et al. 2020, eq. 17; "equilibrium": where the machine sags to under gravity.
     """
     if at not in ("posture", "equilibrium"):
         raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
-    return q if at == "posture" else static_equilibrium(model, q)
+    return whole(model, q) if at == "posture" else static_equilibrium(model, q)
 
 
 @takes_numbers("q")
@@ -97,7 +113,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
 
 def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Tangent:
     """Tangent matrices of the machine at rest at a point, the springs unloaded at q_rest."""
-    check_rigid_links(model)
+    check_no_virtual_springs(model)
+    q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     free, rest = moving(model), jnp.zeros_like(point)
@@ -126,7 +143,11 @@ def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Arr
         spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
     )
     free, rest = moving(model), jnp.zeros_like(point)
-    return jax.jacfwd(lambda x: elastic_effort(lossy, x, rest, q_rest))(point)[free][:, free]
+
+    def effort(x: Array) -> Array:
+        return spring_effort(lossy, x, rest, q_rest) + beam_effort(model, x - q_rest, model.beam_loss_factor)
+
+    return jax.jacfwd(effort)(point)[free][:, free]
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -153,11 +174,12 @@ def linearize_moving(
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
 
+    rest = whole(model, model.reference if q_rest is None else q_rest)
+    q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))
+
     def residual(x: Array, xd: Array, xdd: Array) -> Array:
-        return inverse_dynamics(model, x, xd, xdd, q_rest)
+        return inverse_dynamics(model, x, xd, xdd, rest)
 
     free = moving(model)
     stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
-    return Tangent(
-        mass, damping, stiffness, structural_damping(model, model.reference if q_rest is None else q_rest, q)
-    )
+    return Tangent(mass, damping, stiffness, structural_damping(model, rest, q))

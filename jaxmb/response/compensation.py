@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_deflection
-from jaxmb.mechanics.kinematics import check_coordinates, frame_index, frame_jacobian, frame_pose, node_poses
+from jaxmb.mechanics.kinematics import check_coordinates, frame_index, frame_jacobian, frame_pose, node_poses, whole
 from jaxmb.response.static import check_wrench
 from jaxmb.spatial import rotation_vector
 
@@ -32,9 +32,9 @@ def loaded_pose(
     """
     check_coordinates(model, q=q)
     check_wrench(wrench)
-    n, index = len(model.coordinates), frame_index(model, frame)
+    index = frame_index(model, frame)
     e = elastic_deflection(model, q, frame if load_frame is None else load_frame, wrench)
-    poses = node_poses(model, q + e[:n], e[n:].reshape(-1, 6))
+    poses = node_poses(model, whole(model, q) + e)
     return poses[model.frame_node[index]] @ model.frame_offset[index]
 
 

@@ -11,7 +11,7 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_index, frame_pose
+from jaxmb.mechanics.kinematics import frame_index, frame_pose, whole
 from jaxmb.mechanics.tangent import (
     LinearizeAt,
     Tangent,
@@ -148,6 +148,7 @@ def frf_finite_force(
     tangent = linearize(model, q)
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
+    q = whole(model, q)
     every, columns = jnp.eye(efforts.shape[1]), jnp.eye(q.size)[:, moving(model)]
     dq = receptance(
         tangent.mass, tangent.damping, tangent.stiffness, omega, every, efforts, structural=tangent.structural

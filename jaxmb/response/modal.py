@@ -12,8 +12,9 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import own_springs, spring_stretch
-from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_stiffness, moving
+from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
+from jaxmb.mechanics.kinematics import whole
+from jaxmb.mechanics.tangent import Tangent, moving
 
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
@@ -168,13 +169,14 @@ def energy_shares(
 
 
 def spring_names(model: Model) -> tuple[str, ...]:
-    """Names of the springs that share the strain energy of a mode: the coordinates' own, then those between frames."""
-    return (*motion_coordinates(model), *model.springs)
+    """Names of what shares the strain energy of a mode: springs of the coordinates, those between frames, and beams."""
+    free = (name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
+    return (*free, *model.springs, *model.beams)
 
 
 def giving_way(model: Model) -> tuple[bool, ...]:
-    """Which of all coordinates, then springs between frames, `spring_names` names: those that are not locked."""
-    return (*(not held for held in model.locked), *(True for _ in model.springs))
+    """Which of all coordinates, then springs between frames and beams, `spring_names` names: those that are not locked."""
+    return (*(not held for held in model.locked), *(True for _ in (*model.springs, *model.beams)))
 
 
 @takes_numbers("q", "point")
@@ -193,15 +195,21 @@ def spring_matrices(
         point: about which the machine moves [n], where that is not q.
     """
 
+    n, rest = len(model.coordinates), whole(model, q)
+    place = rest if point is None else whole(model, point)
+
     def between_frames(x: Array) -> Array:
-        return 0.5 * model.spring_stiffness * spring_stretch(model, x, q) ** 2
+        return 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2
 
     free = moving(model)
-    stretch = own_springs(model)[free][:, free]
-    own = motion_stiffness(model)[:, None, None] * stretch[:, :, None] * stretch[:, None, :]
-    if not model.springs:
-        return own
-    return jnp.concatenate([own, jax.hessian(between_frames)(q if point is None else point)[:, free][:, :, free]])
+    stretch = jnp.pad(own_springs(model), ((0, 0), (0, place.size - n)))[~np.array(model.locked, dtype=bool)][:, free]
+    stiffness = model.stiffness[~np.array(model.locked, dtype=bool)]
+    each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
+    if model.springs:
+        each.append(jax.hessian(between_frames)(place)[:, free][:, :, free])
+    for one in jnp.eye(len(model.beams)):
+        each.append(jax.jacfwd(lambda x, one=one: beam_effort(model, x - rest, one))(place)[free][:, free][None])
+    return jnp.concatenate(each)
 
 
 def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:

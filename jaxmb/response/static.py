@@ -16,7 +16,7 @@ from jaxmb.mechanics.compliance import (
     elastic_deflection,
     elastic_jacobian,
 )
-from jaxmb.mechanics.kinematics import check_coordinates, frame_index, node_poses
+from jaxmb.mechanics.kinematics import check_coordinates, frame_index, node_poses, whole
 from jaxmb.spatial import rotation_vector
 
 LEAST_RANK = 1e-8
@@ -90,9 +90,8 @@ def deflection(
     if linear:
         given_way = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
         return jnp.stack([elastic_jacobian(model, q, point) @ given_way for point in points])
-    n = len(model.coordinates)
     e = elastic_deflection(model, q, frame, wrench)
-    before, after = node_poses(model, q), node_poses(model, q + e[:n], e[n:].reshape(-1, 6))
+    before, after = node_poses(model, q), node_poses(model, whole(model, q) + e)
     moved = []
     for point in points:
         index = frame_index(model, point)

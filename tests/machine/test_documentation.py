@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jaxmb.machine.beam import Beam, FlexibleBeam
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
-from jaxmb.machine.virtual_spring import Beam, VirtualSpring
+from jaxmb.machine.virtual_spring import VirtualSpring
 
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
@@ -22,7 +23,8 @@ def test_examples(number, coordinates, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", [Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, DhTable, DhRow]
+    "part",
+    [Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, DhTable, DhRow],
 )
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]

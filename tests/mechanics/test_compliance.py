@@ -7,10 +7,11 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.study.study import make_study
+from jaxmb.machine.beam import Beam, beam_compliance
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.virtual_spring import Beam, VirtualSpring, beam_compliance
+from jaxmb.machine.virtual_spring import VirtualSpring
 from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
-from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist
+from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist, whole
 from jaxmb.response.static import cartesian_stiffness, deflection
 from jaxmb.spatial import vee
 
@@ -38,8 +39,8 @@ def elastic():
 
 
 def pose_at(model, q, e):
-    n, index = len(model.coordinates), frame_index(model, "tool")
-    poses = node_poses(model, q + e[:n], e[n:].reshape(-1, 6))
+    index = frame_index(model, "tool")
+    poses = node_poses(model, whole(model, q) + e)
     return poses[model.frame_node[index]] @ model.frame_offset[index]
 
 

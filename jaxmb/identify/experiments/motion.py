@@ -16,6 +16,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_stiffness, tangent_about
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
@@ -24,6 +25,7 @@ from jaxmb.response.sensor import tilt_rows
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
+    "young_modulus", "shear_modulus", "density",
 })  # fmt: skip
 """Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
 ROUNDING = 1e-13
@@ -35,8 +37,8 @@ class MotionView(eqx.Module):
 
     tangent: Tangent
     stiffness: Float[Array, "m"] | Float[Array, "s m m"]
-    """Stiffness of each coordinate's own spring; where there are gears or springs between frames, what each spring adds
-    to the stiffness matrix (`spring_matrices`)."""
+    """Stiffness of each coordinate's own spring; where there are gears, springs between frames or beams, what each of
+    them adds to the stiffness matrix (`spring_matrices`)."""
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
@@ -61,7 +63,7 @@ def motion_view(
 
     NaN where the test is linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere.
     """
-    point = q if at == "posture" else equilibrium_or_nan(model, q)
+    point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if feels_gravity else None
@@ -69,7 +71,8 @@ def motion_view(
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    stiffness = spring_matrices(model, q, point) if model.springs or model.motors else motion_stiffness(model)
+    coupled = model.springs or model.motors or model.beams
+    stiffness = spring_matrices(model, q, point) if coupled else motion_stiffness(model)
     return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
 
 
@@ -120,7 +123,8 @@ def affine_motion(
     is affine to the last bit but rounding, so its slopes are differences, taken over the whole range of each value: no
     differentiation to compile, and no error but that of the sums themselves.
     """
-    if at != "posture" or not all(place.leaf in LINEAR_LEAVES for place in free.targets):
+    shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
+    if at != "posture" or shears or not all(place.leaf in LINEAR_LEAVES for place in free.targets):
         return None
     size = free.size
     base = motion_view(free.apply(model, np.zeros(size)), q, at, outputs, inputs, feels_gravity)

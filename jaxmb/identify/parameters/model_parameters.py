@@ -14,11 +14,14 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import SPRING_AXES
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
-NOT_NEGATIVE = ("stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain")
+NOT_NEGATIVE = (
+    "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
+    "young_modulus", "shear_modulus", "density",
+)  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
 """Families whose numbers belong to the channels of a test and not to the machine."""
@@ -38,7 +41,8 @@ def places(model: Model) -> dict[str, Place]:
 
     stiffness.*, damping.*, loss_factor.*, rotor_inertia.* of coordinates that are not locked, shafts of motors among
     them: a shaft has no loss_factor, and what a motor drives no rotor_inertia; stiffness.*, damping.*, loss_factor.* of
-    springs, and free_length.* of those that act on a length; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
+    springs, and free_length.* of those that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.*
+    of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
     xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
     not after the second in x, y, z, rx, ry, rz) of virtual springs.
     """
@@ -57,6 +61,10 @@ def places(model: Model) -> dict[str, Place]:
     for i, name in enumerate(model.springs):
         if model.spring_type[i] == "length":
             found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))
+    for i, name in enumerate(model.beams):
+        for family in ("young_modulus", "shear_modulus", "density"):
+            found[f"{family}.{name}"] = Place(family, ((i,),))
+        found[f"loss_factor.{name}"] = Place("beam_loss_factor", ((i,),))
     for i, name in enumerate(model.masses):
         found[f"mass.{name}"] = Place("mass", ((i,),))
     for i, name in enumerate(model.masses):
@@ -67,7 +75,7 @@ def places(model: Model) -> dict[str, Place]:
     for i, name in enumerate(model.virtual_springs):
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
-            found[f"compliance.{name}.{SPRING_AXES[a]}.{SPRING_AXES[b]}"] = Place("compliance", entries)
+            found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = Place("compliance", entries)
     return found
 
 
@@ -113,7 +121,7 @@ def unit(model: Model, name: str) -> str:
         return units[family][rotation]
     return {
         "loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2",
-        "gain": "1", "force_gain": "1", "delay": "s",
+        "gain": "1", "force_gain": "1", "delay": "s", "young_modulus": "Pa", "shear_modulus": "Pa", "density": "kg/m^3",
     }[family]  # fmt: skip
 
 

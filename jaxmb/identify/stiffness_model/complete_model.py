@@ -20,10 +20,10 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
 )
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix
-from jaxmb.mechanics.kinematics import frame_index
+from jaxmb.mechanics.compliance import compliance_matrix
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 
-BEAM_TEMPLATE = (*((axis, axis) for axis in SPRING_AXES), ("y", "rz"), ("z", "ry"))
+BEAM_TEMPLATE = (*((axis, axis) for axis in ELASTIC_AXES), ("y", "rz"), ("z", "ry"))
 """What is not zero in the compliance of a straight beam along x that is symmetric about its planes (eq. 13)."""
 ON_AXIS = 1e-9
 """m, or sine of the angle, by which a joint may lie off a spring's axis for their compliances to add."""
@@ -70,8 +70,8 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
     """
     _check_serial(model)
     joints, springs = model.coordinates, model.virtual_springs
-    everything = [(s, a, b) for s in springs for a in SPRING_AXES for b in SPRING_AXES]
-    triangle = [(s, a, b) for s, a, b in everything if SPRING_AXES.index(a) <= SPRING_AXES.index(b)]
+    everything = [(s, a, b) for s in springs for a in ELASTIC_AXES for b in ELASTIC_AXES]
+    triangle = [(s, a, b) for s, a, b in everything if ELASTIC_AXES.index(a) <= ELASTIC_AXES.index(b)]
     beams = [(s, a, b) for s, a, b in triangle if (a, b) in BEAM_TEMPLATE]
     names = [*joints, *(_name(*entry) for entry in everything)]
     original = [*joint_terms(model, joints), *(spring_term(model, *entry, symmetric=False) for entry in everything)]
@@ -182,7 +182,7 @@ def _aggregation(model: Model, frames: Sequence[str]) -> tuple[dict[str, str], d
         elif node in between:
             kept[joint] = f"frame '{between[node]}' sits between virtual spring '{spring}' and joint '{joint}'"
         else:
-            which = SPRING_AXES[along + 3 * model.revolute[i]]
+            which = ELASTIC_AXES[along + 3 * model.revolute[i]]
             aggregated[joint] = _name(spring, which, which)
     return aggregated, kept
 

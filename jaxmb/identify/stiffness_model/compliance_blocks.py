@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.mechanics.compliance import SPRING_AXES
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 
 def ends_of(name: str) -> tuple[str, str]:
@@ -55,7 +55,7 @@ def joints_and_links(names: Sequence[str], values: np.ndarray) -> tuple[dict[str
     for name, value in zip(names, values.tolist(), strict=True):
         spring, _, entry = name.partition(" ")
         if entry:
-            a, b = (SPRING_AXES.index(axis) for axis in entry.split(","))
+            a, b = (ELASTIC_AXES.index(axis) for axis in entry.split(","))
             links.setdefault(spring, np.zeros((6, 6)))[[a, b], [b, a]] = value
         else:
             joints[name] = value

@@ -34,7 +34,7 @@ def load_influence(
     compliance, jacobian = compliance_matrix(model, q), elastic_jacobian(model, q, frame)
     elastic = compliance @ (jacobian.T @ wrench)  # displacement of the joints and springs
     without = jacobian @ elastic
-    if model.virtual_springs:  # they are displaced by the load from the posture
+    if model.elastic_nodes:  # they are displaced by the load from the posture
         loaded = cartesian_compliance(model, q, frame, wrench) @ wrench
     else:
         load = loaded_joints_stiffness(model, jacobian, wrench)
@@ -48,7 +48,7 @@ def load_influence(
 def loaded_joints_stiffness(
     model: Model, jacobian: Float[Array, "6 n"], wrench: Float[Array, "6"]
 ) -> Float[Array, "n n"]:
-    """K_C = d(J^T w)/dq of a machine without virtual springs, in closed form (differentiation takes ten times as long).
+    """K_C = d(J^T w)/dq of a machine without virtual springs and beams, in closed form (differentiation takes ten times as long).
 
     Of two coordinates the one nearer to the ground turns the other's axis and its lever arm to the frame; the farther
     one moves the frame, and with it the lever arm of the nearer one. With the columns (v, a) of J, translation and

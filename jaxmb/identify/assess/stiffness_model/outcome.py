@@ -39,7 +39,7 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model, build_model, machine_of
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.compliance import SPRING_AXES
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 PUBLISHED_MACHINE = "kuka-kr270"
 PUBLISHED_REDUCTION = {
@@ -170,8 +170,8 @@ def _nominal(model: Model) -> dict[str, float]:
     for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
         found |= {
             f"{spring} {a},{b}": float(matrix[i, j])
-            for i, a in enumerate(SPRING_AXES)
-            for j, b in enumerate(SPRING_AXES)
+            for i, a in enumerate(ELASTIC_AXES)
+            for j, b in enumerate(ELASTIC_AXES)
             if i <= j and matrix[i, j] != 0.0
         }
     return found

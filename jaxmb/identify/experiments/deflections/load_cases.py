@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import SPRING_AXES, compliance_matrix, elastic_jacobian
-from jaxmb.mechanics.kinematics import frame_index
+from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -142,7 +142,7 @@ def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = Tru
     if spring not in model.virtual_springs:
         raise ValueError(known_name("virtual spring", spring, model.virtual_springs))
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
-    row, column = first + SPRING_AXES.index(a), first + SPRING_AXES.index(b)
+    row, column = first + ELASTIC_AXES.index(a), first + ELASTIC_AXES.index(b)
     return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)
 
 

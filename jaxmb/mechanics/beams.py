@@ -1,0 +1,94 @@
+"""Elements of beams: their stiffness, and the sections that their mass is the sum of.
+
+An element is placed where it begins, with the rest of the machine; its elastic coordinates (t, r) are the small
+translation and rotation of its end, in the axes of its beginning. Between the two ends it is bent as by loads on its
+ends alone, by Hermite's polynomials; tension and torsion are linear.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.machine.build import Model
+from jaxmb.spatial import pseudo_inertia, rotation_by, transform
+
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+PLACES, WEIGHTS = 0.5 + 0.5 * _PLACES, 0.5 * _WEIGHTS
+"""Of the sections along an element, 0 to 1: their sums are exact for products of two cubic polynomials."""
+
+
+def element_stiffness(model: Model) -> Float[Array, "w 6 6"]:
+    """Force and moment at the end of each element for the displacement of its end, its beginning being clamped.
+
+    Source: Rognant et al. 2010, eq. 9-12; with shear Przemieniecki, Theory of Matrix Structural Analysis, section 5.6.
+    """
+
+    def of_beam(length: Array, tension: Array, torsion: Array, bending: Array, shear: Array) -> Array:
+        rows = jnp.zeros((6, 6)).at[0, 0].set(tension / length).at[3, 3].set(torsion / length)
+        for along, about, sign, b, phi in ((1, 5, -1.0, bending[1], shear[0]), (2, 4, 1.0, bending[0], shear[1])):
+            unit = b / (length**3 * (1.0 + phi))
+            rows = rows.at[along, along].set(12.0 * unit).at[about, about].set((4.0 + phi) * length**2 * unit)
+            coupling = sign * 6.0 * length * unit
+            rows = rows.at[along, about].set(coupling).at[about, along].set(coupling)
+        return rows
+
+    tension = model.young_modulus * model.beam_area
+    torsion = model.shear_modulus * model.torsion_constant
+    bending = model.young_modulus[:, None] * model.beam_second_moment
+    each = jax.vmap(of_beam)(model.beam_length, tension, torsion, bending, _shear_ratios(model))
+    return each[model.element_beam]
+
+
+def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
+    """Pseudo-inertia of each section of each element [element, section].
+
+    Its mass, and its inertia about the beam's axis; about the other two as well in Timoshenko's beam.
+    """
+    per_length = model.density[:, None] * model.beam_second_moment
+    tilting = per_length * (np.array(model.beam_theory) == "timoshenko")[:, None]
+    turning = jnp.concatenate([per_length.sum(axis=1, keepdims=True), tilting], axis=1)
+
+    def of_section(length: Array, mass: Array, inertia: Array, weight: Array) -> Array:
+        return weight * length * pseudo_inertia(mass, jnp.zeros(3), jnp.diag(inertia))
+
+    of_beam = jax.vmap(of_section, in_axes=(None, None, None, 0))
+    each = jax.vmap(of_beam, in_axes=(0, 0, 0, None))(
+        model.beam_length, model.density * model.beam_area, turning, jnp.asarray(WEIGHTS)
+    )
+    return each[model.element_beam]
+
+
+def section_poses(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array, "w 4 4 4"]:
+    """Pose of each section [element, section] in the axes of the beginning of its element."""
+
+    def of_section(place: Array, length: Array, shear: Array, by: Array) -> Array:
+        moved = _displacement(place, length, shear) @ by
+        return transform(rotation_by(moved[3:]), moved[:3].at[0].add(place * length))
+
+    beam = model.element_beam
+    of_element = jax.vmap(of_section, in_axes=(0, None, None, None))
+    over = jax.vmap(of_element, in_axes=(None, 0, 0, 0))
+    return over(jnp.asarray(PLACES), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
+
+
+def _displacement(x: Array, length: Array, shear: Array) -> Float[Array, "6 6"]:
+    """Translation and rotation of the section at x, 0 to 1, of an element for unit displacements of its end.
+
+    Source: Rognant et al. 2010, eq. 6-8; with shear Przemieniecki, section 11.6.
+    """
+    rows = jnp.zeros((6, 6)).at[0, 0].set(x).at[3, 3].set(x)
+    for along, about, sign, phi in ((1, 5, 1.0, shear[0]), (2, 4, -1.0, shear[1])):
+        whole = 1.0 + phi
+        rows = rows.at[along, along].set((3.0 * x**2 - 2.0 * x**3 + phi * x) / whole)
+        rows = rows.at[along, about].set(sign * length * (x**3 - x**2 + 0.5 * phi * (x**2 - x)) / whole)
+        rows = rows.at[about, along].set(sign * 6.0 * (x - x**2) / (length * whole))
+        rows = rows.at[about, about].set((3.0 * x**2 - 2.0 * x + phi * x) / whole)
+    return rows
+
+
+def _shear_ratios(model: Model) -> Float[Array, "c 2"]:
+    """Phi = 12 E I / (k G A l^2) of bending along y and along z; 0 in Euler-Bernoulli's beam."""
+    bending = 12.0 * model.young_modulus[:, None] * model.beam_second_moment[:, ::-1]
+    shear = model.shear_modulus * model.beam_area * model.beam_length**2
+    return model.shear_flexibility * bending / shear[:, None]
