@@ -322,8 +322,8 @@ Place = tuple[int, np.ndarray]
 
 
 def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place], dict[tuple[str, str], Place]]:
-    """Of each body and end of an element the place of its own frame, and of that frame as seen by what hangs on the body
-    behind its virtual spring; and the parent node and origin of each coordinate ("joint", name), virtual spring
+    """Of each body and end of an element the place of its own frame, and of that frame as seen by what hangs on it,
+    behind a body's virtual spring; and the parent node and origin of each coordinate ("joint", name), virtual spring
     ("spring", name) and element ("element", end), parents first."""
     names = machine.coordinates
     springs = {(s.body, s.at): (number, s) for number, s in enumerate(machine.virtual_spring, len(names))}

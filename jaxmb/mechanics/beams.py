@@ -72,6 +72,22 @@ def section_poses(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array,
     return over(jnp.asarray(PLACES), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
 
 
+def element_masses(model: Model) -> Float[Array, "w"]:
+    """Mass of each element, kg."""
+    return (model.density * model.beam_area * model.beam_length)[model.element_beam]
+
+
+def element_centers(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array, "w 3"]:
+    """Centre of mass of each element in the axes of its beginning."""
+    beam = model.element_beam
+    fields = jax.vmap(jax.vmap(_displacement, in_axes=(0, None, None)), in_axes=(None, 0, 0))(
+        jnp.asarray(PLACES), model.beam_length, _shear_ratios(model)
+    )
+    mean = jnp.einsum("g,cgij->cij", jnp.asarray(WEIGHTS), fields[:, :, :3])
+    moved = jnp.einsum("wij,wj->wi", mean[beam], deflection)
+    return moved.at[:, 0].add(0.5 * model.beam_length[beam])
+
+
 def _displacement(x: Array, length: Array, shear: Array) -> Float[Array, "6 6"]:
     """Translation and rotation of the section at x, 0 to 1, of an element for unit displacements of its end.
 

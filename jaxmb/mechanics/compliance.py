@@ -60,8 +60,8 @@ def elastic_jacobian(
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
     """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
-    Of coordinates and beams the inverse of their stiffness, springs between frames added; of each virtual spring its own. A
-    gear gives way against a motor that is held, or against what its controller holds it with.
+    Of coordinates and beams the inverse of their stiffness, springs between frames added; of virtual springs their
+    own. A gear gives way against a motor that is held, or against what its controller holds it with.
     NaN where springs between frames or gravity make the machine unstable, or leave a motion without stiffness.
 
     Args:

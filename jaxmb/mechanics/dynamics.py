@@ -12,7 +12,13 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.beams import element_stiffness, section_inertias, section_poses
+from jaxmb.mechanics.beams import (
+    element_centers,
+    element_masses,
+    element_stiffness,
+    section_inertias,
+    section_poses,
+)
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, node_poses, whole
 from jaxmb.spatial import pseudo_inertia, rotation_vector
 
@@ -60,6 +66,15 @@ def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
         still = node_poses(model, q.at[jnp.array(shafts)].set(0.0))
         moving += [poses[jnp.array(shafts)], still[jnp.array(shafts)]]
     return jnp.concatenate(moving)
+
+
+def _elements(
+    model: Model, poses: Float[Array, "nodes 4 4"], q: Float[Array, "n"]
+) -> tuple[Float[Array, "w 4 4"], Float[Array, "w 6"]]:
+    """Pose of the beginning of each element of beams, and the displacement of its end from there."""
+    n, springs = len(model.coordinates), len(model.virtual_springs)
+    begin = poses[jnp.array(model.parent[n + springs :])] @ model.beam_start
+    return begin, whole(model, q)[n + 6 * springs :].reshape(-1, 6)
 
 
 def reflected_inertia(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -127,8 +142,14 @@ def inertial_effort(
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     """Potential energy of gravity at q [J]: - sum_b g . (m_b c_b), zero where all masses are at the ground's origin."""
-    moments = jnp.einsum("bxy,by->bx", inertia_poses(model, q)[:, :3], inertias(model)[:, 3])
-    return -jnp.sum(moments @ model.gravity)
+    nodes = node_poses(model, q)
+    poses = nodes[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
+    moments = jnp.einsum("bxy,by->x", poses[:, :3, :3], model.first_moment) + model.mass @ poses[:, :3, 3]
+    if model.beams:
+        begin, deflection = _elements(model, nodes, q)
+        centers = jnp.einsum("wxy,wy->wx", begin[:, :3, :3], element_centers(model, deflection)) + begin[:, :3, 3]
+        moments = moments + element_masses(model) @ centers
+    return -moments @ model.gravity
 
 
 @takes_numbers("q")

@@ -52,7 +52,7 @@ def motion_coordinates(model: Model) -> tuple[str, ...]:
 
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
-    """Stiffness of the spring on each coordinate of small motions itself, of a machine without beams: N/m or N m/rad."""
+    """Stiffness of the own spring of each coordinate of small motions, N/m or N m/rad, of a machine without beams."""
     return model.stiffness[moving(model)]
 
 

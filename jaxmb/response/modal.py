@@ -175,7 +175,7 @@ def spring_names(model: Model) -> tuple[str, ...]:
 
 
 def giving_way(model: Model) -> tuple[bool, ...]:
-    """Which of all coordinates, then springs between frames and beams, `spring_names` names: those that are not locked."""
+    """Which of all coordinates, springs between frames and beams `spring_names` names: those that are not locked."""
     return (*(not held for held in model.locked), *(True for _ in (*model.springs, *model.beams)))
 
 

@@ -16,7 +16,9 @@ TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
-@pytest.mark.parametrize(("number", "coordinates"), [(0, ("turn", "lift", "sway")), (2, ("shoulder", "quill"))])
+@pytest.mark.parametrize(
+    ("number", "coordinates"), [(0, ("turn", "lift", "sway")), (2, ("swing",)), (3, ("shoulder", "quill"))]
+)
 def test_examples(number, coordinates, tmp_path):
     (tmp_path / "example.toml").write_text(EXAMPLES[number])
     assert load_machine(tmp_path / "example.toml").coordinates == coordinates

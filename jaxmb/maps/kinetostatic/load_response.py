@@ -48,7 +48,9 @@ def load_influence(
 def loaded_joints_stiffness(
     model: Model, jacobian: Float[Array, "6 n"], wrench: Float[Array, "6"]
 ) -> Float[Array, "n n"]:
-    """K_C = d(J^T w)/dq of a machine without virtual springs and beams, in closed form (differentiation takes ten times as long).
+    """K_C = d(J^T w)/dq of a machine without virtual springs and beams, in closed form.
+
+    Differentiation takes ten times as long.
 
     Of two coordinates the one nearer to the ground turns the other's axis and its lever arm to the frame; the farther
     one moves the frame, and with it the lever arm of the nearer one. With the columns (v, a) of J, translation and
