@@ -30,10 +30,7 @@ from .identify.study.study import (
     make_study as make_study,
 )
 from .io.validation import InputError as InputError
-from .machine.build import (
-    Model as Model,
-    build_model as build_model,
-)
+from .machine.build import Model as Model
 from .machine.file import (
     load_machine as load_machine,
     machine_names as machine_names,
@@ -95,11 +92,20 @@ from .mechanics.dynamics import (
 from .mechanics.equilibrium import static_equilibrium as static_equilibrium
 from .mechanics.kinematics import (
     coordinates as coordinates,
+    elastic_coordinates as elastic_coordinates,
     frame_jacobian as frame_jacobian,
     frame_pose as frame_pose,
     frames as frames,
-    posture as posture,
     reference_posture as reference_posture,
+)
+from .mechanics.loops import (
+    independent_coordinates as independent_coordinates,
+    motion_map as motion_map,
+)
+from .mechanics.postures import (
+    build_model as build_model,
+    close_loops as close_loops,
+    posture as posture,
 )
 from .mechanics.tangent import (
     Tangent as Tangent,

@@ -43,6 +43,6 @@ def find_robot(name_or_path: str) -> Robot:
     from jaxmb.machine.file import load_machine, result_folder
 
     machine = load_machine(name_or_path)
-    from jaxmb.machine.build import build_model  # what is wrong in the file is reported before JAX is imported
+    from jaxmb.mechanics.postures import build_model  # what is wrong in the file is reported before JAX is imported
 
     return Robot(machine.name, build_model(machine), result_folder(name_or_path))

@@ -35,7 +35,8 @@ def predict(
     from jaxmb.machine.values import coordinate_values
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
-    from jaxmb.mechanics.kinematics import frame_name, posture as posture_of
+    from jaxmb.mechanics.kinematics import frame_name
+    from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.frf.predicted import predicted_sections
     from jaxmb.report.pictures import write_pictures

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.geometry import origin_matrix
+from jaxmb.machine.loop import LoopType
 from jaxmb.machine.schema import LOCKED_BOTH, Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
@@ -99,6 +100,16 @@ class Model(eqx.Module):
     """1 over the part of the area that carries shear along y and z; 0 in Euler-Bernoulli's beam."""
     beam_loss_factor: Float[Array, "c"]
 
+    loops: tuple[str, ...] = eqx.field(static=True)
+    loop_frames: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    loop_type: tuple[LoopType, ...] = eqx.field(static=True)
+    loop_rigid: tuple[bool, ...] = eqx.field(static=True)
+    loop_axis: Float[Array, "l 3"]
+    dependent: tuple[int, ...] = eqx.field(static=True)
+    """Coordinates that follow from the others in a posture whose loops are closed."""
+    following: tuple[int, ...] = eqx.field(static=True)
+    """Coordinates, with the elastic ones behind them, that follow from the others in small motions."""
+
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
@@ -125,8 +136,8 @@ class Model(eqx.Module):
         return (*self.virtual_springs, *self.elements)
 
 
-def build_model(machine: Machine) -> Model:
-    """Model of a machine, ready for the equations.
+def tree_model(machine: Machine) -> Model:
+    """Model of a machine as it is written, its loops not looked at.
 
     Args:
         machine: a validated machine, from `load_machine` or built in Python.
@@ -201,6 +212,13 @@ def build_model(machine: Machine) -> Model:
         torsion_constant=_array([b.torsion_constant for b in machine.beam]),
         shear_flexibility=_array([b.shear_flexibility for b in machine.beam], (2,)),
         beam_loss_factor=_array([b.loss_factor for b in machine.beam]),
+        loops=tuple(loop.name for loop in machine.loop),
+        loop_frames=tuple((frames.index(loop.frame_a), frames.index(loop.frame_b)) for loop in machine.loop),
+        loop_type=tuple(loop.type for loop in machine.loop),
+        loop_rigid=tuple(loop.rigid for loop in machine.loop),
+        loop_axis=_array([loop.axis for loop in machine.loop], (3,)),
+        dependent=(),
+        following=(),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -238,7 +256,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     of mass and inertia of bodies and payloads are taken from the model; what did not change keeps the form in which it
     was written.
     """
-    start, model = (jax.tree.map(np.asarray, m) for m in (build_model(machine), model))
+    start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
         name: {
             "stiffness": float(model.stiffness[i]),

@@ -5,7 +5,6 @@ frame) followed by a `joint`: no coordinate (fixed), one (revolute, prismatic), 
 virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
@@ -14,6 +13,7 @@ from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.loop import Loop
 from jaxmb.machine.values import (
     FEW,
     GROUND,
@@ -26,6 +26,7 @@ from jaxmb.machine.values import (
     Positive,
     Tensor,
     Vector,
+    check_unit,
 )
 from jaxmb.machine.virtual_spring import VirtualSpring
 
@@ -60,7 +61,7 @@ class Motor(Part):
     def _turns(self) -> Self:
         if self.ratio == 0.0:
             raise ValueError("ratio is 0, expected the turns of the motor for one of the joint")
-        _check_unit("axis", self.axis or (1.0, 0.0, 0.0))
+        check_unit("axis", self.axis or (1.0, 0.0, 0.0))
         return self
 
 
@@ -100,7 +101,7 @@ class Coordinate(Part):
 
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:
-        _check_unit("axis", self.axis)
+        check_unit("axis", self.axis)
         return self
 
     @model_validator(mode="after")
@@ -220,7 +221,7 @@ class Spring(Part):
         needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
-        _check_unit("direction", self.direction or (1.0, 0.0, 0.0))
+        check_unit("direction", self.direction or (1.0, 0.0, 0.0))
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self
@@ -238,6 +239,9 @@ class Machine(Part):
     frame: Annotated[tuple[Frame, ...], FEW] = ()
     payload: Annotated[tuple[Payload, ...], FEW] = ()
     spring: Annotated[tuple[Spring, ...], FEW] = ()
+    loop: Annotated[tuple[Loop, ...], FEW] = ()
+    independent: Annotated[tuple[Name, ...], FEW] = ()
+    """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
@@ -286,6 +290,14 @@ class Machine(Part):
         for spring in self.spring:
             _known(f"spring '{spring.name}': frame_a", spring.frame_a, self.frames)
             _known(f"spring '{spring.name}': frame_b", spring.frame_b, self.frames)
+        _unique("loop", [loop.name for loop in self.loop])
+        for loop in self.loop:
+            _known(f"loop '{loop.name}': frame_a", loop.frame_a, self.frames)
+            _known(f"loop '{loop.name}': frame_b", loop.frame_b, self.frames)
+        for name in self.independent:
+            _known("independent: coordinate", name, self.coordinates)
+        if self.loop and self.virtual_spring:
+            raise ValueError("the machine has loops and virtual springs, expected one of them: write links as [[beam]]")
         _unique("virtual spring", [s.name for s in self.virtual_spring])
         _unique("place of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
         for virtual in self.virtual_spring:
@@ -320,12 +332,6 @@ class Machine(Part):
                 path[name] = None
                 name = parent[name]
             grounded.update(path)
-
-
-def _check_unit(what: str, vector: tuple[float, float, float]) -> None:
-    length = math.sqrt(sum(a * a for a in vector))
-    if abs(length - 1.0) > 1e-6:
-        raise ValueError(f"{what} {list(vector)} has length {length:.6g}, expected a unit vector")
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> None:

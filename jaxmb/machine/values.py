@@ -130,3 +130,10 @@ class Origin(Part):
 
     xyz: Vector = (0.0, 0.0, 0.0)
     rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)
+
+
+def check_unit(what: str, vector: tuple[float, float, float]) -> None:
+    """Raise ValueError where a vector does not have length 1."""
+    length = math.sqrt(sum(a * a for a in vector))
+    if abs(length - 1.0) > 1e-6:
+        raise ValueError(f"{what} {list(vector)} has length {length:.6g}, expected a unit vector")

@@ -17,6 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
+from jaxmb.mechanics.loops import motion_columns
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
@@ -89,6 +90,8 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     if gravity:
         stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, moved(x)))(still)
+    if model.following:
+        return _through_loops(model, q, stiffness, elastic & ~held)
     elastic = elastic & ~held
     both = elastic[:, None] & elastic[None, :]
     diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
@@ -103,6 +106,19 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         block = slice(n + 6 * s, n + 6 * s + 6)
         compliance = compliance.at[block, block].set(model.compliance[s])
     return compliance
+
+
+def _through_loops(model: Model, q: Float[Array, "n"], stiffness: Array, elastic: Array) -> Float[Array, "e e"]:
+    """R (R^T K R)^-1 R^T, R the motions of those independent coordinates that some spring holds."""
+    columns = motion_columns(model, whole(model, q))
+    reduced = columns.T @ jnp.where(elastic[:, None] & elastic[None, :], stiffness, 0.0) @ columns
+    size = jnp.sqrt(jnp.abs(jnp.diagonal(reduced)))
+    held = size > 0.0
+    scale = jnp.where(held, 1.0 / jnp.where(held, size, 1.0), 0.0)
+    scaled = reduced * scale[:, None] * scale[None, :] + jnp.diag(jnp.where(held, 0.0, 1.0))
+    stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
+    inverse = jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :]
+    return jnp.where(stable, columns @ inverse @ columns.T, jnp.nan)
 
 
 def elastic_deflection(

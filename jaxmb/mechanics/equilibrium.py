@@ -18,6 +18,7 @@ from jaxmb.mechanics.kinematics import (
     frame_jacobian,
     whole,
 )
+from jaxmb.mechanics.loops import closing_steps, motion_columns, moving_independently
 
 MOST_STEPS = 50
 SHORTEST_STEP = 1e-6
@@ -81,9 +82,14 @@ def equilibrium_or_nan(
             effort = effort - frame_jacobian(model, q, frame).T @ wrench
         return jnp.where(held, 0.0, effort)
 
+    follow, lead = (jnp.array(part, dtype=int) for part in (model.following, moving_independently(model)))
+
     def imbalance(q: Array) -> Array:
-        elastic = elastic_effort(model, q, jnp.zeros_like(q), q_rest)
-        return pull(q) + jnp.where(held, q - q_rest, elastic)
+        effort = pull(q) + jnp.where(held, q - q_rest, elastic_effort(model, q, jnp.zeros_like(q), q_rest))
+        if not model.following:
+            return effort
+        along = motion_columns(model, q).T @ jnp.where(held, 0.0, effort)
+        return effort.at[lead].set(along).at[follow].set(closing_steps(model, q))
 
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(right), right)

@@ -1,18 +1,16 @@
 """Where the frames of a machine are, and how they move with its coordinates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import number_of_text
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi
@@ -39,39 +37,6 @@ def reference_posture(model: Model) -> Float[Array, "n"]:
     return model.reference
 
 
-def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
-    """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
-
-    Args:
-        model: the machine.
-        values: coordinate name -> value, rad or m, or a text such as "70 deg".
-
-    Raises:
-        ValueError: a name is not a coordinate of the machine, a text is no angle, or an angle is more than a turn.
-    """
-    if not isinstance(values, Mapping):
-        raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
-    where = {}
-    for name, value in values.items():
-        if name not in model.coordinates:
-            raise ValueError(known_name("posture: coordinate", name, model.coordinates))
-        if isinstance(value, str):
-            try:
-                value = number_of_text(value)
-            except ValueError as error:
-                raise ValueError(f"posture: {name}: found '{value}', {error}") from None
-        index = model.coordinates.index(name)
-        if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
-            number = f"{float(value):g}"
-            raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
-        where[index] = value
-    if any(isinstance(number, Tracer) for number in (model.reference, *where.values())):
-        return model.reference.at[jnp.array(list(where), dtype=int)].set(jnp.array(list(where.values())))
-    q = np.array(model.reference)
-    q[list(where)] = list(where.values())
-    return jax.device_put(q)
-
-
 def elastic_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the elastic coordinates, which stand behind the others where a machine gives way: six for each virtual
     spring and for the end of each element of a beam, translations then rotations, "arm/1.x" to "arm/1.rz"."""
@@ -84,7 +49,7 @@ def whole(model: Model, q: Float[Array, "n"]) -> Float[Array, "n+e"]:
     return jnp.concatenate([q, jnp.zeros(missing, q.dtype)]) if missing else q
 
 
-def check_coordinates(model: Model, **arrays: Array) -> None:
+def check_coordinates(model: Model, **arrays: Array | np.ndarray) -> None:
     """Raise ValueError where an array has not one entry for each coordinate of the machine, the elastic ones among them
     or not."""
     n, e = len(model.coordinates), 6 * len(model.elastic_nodes)

@@ -1,7 +1,7 @@
 """Small motions about a posture: their coordinates, mass, damping and stiffness, and how a frame moves with them.
 
 What the coordinates of small motions are is said here and nowhere else: the coordinates of the machine that are not
-locked, then the elastic coordinates of beams.
+locked, then the elastic coordinates of beams, less those that follow from others where loops close.
 """
 
 import dataclasses
@@ -10,7 +10,6 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
@@ -31,6 +30,7 @@ from jaxmb.mechanics.kinematics import (
     frame_jacobian,
     whole,
 )
+from jaxmb.mechanics.loops import at_closed_posture, motion_columns, moving_independently
 
 LinearizeAt = Literal["posture", "equilibrium"]
 
@@ -47,13 +47,14 @@ class Tangent(eqx.Module):
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the m coordinates of small motions."""
-    free = tuple(name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
-    return (*free, *elastic_coordinates(model))
+    every = (*model.coordinates, *elastic_coordinates(model))
+    return tuple(every[i] for i in moving_independently(model))
 
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
-    """Stiffness of the own spring of each coordinate of small motions, N/m or N m/rad, of a machine without beams."""
-    return model.stiffness[moving(model)]
+    """Stiffness of the own spring of each coordinate of small motions, N/m or N m/rad, of an open machine without
+    beams."""
+    return model.stiffness[jnp.array(moving_independently(model), dtype=int)]
 
 
 def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 m"]:
@@ -67,14 +68,8 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
     Raises:
         ValueError: there is no such frame.
     """
-    return frame_jacobian(model, whole(model, q), frame)[:, moving(model)]
-
-
-def moving(model: Model) -> slice | np.ndarray:
-    """Which coordinates of the machine, with the elastic ones behind them, those of small motions are."""
-    if not any(model.locked):
-        return slice(None)
-    return np.flatnonzero([*(not held for held in model.locked), *(True for _ in elastic_coordinates(model))])
+    x = whole(model, q)
+    return frame_jacobian(model, x, frame) @ motion_columns(model, x)
 
 
 def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
@@ -88,6 +83,7 @@ def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture
 
 
 @takes_numbers("q")
+@at_closed_posture
 @compiled
 def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Tangent:
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
@@ -102,7 +98,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
             gravity and takes them there.
 
     Raises:
-        ValueError: q does not have the machine's n coordinates, or `at` is neither of the two.
+        ValueError: q does not have the machine's n coordinates, a loop is open there, or `at` is neither of the two.
         RuntimeError: no equilibrium was found.
 
     Source: Huynh et al. 2020, eq. 15-17.
@@ -117,18 +113,19 @@ def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "
     q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
-    free, rest = moving(model), jnp.zeros_like(point)
-    columns = jnp.eye(point.size)[:, free]
+    rest, columns = jnp.zeros_like(point), motion_columns(model, point)
 
     def effort(z: Array) -> Array:
         x = point + columns @ z
-        return (gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest))[free]
+        pull = gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest)
+        # where loops close, the directions in which the machine can move turn with it
+        return motion_columns(model, x).T @ pull
 
     def damping_effort(zd: Array) -> Array:
-        return elastic_effort(model, point, columns @ zd, q_rest)[free]
+        return columns.T @ elastic_effort(model, point, columns @ zd, q_rest)
 
-    still = rest[free]
-    mass = mass_matrix(model, point)[free][:, free]
+    still = jnp.zeros(columns.shape[1])
+    mass = columns.T @ mass_matrix(model, point) @ columns
     lossy = structural_damping(model, q_rest, point)
     return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still), lossy)
 
@@ -142,12 +139,12 @@ def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Arr
         stiffness=model.stiffness * model.loss_factor,
         spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
     )
-    free, rest = moving(model), jnp.zeros_like(point)
+    rest, columns = jnp.zeros_like(point), motion_columns(model, point)
 
     def effort(x: Array) -> Array:
         return spring_effort(lossy, x, rest, q_rest) + beam_effort(model, x - q_rest, model.beam_loss_factor)
 
-    return jax.jacfwd(effort)(point)[free][:, free]
+    return columns.T @ jax.jacfwd(effort)(point) @ columns
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -170,9 +167,12 @@ def linearize_moving(
 
     Raises:
         ValueError: an argument does not have the machine's n coordinates.
+        NotImplementedError: the machine has loops.
 
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
+    if model.loops:
+        raise NotImplementedError(f"'{model.name}' has loops: it is linearized at rest only")
 
     rest = whole(model, model.reference if q_rest is None else q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))
@@ -180,6 +180,6 @@ def linearize_moving(
     def residual(x: Array, xd: Array, xdd: Array) -> Array:
         return inverse_dynamics(model, x, xd, xdd, rest)
 
-    free = moving(model)
+    free = jnp.array(moving_independently(model), dtype=int)
     stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
     return Tangent(mass, damping, stiffness, structural_damping(model, rest, q))

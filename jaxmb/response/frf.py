@@ -12,13 +12,12 @@ from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, whole
+from jaxmb.mechanics.loops import at_closed_posture, motion_columns
 from jaxmb.mechanics.tangent import (
     LinearizeAt,
     Tangent,
     linearize,
-    motion_coordinates,
     motion_jacobian,
-    moving,
     working_point,
 )
 from jaxmb.response.frf_kind import (
@@ -38,6 +37,7 @@ IDEAL = Sensor()
 
 @takes_numbers("q")
 @takes_numbers("frequency_hz", least=0.0)
+@at_closed_posture
 @compiled
 def frf(
     model: Model,
@@ -116,6 +116,7 @@ def sensed_receptance(
 
 @takes_numbers("q")
 @takes_numbers("frequency_hz", least=0.0)
+@at_closed_posture
 @compiled
 def frf_finite_force(
     model: Model,
@@ -149,7 +150,7 @@ def frf_finite_force(
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
     q = whole(model, q)
-    every, columns = jnp.eye(efforts.shape[1]), jnp.eye(q.size)[:, moving(model)]
+    every, columns = jnp.eye(efforts.shape[1]), motion_columns(model, q)
     dq = receptance(
         tangent.mass, tangent.damping, tangent.stiffness, omega, every, efforts, structural=tangent.structural
     )
@@ -201,11 +202,12 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
         ValueError: a frame, a coordinate or a direction does not exist.
     """
     check_points(model, points)
-    moving, twists, rows = motion_coordinates(model), dict[tuple[str, tuple[str, ...]], Array](), []
+    twists, rows = dict[tuple[str, tuple[str, ...]], Array](), list[Array]()
+    columns = motion_columns(model, whole(model, q))
     for name, signed in points:
         direction = signed.removeprefix("-")
         if direction in JOINT_DIRECTIONS.values():
-            row = jnp.eye(len(moving))[moving.index(name)]
+            row = columns[model.coordinates.index(name)]
         else:
             axes = GROUND_DIRECTIONS if direction in GROUND_DIRECTIONS else DIRECTIONS
             if (name, axes) not in twists:
@@ -214,7 +216,7 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
                 twists[name, axes] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
             row = twists[name, axes][axes.index(direction)]
         rows.append(-row if signed != direction else row)
-    return jnp.stack(rows) if rows else jnp.zeros((0, len(moving)))
+    return jnp.stack(rows) if rows else jnp.zeros((0, columns.shape[1]))
 
 
 def check_points(model: Model, points: Sequence[Point]) -> None:
@@ -232,12 +234,10 @@ def check_points(model: Model, points: Sequence[Point]) -> None:
 
 
 def _check_coordinate(model: Model, name: str, direction: str) -> None:
-    moving = motion_coordinates(model)
-    if name not in moving:
-        held = name in model.coordinates
-        raise ValueError(
-            f"point ('{name}', '{direction}'): '{name}' is locked" if held else known_name("coordinate", name, moving)
-        )
+    if name not in model.coordinates:
+        raise ValueError(known_name("coordinate", name, model.coordinates))
+    if model.locked[model.coordinates.index(name)]:
+        raise ValueError(f"point ('{name}', '{direction}'): '{name}' is locked")
     own = JOINT_DIRECTIONS[model.revolute[model.coordinates.index(name)]]
     if direction.removeprefix("-") != own:
         raise ValueError(f"point ('{name}', '{direction}'): expected '{own}' of a coordinate of its type")

@@ -14,7 +14,8 @@ from jaxmb.linalg import eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.tangent import Tangent, moving
+from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.tangent import Tangent
 
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
@@ -201,14 +202,15 @@ def spring_matrices(
     def between_frames(x: Array) -> Array:
         return 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2
 
-    free = moving(model)
-    stretch = jnp.pad(own_springs(model), ((0, 0), (0, place.size - n)))[~np.array(model.locked, dtype=bool)][:, free]
-    stiffness = model.stiffness[~np.array(model.locked, dtype=bool)]
+    free, columns = ~np.array(model.locked, dtype=bool), motion_columns(model, place)
+    stretch = (jnp.pad(own_springs(model), ((0, 0), (0, place.size - n))) @ columns)[free]
+    stiffness = model.stiffness[free]
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
-        each.append(jax.hessian(between_frames)(place)[:, free][:, :, free])
+        each.append(columns.T @ jax.hessian(between_frames)(place) @ columns)
     for one in jnp.eye(len(model.beams)):
-        each.append(jax.jacfwd(lambda x, one=one: beam_effort(model, x - rest, one))(place)[free][:, free][None])
+        of_beam = jax.jacfwd(lambda x, one=one: beam_effort(model, x - rest, one))(place)
+        each.append((columns.T @ of_beam @ columns)[None])
     return jnp.concatenate(each)
 
 

@@ -17,6 +17,7 @@ from jaxmb.mechanics.compliance import (
     elastic_jacobian,
 )
 from jaxmb.mechanics.kinematics import check_coordinates, frame_index, node_poses, whole
+from jaxmb.mechanics.loops import at_closed_posture, check_closed
 from jaxmb.spatial import rotation_vector
 
 LEAST_RANK = 1e-8
@@ -47,6 +48,7 @@ def cartesian_stiffness(
     Source: Dumas et al. 2011, eq. 4 and 6; Klimchik et al. 2014, eq. 2.
     """
     check_coordinates(model, q=q)
+    check_closed(model, q, "q")
     check_wrench(wrench)
     if not any(isinstance(x, Tracer) for x in jax.tree.leaves((model, q))):
         _check_gives_way(model, q, frame)
@@ -54,6 +56,7 @@ def cartesian_stiffness(
 
 
 @takes_numbers("q", "wrench")
+@at_closed_posture
 @compiled
 def deflection(
     model: Model,

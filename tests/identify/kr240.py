@@ -11,9 +11,9 @@ from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import load_study
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.postures import build_model
 
 MACHINE = load_machine("kuka-kr240")
 MODEL = build_model(MACHINE)

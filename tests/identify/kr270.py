@@ -13,8 +13,8 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase
 from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.identify.study.study import load_study
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
+from jaxmb.mechanics.postures import build_model
 from tests.identify.kr240 import measured_by
 
 MACHINE = load_machine("kuka-kr270")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.tables import machine_from_dh
 from jaxmb.mechanics.dynamics import mass_matrix
-from jaxmb.mechanics.kinematics import frame_pose, posture
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model, posture
 
 PI = np.pi
 # Corke's PUMA 560, standard: alpha, a, d.

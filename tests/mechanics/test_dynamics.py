@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jax.flatten_util import ravel_pytree
 
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.schema import Machine
@@ -18,7 +17,8 @@ from jaxmb.mechanics.dynamics import (
     mass_matrix,
     spring_stretch,
 )
-from jaxmb.mechanics.kinematics import frame_pose, posture
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model, posture
 from jaxmb.mechanics.tangent import linearize
 
 CRANE = {

@@ -4,9 +4,9 @@ import jax
 import mujoco
 import numpy as np
 
-from jaxmb.machine.build import build_model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
+from jaxmb.mechanics.postures import build_model
 
 MJCF = """
 <mujoco>

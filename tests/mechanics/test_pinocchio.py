@@ -7,10 +7,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 from jaxmb.mechanics.kinematics import frame_jacobian, frame_poses
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import linearize_moving
 
 ROBOTS = Path(__file__).parent / "robots"

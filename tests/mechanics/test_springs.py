@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from jaxmb.machine.build import build_model
 from jaxmb.machine.schema import Machine, Spring
 from jaxmb.mechanics import dynamics
 from jaxmb.mechanics.compliance import compliance_matrix
 from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import linearize
 
 K, D = 250.0, 7.0

@@ -8,12 +8,11 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import load_study, make_study
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.mechanics.kinematics import posture, reference_posture
+from jaxmb.mechanics.postures import build_model, posture, reference_posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf
 from jaxmb.response.modal import modes

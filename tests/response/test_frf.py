@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from jaxmb.linalg import receptance
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import frame_jacobian, frame_pose, reference_posture
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import convert_frf, frf, frf_finite_force
 

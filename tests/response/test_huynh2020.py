@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.kinematics import reference_posture
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.modal import mac, modes
 

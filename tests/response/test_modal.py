@@ -7,8 +7,8 @@ import pytest
 import scipy.linalg
 
 from jaxmb.linalg import eigenpairs, symmetric_pencil
-from jaxmb.machine.build import build_model
 from jaxmb.machine.schema import Frame, Machine
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import Tangent, linearize
 from jaxmb.response.modal import (
     energy_shares,

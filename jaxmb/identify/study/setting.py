@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from jaxmb.identify.study.file import machine_named
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.postures import build_model
 
 
 class Setting(NamedTuple):

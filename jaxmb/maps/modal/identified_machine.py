@@ -14,9 +14,10 @@ from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, fre
 from jaxmb.identify.parameters.model_parameters import OF_CHANNELS
 from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import Model, build_model
+from jaxmb.machine.build import Model
 from jaxmb.machine.file import load_machine
 from jaxmb.maps.modal.uncertainty import checked_covariance
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import LinearizeAt
 
 

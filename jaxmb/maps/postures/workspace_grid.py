@@ -9,7 +9,8 @@ import numpy as np
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.postures.place_solver import frame_places, place_solver, solved_along, solved_outwards
-from jaxmb.mechanics.kinematics import TOOL, frame_name, posture
+from jaxmb.mechanics.kinematics import TOOL, frame_name
+from jaxmb.mechanics.postures import posture
 
 AXES = ("x", "y", "z")
 Axis = Sequence[float] | np.ndarray

@@ -10,8 +10,8 @@ from jaxmb.identify.experiments.deflections.deflection_test import deflection_te
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.parameters.model_parameters import set_parameters
-from jaxmb.machine.build import build_model
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.postures import build_model
 from tests.identify.kr240 import JOINTS, MACHINE, MODEL, TRUTH, displaced, loaded, with_arm
 
 START = np.full(6, 1e6)

@@ -10,12 +10,11 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.study.file import study_names
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import build_model, posture
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import frf
 

@@ -37,9 +37,10 @@ from jaxmb.identify.stiffness_model.variants import (
 )
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import place
-from jaxmb.machine.build import Model, build_model, machine_of
+from jaxmb.machine.build import Model, machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.postures import build_model
 
 PUBLISHED_MACHINE = "kuka-kr270"
 PUBLISHED_REDUCTION = {

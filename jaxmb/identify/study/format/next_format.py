@@ -98,7 +98,7 @@ def check_next(part: NextPart | None, model: "Model", frf_tests: Sequence[str]) 
     """Raise ValueError where candidates cannot be of this machine and these tests."""
     if part is None:
         return
-    from jaxmb.mechanics.kinematics import posture  # which the format is read without
+    from jaxmb.mechanics.postures import posture  # which the format is read without
     from jaxmb.response.frf import check_points
 
     listed = part.postures

@@ -17,7 +17,7 @@ from jaxmb.identify.study.simulation.deflection_design import designed
 from jaxmb.identify.study.simulation.deflections import planned_tests, simulated_tests
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates
 
 

@@ -16,7 +16,7 @@ from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.reciprocity import reciprocal_pairs
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 

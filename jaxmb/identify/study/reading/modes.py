@@ -11,7 +11,8 @@ from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import SimulateModes
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
-from jaxmb.mechanics.kinematics import check_coordinates, posture
+from jaxmb.mechanics.kinematics import check_coordinates
+from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes, spring_names

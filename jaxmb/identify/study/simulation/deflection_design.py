@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
 from jaxmb.identify.study.format.deflection_format import CompletePart, DeflectionTestPart, DesignPart
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import posture
 
 
 def designed(

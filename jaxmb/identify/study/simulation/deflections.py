@@ -18,7 +18,8 @@ from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, In
 from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_pose, posture
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import posture
 
 MOST_TRIES = 1000
 POSITION = np.array([True] * 3 + [False] * 3)

@@ -15,7 +15,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names

@@ -18,10 +18,9 @@ from jaxmb.identify.study.law_terms import Term, covariate
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.records import plain
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.kinematics import posture
+from jaxmb.mechanics.postures import build_model, posture
 from tests.identify.arm import (
     BRIEF,
     FREE,

@@ -9,8 +9,8 @@ import pytest
 
 from jaxmb.identify.experiments.deflections.table import deflection_tests, deflections_csv, read_deflections
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
+from jaxmb.mechanics.postures import build_model
 
 MODEL = build_model(load_machine("kuka-kr240"))
 HEAD = "test,q2 deg,q3 deg,load frame,fx N,fz kN,my,point,dx mm,dz mm,rx deg,sx mm"

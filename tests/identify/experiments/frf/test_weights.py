@@ -10,11 +10,11 @@ from jaxmb.identify.experiments.frf.weights import band_weights, peak_weights, u
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.kinematics import reference_posture
+from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf
 from jaxmb.response.modal import modes

@@ -9,9 +9,9 @@ from jaxmb.identify.experiments.deflections.load_cases import predicted
 from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
-from jaxmb.machine.build import build_model
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model
 
 MODEL = build_model(load_machine("kuka-kr240"))
 STD = np.repeat([3e-5, 1e-4], 3)

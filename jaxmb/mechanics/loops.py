@@ -1,0 +1,211 @@
+"""Machines whose bodies close loops: postures in which they are closed, and how the coordinates move together.
+
+A machine is a tree, and each loop a joint between two of its frames, which asks for constraints C(q) = 0. Of the
+coordinates some, the dependent ones, follow from the others by C_d dq_d + C_i dq_i = 0: coordinate partitioning, as in
+Rognant et al. 2010, eq. 29-32, and Pyrhonen et al. 2024, eq. 5-6. Constraints that say what others say already are
+counted once.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+from scipy.linalg import qr
+
+from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import inverse_dynamics
+from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, whole
+from jaxmb.spatial import rotation_vector
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+OPEN = 1e-6
+"""Gap from which on a given posture is refused as open."""
+LEAST_RANK = 1e-8
+"""Singular value of the constraints, beside the largest one, at or below which they say the same."""
+
+
+class Gap(NamedTuple):
+    """What is open at a posture, and its derivative."""
+
+    size: np.ndarray
+    slope: np.ndarray
+
+
+def independent_coordinates(model: Model) -> tuple[str, ...]:
+    """Names of the m coordinates that a posture gives; loops make the others follow. All n where there is no loop."""
+    return tuple(name for i, name in enumerate(model.coordinates) if i not in model.dependent)
+
+
+def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Lets a function of a model and a posture q refuse a posture whose loops are open, before it is compiled."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        bound = signature.bind(*args, **kwargs).arguments
+        check_closed(bound["model"], bound["q"], "q")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@takes_numbers("q")
+@at_closed_posture
+@compiled
+def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
+    """R [n, m] with qd = R zd, zd the rates of the independent coordinates, in a posture whose loops are closed.
+
+    R is the identity for these, and -C_d^-1 C_i for the dependent ones.
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates, or a loop is open there.
+
+    Source: Rognant et al. 2010, eq. 29-30; Pyrhonen et al. 2024, eq. 5.
+    """
+    check_coordinates(model, q=q)
+    n = len(model.coordinates)
+    return _columns(model, q[:n], model.dependent, range(n), rigid_only=False)
+
+
+def loop_inverse_dynamics(
+    model: Model,
+    q: Float[Array, "n"],
+    zd: Float[Array, "m"],
+    zdd: Float[Array, "m"],
+    q_rest: Float[Array, "n"] | None = None,
+) -> Float[Array, "m"]:
+    """Effort [m] at the independent coordinates that gives the closed machine this motion.
+
+    R^T f(q, R zd, R zdd + R' zd), f the residual of the tree (`inverse_dynamics`).
+
+    Args:
+        model: the machine.
+        q: coordinates [n] of a posture whose loops are closed.
+        zd: rates of the independent coordinates [m].
+        zdd: their accelerations [m].
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+
+    Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
+    """
+    n = len(model.coordinates)
+
+    def rates(x: Array) -> Array:
+        return _columns(model, x, model.dependent, range(n), rigid_only=False)
+
+    R = rates(q)
+    _, turning = jax.jvp(rates, (q,), (R @ zd,))
+    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + turning @ zd, q_rest)
+
+
+def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
+    """How coordinates, with the elastic ones behind them, move with each unit of small motion."""
+    return _columns(model, x, model.following, _moving(model), rigid_only=True)
+
+
+def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
+    """How far the following coordinates of small motions are from where they would close the loops, to first order."""
+    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only=True))(x)[:, np.array(model.following, dtype=int)]
+    basis, triangle = jnp.linalg.qr(slope)
+    return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only=True))
+
+
+def moving_independently(model: Model) -> list[int]:
+    """Which coordinates, with the elastic ones behind them, those of small motions are."""
+    return [i for i in _moving(model) if i not in set(model.following)]
+
+
+def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> Float[Array, "c"]:
+    """C(q): what is open between the frames of the loops, m and rad."""
+    poses, gaps = frame_poses(model, x), [jnp.zeros(0)]
+    for i, ((a, b), kind) in enumerate(zip(model.loop_frames, model.loop_type, strict=True)):
+        if rigid_only and not model.loop_rigid[i]:
+            continue
+        axis = model.loop_axis[i]
+        apart = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
+        turned = poses[a, :3, :3].T @ poses[b, :3, :3]
+        gaps.append(apart - axis * (axis @ apart) if kind in ("prismatic", "cylindrical") else apart)
+        if kind in ("revolute", "cylindrical"):
+            gaps.append(jnp.cross(turned @ axis, axis))
+        elif kind != "spherical":
+            gaps.append(rotation_vector(turned))
+    return jnp.concatenate(gaps)
+
+
+def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "posture") -> None:
+    """Raise ValueError where loops are open at a posture; what is traced is not looked at."""
+    if not model.loops or any(isinstance(leaf, Tracer) for leaf in (q, *jax.tree.leaves(model))):
+        return
+    check_coordinates(model, q=q)
+    left = float(np.max(np.abs(gap(model, np.asarray(q)[: len(model.coordinates)]).size)))
+    if not left <= OPEN:
+        raise ValueError(f"{what}: the loops of '{model.name}' are open by {left:.3g} there; `close_loops` closes them")
+
+
+@compiled
+def _compiled_gap(model: Model, x: Float[Array, "x"], rigid_only: bool) -> tuple[Array, Array]:
+    return loop_gaps(model, x, rigid_only), jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
+
+
+def gap(model: Model, x: np.ndarray, rigid_only: bool = False) -> Gap:
+    return Gap(*(np.asarray(part) for part in _compiled_gap(model, jnp.asarray(x), rigid_only)))
+
+
+def constraint_rank(slope: np.ndarray) -> int:
+    values = np.linalg.svd(slope, compute_uv=False)
+    return int(np.sum(values > LEAST_RANK * values.max(initial=0.0)))
+
+
+def dependent_coordinates(slope: np.ndarray, groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """As many columns as the constraints have rank, of the first group while they go, by QR with column pivoting."""
+    left, chosen = slope.copy(), list[int]()
+    scale = LEAST_RANK * np.linalg.norm(slope, 2) if slope.size else 0.0
+    for group in groups:
+        if not len(group):
+            continue
+        *_, factor, pivots = qr(left[:, list(group)], mode="r", pivoting=True)
+        count = int(np.sum(np.abs(np.diagonal(np.asarray(factor))) > scale))
+        taken = [group[p] for p in pivots[:count]]
+        chosen += taken
+        if taken:
+            basis = np.linalg.qr(left[:, taken])[0]
+            left = left - basis @ (basis.T @ left)
+    return tuple(sorted(chosen))
+
+
+def followers(model: Model) -> tuple[int, ...]:
+    """Dependent coordinates of small motions: those of postures, and elastic ones where loops hold these too."""
+    if not any(model.loop_rigid):
+        return ()
+    x = np.asarray(whole(model, model.reference))
+    moving = _moving(model)
+    slope = gap(model, x, rigid_only=True).slope
+    first = [i for i in model.dependent if i in moving]
+    return dependent_coordinates(slope, [first, [i for i in moving if i not in first]])
+
+
+def _moving(model: Model) -> list[int]:
+    n = len(model.coordinates)
+    return [i for i in range(n + 6 * len(model.elastic_nodes)) if i >= n or not model.locked[i]]
+
+
+def _columns(
+    model: Model, x: Float[Array, "x"], dependent: Sequence[int], moving: Sequence[int], rigid_only: bool
+) -> Float[Array, "x m"]:
+    independent = [i for i in moving if i not in set(dependent)]
+    columns = jnp.eye(x.shape[0])[:, np.array(independent, dtype=int)]
+    if not dependent:
+        return columns
+    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
+    # least squares: of constraints that say the same any one may be taken
+    basis, triangle = jnp.linalg.qr(slope[:, np.array(dependent)])
+    follow = -jax.scipy.linalg.solve_triangular(triangle, basis.T @ slope[:, np.array(independent, dtype=int)])
+    return columns.at[np.array(dependent)].set(follow)

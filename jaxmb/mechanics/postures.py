@@ -1,0 +1,208 @@
+"""Postures of a machine by names, and models whose loops are closed."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model, tree_model
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.values import number_of_text
+from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates
+from jaxmb.mechanics.loops import LEAST_RANK, check_closed, constraint_rank, dependent_coordinates, followers, gap
+
+CLOSED = 1e-12
+"""Largest gap of a closed loop, m or rad; rounding leaves 1e-16 of the machine's size."""
+LONGEST_STEP = 0.1
+"""Of the given coordinates from one closed posture to the next, rad or m: the loops stay on their branch."""
+LONGEST_FOLLOWING = 5.0
+"""Motion of the dependent coordinates beside that of the given ones in a step; a jump to another branch is longer."""
+SHORTEST_STEP = 1e-4
+"""Part of the way to the given values below which no closed posture is looked for."""
+MOST_STEPS = 60
+
+
+def build_model(machine: Machine) -> Model:
+    """Model of a machine, ready for the equations; the loops of its reference posture are closed.
+
+    Args:
+        machine: a validated machine, from `load_machine` or built in Python.
+
+    Returns:
+        The model; its coordinates and masses keep the order of the machine.
+
+    Raises:
+        ValueError: a loop cannot close near the reference posture, the coordinates that are named as independent do not
+            decide where the others are, or nothing is left that could move.
+    """
+    model = tree_model(machine)
+    if not model.loops:
+        return model
+    n = len(model.coordinates)
+    wanted = [model.coordinates.index(name) for name in machine.independent]
+    elastic = [bool(k > 0.0) for k in np.asarray(model.stiffness)]
+    unlikely = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in wanted]
+    passive = [i for i in range(n) if i not in wanted and i not in unlikely]
+    # the reference posture may be far from closed: what was named stays where it is
+    guess = np.array(model.reference)
+    slope = gap(model, guess).slope
+    rank = constraint_rank(slope)
+    if constraint_rank(slope[:, [*passive, *unlikely]]) < rank:
+        names = ", ".join(machine.independent)
+        raise ValueError(
+            f"independent: {names} cannot all be given: the loops leave {n - rank} of {n} coordinates independent"
+        )
+    reference = _closed(model, guess, passive or unlikely)
+    dependent = dependent_coordinates(gap(model, reference).slope, [passive, unlikely])
+    if len(dependent) == n and not model.beams:
+        raise ValueError(f"machine '{model.name}': the loops leave no coordinate that could move")
+    model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
+    return dataclasses.replace(model, following=followers(model))
+
+
+def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
+    """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
+
+    Loops are closed as by `close_loops`.
+
+    Args:
+        model: the machine.
+        values: coordinate name -> value, rad or m, or a text such as "70 deg".
+
+    Raises:
+        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle is more than a turn, or a
+            loop cannot close.
+    """
+    where = _values(model, values)
+    if any(isinstance(number, Tracer) for number in (model.reference, *where.values())):
+        if model.loops:
+            raise NotImplementedError("posture: loops are closed outside of compiled functions only")
+        return model.reference.at[jnp.array(list(where), dtype=int)].set(jnp.array(list(where.values())))
+    if model.loops:
+        return close_loops(model, values)
+    q = np.array(model.reference)
+    q[list(where)] = list(where.values())
+    return jax.device_put(q)
+
+
+def close_loops(
+    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
+) -> Float[Array, "n"]:
+    """Posture q [n] with the named coordinates at the given values and all loops closed.
+
+    It is reached from `near` in short steps, each closed by Newton's method, so that every loop stays on its branch.
+    Independent coordinates that are not named keep the values of `near`.
+
+    Args:
+        model: the machine.
+        values: coordinate name -> value, rad or m, or a text such as "70 deg".
+        near: a posture whose loops are closed [n]; the reference posture where not given.
+
+    Raises:
+        ValueError: a name is not a coordinate, so many coordinates cannot be given, `near` is open, or a loop cannot
+            close: the values are out of reach, or on the other side of a singular posture.
+    """
+    where = _values(model, values)
+    q = np.array(model.reference if near is None else near, dtype=float)
+    check_coordinates(model, q=q)
+    given = sorted(where)
+    target = np.array([float(where[i]) for i in given])
+    if not model.loops:
+        q[given] = target
+        return jax.device_put(q)
+    check_closed(model, q, "near")
+    kept = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
+    dependent = model.dependent
+    if any(i in model.dependent for i in given):
+        slope = gap(model, q).slope
+        dependent = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], kept])
+        if len(dependent) < constraint_rank(slope):
+            names = ", ".join(model.coordinates[i] for i in given)
+            raise ValueError(
+                f"posture: {names} cannot all be given: the others cannot follow, the loops are {model.loops}"
+            )
+    start, done, part = q[given].copy(), 0.0, 1.0
+    longest = float(np.max(np.abs(target - start), initial=0.0))
+    part = min(1.0, LONGEST_STEP / longest) if longest else 1.0
+    while done < 1.0:
+        step = min(part, 1.0 - done)
+        tried = q.copy()
+        tried[given] = start + (done + step) * (target - start)
+        closed, left = _newton(model, tried, list(dependent))
+        moved = float(np.max(np.abs(closed - q), initial=0.0))
+        if left <= CLOSED and moved <= LONGEST_FOLLOWING * max(step * longest, 1e-9) + 1e-6:
+            q, done = closed, done + step
+            part = min(1.5 * part, LONGEST_STEP / longest if longest else 1.0)
+        elif step > SHORTEST_STEP:
+            part = 0.5 * step
+        else:
+            reached = ", ".join(f"{model.coordinates[i]} = {q[i]:.6g}" for i in given)
+            raise ValueError(
+                f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close there: they can up to"
+                f" {reached}"
+            )
+    return jax.device_put(q)
+
+
+def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]:
+    """Values by number of the coordinate."""
+    if not isinstance(values, Mapping):
+        raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
+    where = {}
+    for name, value in values.items():
+        if name not in model.coordinates:
+            raise ValueError(known_name("posture: coordinate", name, model.coordinates))
+        if isinstance(value, str):
+            try:
+                value = number_of_text(value)
+            except ValueError as error:
+                raise ValueError(f"posture: {name}: found '{value}', {error}") from None
+        index = model.coordinates.index(name)
+        if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
+            number = f"{float(value):g}"
+            raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
+        where[index] = value
+    return where
+
+
+def _closed(model: Model, guess: np.ndarray, free: Sequence[int]) -> np.ndarray:
+    """The guess with its loops closed by moving the free coordinates.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    q, left = _newton(model, guess, list(free))
+    if left <= CLOSED:
+        return q
+    gaps = np.abs(gap(model, q).size)
+    raise ValueError(
+        f"the loops of '{model.name}' ({', '.join(model.loops)}) cannot close near the reference posture:"
+        f" {gaps.max():.3g} m or rad are left open; expected lengths that fit, or a posture nearer to a closed one"
+    )
+
+
+def _newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, float]:
+    """Posture with the least gap that Gauss-Newton steps of the free coordinates reach, and the gap."""
+    now = gap(model, q)
+    for _ in range(MOST_STEPS):
+        size = float(np.linalg.norm(now.size))
+        if np.max(np.abs(now.size), initial=0.0) <= 0.01 * CLOSED:
+            break
+        step = np.linalg.lstsq(now.slope[:, free], -now.size, rcond=LEAST_RANK)[0]
+        step *= min(1.0, 0.5 / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))
+        for _ in range(12):
+            tried = q.copy()
+            tried[free] += step
+            there = gap(model, tried)
+            if float(np.linalg.norm(there.size)) < size:
+                q, now = tried, there
+                break
+            step = 0.5 * step
+        else:
+            break
+    return q, float(np.max(np.abs(now.size), initial=0.0))

@@ -1,0 +1,230 @@
+"""Closed chains against closed forms of a four-bar and of a Delta, finite differences and MuJoCo."""
+
+import re
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.linalg import eigh
+
+import jaxmb
+from jaxmb.mechanics.dynamics import gravity_energy
+from jaxmb.mechanics.loops import loop_gaps, loop_inverse_dynamics
+from tests.mechanics.beam_assembly import assembled
+
+CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9
+
+
+def rod(name, parent, joint, length, mass, start=0.0, **spring):
+    across = mass * length**2 / 12
+    return {"name": name, "parent": parent, "origin": {"xyz": [start, 0.0, 0.0]}, "mass": mass,
+            "center_of_mass": [length / 2, 0.0, 0.0], "inertia_products": {"xx": 1e-3, "yy": across, "zz": across},
+            "joint": [{"name": joint} | spring]}  # fmt: skip
+
+
+FOUR_BAR = {
+    "name": "four-bar",
+    "gravity": [0.0, -9.81, 0.0],
+    "body": [
+        rod("crank", "ground", "q1", CRANK, 1.0, stiffness=100.0, damping=0.1),
+        rod("coupler", "crank", "q2", COUPLER, 2.0, CRANK),
+        rod("rocker", "ground", "q3", ROCKER, 1.5, BASE),
+    ],
+    "frame": [
+        {"name": "end", "body": "coupler", "origin": {"xyz": [COUPLER, 0.0, 0.0]}},
+        {"name": "pin", "body": "rocker", "origin": {"xyz": [ROCKER, 0.0, 0.0]}},
+    ],
+    "loop": [{"name": "closure", "frame_a": "end", "frame_b": "pin"}],
+    "posture": {"q1": 1.0, "q2": -0.5, "q3": 1.8},
+}
+
+
+def machine_of(**changes):
+    return jaxmb.Machine.model_validate(FOUR_BAR | changes)
+
+
+def without_springs():
+    bare = [body | {"joint": [{"name": body["joint"][0]["name"]}]} for body in FOUR_BAR["body"]]
+    return machine_of(body=bare, independent=["q1"])
+
+
+@pytest.fixture(scope="module")
+def four_bar():
+    return jaxmb.build_model(machine_of())
+
+
+def angles(crank):
+    """All three by the law of cosines, the coupler above the line from crank to base."""
+    joint = CRANK * np.array([np.cos(crank), np.sin(crank)])
+    across = np.array([BASE, 0.0]) - joint
+    far = np.linalg.norm(across)
+    opening = np.arccos((far**2 + COUPLER**2 - ROCKER**2) / (2 * far * COUPLER))
+    coupler = np.arctan2(across[1], across[0]) + opening
+    pin = joint + COUPLER * np.array([np.cos(coupler), np.sin(coupler)]) - [BASE, 0.0]
+    return np.array([crank, coupler - crank, np.arctan2(pin[1], pin[0])])
+
+
+def test_the_reference_posture_is_closed(four_bar):
+    np.testing.assert_allclose(four_bar.reference, angles(1.0), atol=1e-12)
+    assert jaxmb.independent_coordinates(four_bar) == ("q1",)
+
+
+@pytest.mark.parametrize("crank", [-2.5, 0.1, 2.0, 3.5])
+def test_postures_of_a_four_bar(four_bar, crank):
+    q = jaxmb.close_loops(four_bar, {"q1": crank})
+    expected = angles(crank)
+    turns = np.round((np.asarray(q) - expected) / (2 * np.pi))
+    np.testing.assert_allclose(q - 2 * np.pi * turns, expected, atol=1e-12)
+    np.testing.assert_allclose(loop_gaps(four_bar, q), 0.0, atol=1e-12)
+    np.testing.assert_allclose(jaxmb.posture(four_bar, {"q1": crank}), q, atol=1e-12)
+    difference = (angles(crank + 1e-6) - angles(crank - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jaxmb.motion_map(four_bar, q)[:, 0], difference, atol=1e-8)
+
+
+def test_a_dependent_coordinate_may_be_given(four_bar):
+    wanted = float(angles(1.4)[2])
+    np.testing.assert_allclose(jaxmb.close_loops(four_bar, {"q3": wanted}), angles(1.4), atol=1e-11)
+
+
+def test_small_motions(four_bar):
+    """Stiffness is the second derivative of the energy along the closed form; mass what moves with the crank."""
+    q = jaxmb.close_loops(four_bar, {"q1": 2.0})
+    tangent = jaxmb.linearize(four_bar, q)
+
+    def energy(crank):
+        return float(gravity_energy(four_bar, angles(crank))) + 50.0 * (crank - 2.0) ** 2
+
+    h = 1e-3
+    wide, narrow = ((energy(2 + s) - 2 * energy(2.0) + energy(2 - s)) / s**2 for s in (2 * h, h))
+    assert float(tangent.stiffness[0, 0]) == pytest.approx((4 * narrow - wide) / 3, rel=1e-7)
+    R = np.asarray(jaxmb.motion_map(four_bar, q))
+    np.testing.assert_allclose(tangent.mass, R.T @ jaxmb.mass_matrix(four_bar, q) @ R, rtol=1e-12)
+    np.testing.assert_allclose(tangent.damping, [[0.1]], rtol=1e-12)
+    h = jaxmb.frf(four_bar, q, [1.0, 4.0], outputs=[("q3", "angle")], inputs=[("q1", "angle")], kind="receptance")
+    s = 2j * np.pi * np.array([1.0, 4.0])
+    dynamic = float(tangent.mass[0, 0]) * s**2 + 0.1 * s + float(tangent.stiffness[0, 0])
+    np.testing.assert_allclose(h[:, 0, 0], R[2, 0] / dynamic, rtol=1e-10)
+
+
+def test_equilibrium_and_deflection(four_bar):
+    at_rest = jaxmb.static_equilibrium(four_bar, four_bar.reference)
+    np.testing.assert_allclose(at_rest, angles(float(at_rest[0])), atol=1e-12)
+    above, below = (float(gravity_energy(four_bar, angles(at_rest[0] + h))) for h in (1e-5, -1e-5))
+    assert 100.0 * (at_rest[0] - 1.0) == pytest.approx(-(above - below) / 2e-5, rel=1e-8)
+    moved = jaxmb.deflection(four_bar, four_bar.reference, "end", np.array([10.0, 0.0, 0.0, 0.0, 0.0, 0.0]))[0]
+    there = jaxmb.frame_jacobian(four_bar, four_bar.reference, "end") @ jaxmb.motion_map(four_bar, four_bar.reference)
+    np.testing.assert_allclose(moved, there[:, 0] * float(there[0, 0]) * 10.0 / 100.0, rtol=1e-9, atol=1e-15)
+
+
+def test_effort_along_a_motion_against_mujoco(four_bar):
+    """MuJoCo's loop is a soft constraint: its inverse dynamics of the tree, projected on the motions that it allows."""
+
+    def body(mass, length, start, inner=""):
+        across = mass * length**2 / 12
+        return (f'<body pos="{start} 0 0"><joint type="hinge" axis="0 0 1"/>'
+                f'<inertial pos="{length / 2} 0 0" mass="{mass}" diaginertia="1e-3 {across} {across}"/>{inner}'
+                "</body>")  # fmt: skip
+
+    text = (
+        '<mujoco><option gravity="0 -9.81 0"/><compiler balanceinertia="false"/><worldbody>'
+        + body(1.0, CRANK, 0.0, body(2.0, COUPLER, CRANK)) + body(1.5, ROCKER, BASE) + "</worldbody></mujoco>"
+    )  # fmt: skip
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    t, h = np.array([0.3, 1.1, 2.7]), 1e-4
+    loose = jaxmb.build_model(without_springs())
+    for crank, rate, acceleration in zip(1.0 + np.sin(t), np.cos(t), -np.sin(t), strict=True):
+        # motions of all three angles by differences of the closed form, of fourth order
+        a, b, c, d, e = (angles(crank + k * h) for k in (-2, -1, 0, 1, 2))
+        first = (a - 8 * b + 8 * d - e) / (12 * h)
+        second = (-a + 16 * b - 30 * c + 16 * d - e) / (12 * h**2)
+        data.qpos[:], data.qvel[:], data.qacc[:] = angles(crank), first * rate, first * acceleration + second * rate**2
+        mujoco.mj_inverse(model, data)
+        expected = first @ data.qfrc_inverse
+        q = jaxmb.close_loops(loose, {"q1": crank})
+        found = loop_inverse_dynamics(loose, q, np.array([rate]), np.array([acceleration]))
+        np.testing.assert_allclose(found, [expected], rtol=1e-6)
+
+
+def test_free_motion_keeps_its_energy():
+    """The crank swings about its lowest place for ten seconds: the energy of the rigid mechanism stays."""
+    model = jaxmb.build_model(without_springs())
+
+    @jax.jit
+    def rate(state):
+        q, speed = state[:3], state[3:]
+        bias = loop_inverse_dynamics(model, q, speed, 0.0 * speed)
+        R = jaxmb.motion_map(model, q)
+        return R @ speed, -bias / (R.T @ jaxmb.mass_matrix(model, q) @ R)[0]
+
+    @jax.jit
+    def energy(state):
+        moving = jaxmb.motion_map(model, state[:3]) @ state[3:]
+        return 0.5 * moving @ jaxmb.mass_matrix(model, state[:3]) @ moving + gravity_energy(model, state[:3])
+
+    start = np.append(np.asarray(model.reference), 0.0)
+    run = solve_ivp(lambda t, s: np.concatenate(rate(s)), (0.0, 10.0), start, method="DOP853", rtol=1e-10, atol=1e-12)
+    energies = np.array([float(energy(s)) for s in run.y.T[::10]])
+    np.testing.assert_allclose(energies, energies[0], atol=1e-6)
+    np.testing.assert_allclose(loop_gaps(model, run.y[:3, -1]), 0.0, atol=1e-6)
+
+
+def test_a_loop_of_beams():
+    """A portal frame: two columns and a crossbar, clamped everywhere, against the same as an assembly by hand."""
+    section = {"young_modulus": 2.1e11, "shear_modulus": 8e10, "density": 7800.0, "area": 1e-4,
+               "second_moment_y": 2e-8, "second_moment_z": 1e-8, "torsion_constant": 1.5e-8, "elements": 2}  # fmt: skip
+    up, down = {"rpy": [0.0, 0.0, np.pi / 2]}, {"rpy": [0.0, 0.0, -np.pi / 2]}
+    portal = {
+        "name": "portal", "gravity": [0.0, 0.0, 0.0],
+        "beam": [
+            section | {"name": "left", "length": 1.0, "origin": up},
+            section | {"name": "bar", "body": "left", "length": 0.8, "origin": down},
+            section | {"name": "right", "body": "bar", "length": 1.0, "origin": down},
+        ],
+        "frame": [{"name": "foot", "body": "ground", "origin": {"xyz": [0.8, 0.0, 0.0]} | down}],
+        "loop": [{"name": "clamp", "frame_a": "foot", "frame_b": "right", "type": "fixed"}],
+    }  # fmt: skip
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(portal))
+    tangent = jaxmb.linearize(model, np.zeros(0))
+    assert tangent.mass.shape == (30, 30)
+    found = np.asarray(jaxmb.modes(tangent).frequency_hz)
+
+    def turned(angle):
+        return np.array([[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]])
+
+    elements = [(0, 1, turned(np.pi / 2), 0.5), (1, 2, turned(np.pi / 2), 0.5), (2, 3, turned(0.0), 0.4),
+                (3, 4, turned(0.0), 0.4), (4, 5, turned(-np.pi / 2), 0.5), (5, 6, turned(-np.pi / 2), 0.5)]  # fmt: skip
+    M, K = assembled(7, elements)
+    expected = np.sqrt(eigh(K[6:36, 6:36], M[6:36, 6:36], eigvals_only=True)) / (2 * np.pi)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frame": [FOUR_BAR["frame"][0], {"name": "pin", "body": "rocker", "origin": {"xyz": [3.0, 0.0, 0.0]}}]},
+         "the loops of 'four-bar' (closure) cannot close near the reference posture"),
+        ({"independent": ["q1", "q2"]}, "independent: q1, q2 cannot all be given: the loops leave 1 of 3"),
+        ({"independent": ["q9"]}, "independent: coordinate 'q9' does not exist"),
+        ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "nowhere"}]}, "frame_b 'nowhere' does not exist"),
+        ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "end"}]}, "joins frame 'end' to itself"),
+        ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "pin"},
+                   {"name": "stop", "frame_a": "ground", "frame_b": "crank", "type": "fixed"}],
+          "posture": {}}, "cannot close"),
+    ],
+)  # fmt: skip
+def test_wrong_loops(change, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        jaxmb.build_model(machine_of(**change))
+
+
+def test_wrong_postures(four_bar):
+    crank = {"q1": 1.0}
+    with pytest.raises(ValueError, match="q1, q2 cannot all be given"):
+        jaxmb.close_loops(four_bar, crank | {"q2": 0.2})
+    with pytest.raises(ValueError, match="cannot close there: they can up to q3"):
+        jaxmb.close_loops(four_bar, {"q3": 0.3})
+    with pytest.raises(ValueError, match=r"the loops of 'four-bar' are open by .* there; `close_loops` closes them"):
+        jaxmb.linearize(four_bar, np.array([1.0, 0.0, 1.0]))
