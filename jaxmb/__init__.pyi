@@ -36,6 +36,7 @@ from .machine.file import (
     machine_names as machine_names,
     write_machine as write_machine,
 )
+from .machine.khalil import machine_from_tables as machine_from_tables
 from .machine.schema import Machine as Machine
 from .machine.tables import machine_from_dh as machine_from_dh
 from .measurement.files.frf_file import (

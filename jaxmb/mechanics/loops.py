@@ -111,6 +111,14 @@ def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
     return _columns(model, x, model.following, _moving(model), rigid_only=True)
 
 
+def closing_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
+    """Forces lambda on the gaps of the loops that hold the following coordinates: C_d^T lambda = effort_d."""
+    follow = np.array(model.following, dtype=int)
+    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only=True))(x)[:, follow]
+    basis, triangle = jnp.linalg.qr(slope)
+    return basis @ jax.scipy.linalg.solve_triangular(triangle, effort[follow], trans=1)
+
+
 def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
     """How far the following coordinates of small motions are from where they would close the loops, to first order."""
     slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only=True))(x)[:, np.array(model.following, dtype=int)]

@@ -30,7 +30,13 @@ from jaxmb.mechanics.kinematics import (
     frame_jacobian,
     whole,
 )
-from jaxmb.mechanics.loops import at_closed_posture, motion_columns, moving_independently
+from jaxmb.mechanics.loops import (
+    at_closed_posture,
+    closing_forces,
+    loop_gaps,
+    motion_columns,
+    moving_independently,
+)
 
 LinearizeAt = Literal["posture", "equilibrium"]
 
@@ -89,7 +95,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness. All three are symmetric. Loss factors of springs make D of structural damping beside them.
+    stiffness, except of beams in loops at a posture. All three are symmetric. Loss factors of springs make D of structural damping beside them.
 
     Args:
         model: the machine.
@@ -104,30 +110,40 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Source: Huynh et al. 2020, eq. 15-17.
     """
     check_coordinates(model, q=q)
-    return tangent_about(model, q, working_point(model, q, at))
+    return tangent_about(model, q, working_point(model, q, at), at)
 
 
-def tangent_about(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Tangent:
-    """Tangent matrices of the machine at rest at a point, the springs unloaded at q_rest."""
+def tangent_about(
+    model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"], at: LinearizeAt = "posture"
+) -> Tangent:
+    """Tangent matrices of the machine at rest at a point, its `working_point`, the springs unloaded at q_rest.
+
+    Of beams in loops gravity is left out at a posture: how they carry it there depends on how they were mounted.
+    """
     check_no_virtual_springs(model)
     q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     rest, columns = jnp.zeros_like(point), motion_columns(model, point)
 
-    def effort(z: Array) -> Array:
-        x = point + columns @ z
-        pull = gravity_effort(model, x) + elastic_effort(model, x, rest, q_rest)
-        # where loops close, the directions in which the machine can move turn with it
-        return motion_columns(model, x).T @ pull
+    weightless = at == "posture" and bool(model.following and model.beams)
 
-    def damping_effort(zd: Array) -> Array:
-        return columns.T @ elastic_effort(model, point, columns @ zd, q_rest)
+    def effort(x: Array) -> Array:
+        elastic = elastic_effort(model, x, rest, q_rest)
+        return elastic if weightless else gravity_effort(model, x) + elastic
 
-    still = jnp.zeros(columns.shape[1])
-    mass = columns.T @ mass_matrix(model, point) @ columns
-    lossy = structural_damping(model, q_rest, point)
-    return Tangent(mass, jax.jacfwd(damping_effort)(still), jax.jacfwd(effort)(still), lossy)
+    def damping_effort(xd: Array) -> Array:
+        return elastic_effort(model, point, xd, q_rest)
+
+    stiffness = jax.jacfwd(effort)(point)
+    if model.following:  # the forces that keep loops closed turn with them
+        forces = closing_forces(model, point, effort(point))
+        stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
+    damping = jax.jacfwd(damping_effort)(rest)
+    return Tangent(
+        *(columns.T @ matrix @ columns for matrix in (mass_matrix(model, point), damping, stiffness)),
+        structural_damping(model, q_rest, point),
+    )
 
 
 def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Float[Array, "m m"] | None:

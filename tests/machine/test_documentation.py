@@ -8,6 +8,7 @@ import pytest
 
 from jaxmb.machine.beam import Beam, FlexibleBeam
 from jaxmb.machine.file import load_machine
+from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
 from jaxmb.machine.virtual_spring import VirtualSpring
@@ -26,7 +27,7 @@ def test_examples(number, coordinates, tmp_path):
 
 @pytest.mark.parametrize(
     "part",
-    [Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, DhTable, DhRow],
+    [Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow],
 )
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]

@@ -11,8 +11,8 @@ from jaxmb.machine.file import load_machine
 from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.urdf import machine_from_urdf
 from jaxmb.mechanics.dynamics import mass_matrix
-from jaxmb.mechanics.kinematics import coordinates, frames, posture
-from jaxmb.mechanics.postures import build_model
+from jaxmb.mechanics.kinematics import coordinates, frames
+from jaxmb.mechanics.postures import build_model, posture
 
 INERTIAL = """<inertial><origin xyz="0.1 0 0" rpy="0.3 -0.2 0.5"/><mass value="2"/>
 <inertia ixx="0.5" ixy="0.01" ixz="0.02" iyy="0.4" iyz="0.03" izz="0.3"/></inertial>"""

@@ -1,0 +1,253 @@
+"""Machines from two tables: geometry in the notation of Khalil and Kleinfinger, and the beams of their bodies.
+
+A row of the geometry places frame R_i, with z_i along the axis of joint i, in the frame of the body before it:
+
+    T = Rz(gamma) Tz(b) Rx(alpha) Tx(d) Rz(theta) Tz(r)
+
+where a joint turns theta (sigma = 0), moves r (sigma = 1) or is none (sigma = 2, a fixed frame). The beams of a body
+lie one behind the other from the origin of its frame. A body hangs on the node of the body before it that its joint's
+axis passes through; where neither has a node there, the body before it is rigid up to the joint.
+
+Source: Rognant et al. 2010, eq. 1 and 13, Tables I to III; Khalil and Kleinfinger 1986.
+"""
+
+import csv
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.io.validation import validated
+from jaxmb.machine.expressions import names_in, value_of, values_of
+from jaxmb.machine.geometry import roll_pitch_yaw, rotation_matrix
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.values import GROUND
+
+GEOMETRY = ("joint", "a", "mu", "sigma", "gamma", "b", "alpha", "d", "theta", "r")
+PLACE = ("gamma", "b", "alpha", "d", "theta", "r")
+BEAM = ("body", "beam", "length", "section", "phi", "theta", "psi")
+SPRING_AXES = {
+    "x": ("prismatic", (1.0, 0.0, 0.0)), "y": ("prismatic", (0.0, 1.0, 0.0)), "z": ("prismatic", (0.0, 0.0, 1.0)),
+    "rx": ("revolute", (1.0, 0.0, 0.0)), "ry": ("revolute", (0.0, 1.0, 0.0)), "rz": ("revolute", (0.0, 0.0, 1.0)),
+}  # fmt: skip
+TOGETHER = 1e-9
+"""Distance of nodes that are one, m."""
+
+Segment = tuple[np.ndarray, np.ndarray, Mapping[str, Any]]
+"""Beginning and end of a beam in its body's frame, and its row."""
+Table = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
+
+
+def machine_from_tables(
+    name: str,
+    geometry: Table,
+    beams: Table = (),
+    symbols: Mapping[str, float | str] | None = None,
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    chains: Mapping[str, Mapping[str, float | str]] | None = None,
+    loops: Sequence[tuple[str, str]] = (),
+    stiffness: Mapping[str, Mapping[str, float]] | None = None,
+    **machine: Any,
+) -> Machine:
+    """Machine of a geometry table and a beam table.
+
+    Coordinate, body, frame R_i and beams of joint 3 of chain "a" are called q3-a, body3-a, R3-a and beam3_1-a; without
+    chains q3, body3, R3 and beam3_1. A joint's springs, where it has any, are coordinates q3_x-a ... q3_ry-a before it.
+
+    Args:
+        name: of the machine.
+        geometry: rows, or a CSV file, with joint, a (joint of the body before, 0 for the ground), mu (1 for a driven
+            joint), sigma, gamma, b, alpha, d, theta, r; angles in rad. What a joint moves is written as its number
+            where it is not moved; a symbol that begins with q is the joint's own coordinate.
+        beams: rows, or a CSV file, with body, beam, length, section, phi, theta, psi (yaw, pitch and roll about z, y
+            and x of the body's frame), and elements where that is not 1.
+        symbols: by name, numbers or expressions.
+        sections: by name, the keys of a `[[beam]]`: area, second_moment_y, young_modulus, density ...
+        chains: chains of the same table by name, with the symbols that they have for their own.
+        loops: pairs of frames that are one, such as ("R7-a", "R8-a").
+        stiffness: by joint, "x", "y", "z" [N/m], "rx", "ry", "rz" [Nm/rad] in the axes of R_i; of all chains.
+        machine: the other keys of a machine file (posture, payload, gravity ...).
+
+    Raises:
+        ValueError: a row is wrong; the sentence names the table and the row.
+    """
+    where = f"machine '{name}'"
+    rows, beam_rows = _rows(geometry, "geometry", GEOMETRY, where), _rows(beams, "beams", BEAM, where)
+    parts: dict[str, list[Any]] = {"body": [], "beam": [], "frame": [], "independent": []}
+    for chain, own in (chains or {"": {}}).items():
+        known = values_of(dict(symbols or {}) | dict(own))
+        _Chain(rows, beam_rows, known, sections or {}, stiffness or {}, f"-{chain}" if chain else "", parts).place()
+    closing = [
+        {"name": f"{a}_{b}", "frame_a": a, "frame_b": b, "type": "fixed", "axis": [0.0, 0.0, 1.0]} for a, b in loops
+    ]
+    if not closing:
+        parts.pop("independent")
+    return validated(Machine, {"name": name, "loop": closing} | parts | machine, where)
+
+
+class _Chain:
+    """One chain of bodies, put into the parts of a machine."""
+
+    def __init__(
+        self,
+        rows: list[Mapping[str, Any]],
+        beam_rows: list[Mapping[str, Any]],
+        symbols: Mapping[str, float],
+        sections: Mapping[str, Mapping[str, Any]],
+        stiffness: Mapping[str, Mapping[str, float]],
+        suffix: str,
+        parts: dict[str, list[Any]],
+    ) -> None:
+        self.rows, self.beam_rows, self.symbols = rows, beam_rows, symbols
+        self.sections, self.stiffness, self.suffix, self.parts = sections, stiffness, suffix, parts
+        self.nodes: dict[str, list[tuple[np.ndarray, str]]] = {"0": [(np.eye(4), GROUND)]}
+        """Of each body placed its nodes: pose in R_i of the machine's frame, and its name; the body's own first."""
+
+    def place(self) -> None:
+        """Put all bodies of the chain into the parts."""
+        waiting = list(self.rows)
+        names = {str(row["joint"]) for row in waiting}
+        for row in waiting:
+            if str(row["a"]) not in {*names, "0"}:
+                raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, which no row describes")
+        while waiting:
+            ready = [row for row in waiting if str(row["a"]) in self.nodes]
+            if not ready:
+                circle = ", ".join(str(row["joint"]) for row in waiting)
+                raise ValueError(f"geometry: joints {circle} come after each other in a circle, expected a tree")
+            for row in ready:
+                self._place(row)
+            waiting = [row for row in waiting if str(row["joint"]) not in self.nodes]
+
+    def _place(self, row: Mapping[str, Any]) -> None:
+        joint = str(row["joint"])
+        kind = self._number(row, "sigma")
+        if kind not in (0.0, 1.0, 2.0):
+            raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
+        gamma, b, alpha, d, theta, r = (self._number(row, key) for key in PLACE)
+        turned = _matrix([0, 0, b], [0, 0, gamma]) @ _matrix([0, 0, 0], [alpha, 0, 0])
+        frame = turned @ _matrix([d, 0, 0], [0, 0, 0]) @ _matrix([0, 0, r], [0, 0, theta])
+        before = self.nodes[str(row["a"])]
+        if kind == 2.0:
+            on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
+            self._frame(f"R{joint}", carrier, np.linalg.inv(on) @ frame)
+            self.nodes[joint] = [(np.linalg.inv(frame) @ on, carrier)]
+            return
+        segments = self._segments(joint)
+        root, on, carrier = self._connection(before, frame, segments)
+        base = frame @ _matrix([0, 0, root], [0, 0, 0])
+        names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
+        springs = dict(self.stiffness.get(joint, {}))
+        own = springs.pop("rz" if kind == 0.0 else "z", 0.0)
+        coordinates = [
+            {"name": f"q{joint}_{key}{self.suffix}", "type": SPRING_AXES[key][0], "axis": SPRING_AXES[key][1],
+             "stiffness": value}
+            for key, value in springs.items()
+        ]  # fmt: skip
+        coordinates.append({"name": names["q"], "type": "revolute" if kind == 0.0 else "prismatic", "stiffness": own})
+        self.parts["body"].append(
+            {
+                "name": names["body"],
+                "parent": carrier,
+                "origin": _origin(np.linalg.inv(on) @ base),
+                "joint": coordinates,
+            }
+        )
+        if self._number(row, "mu") == 1.0:
+            self.parts["independent"].append(names["q"])
+        self._frame(names["R"].removesuffix(self.suffix), names["body"], _matrix([0, 0, -root], [0, 0, 0]))
+        self.nodes[joint] = [(_matrix([0, 0, root], [0, 0, 0]), names["body"])]
+        self._beams(joint, segments, root, names["body"])
+
+    def _connection(
+        self,
+        before: list[tuple[np.ndarray, str]],
+        frame: np.ndarray,
+        segments: list[tuple[np.ndarray, np.ndarray, Any]],
+    ) -> tuple[float, np.ndarray, str]:
+        """Where on its axis a body hangs, and the node of the body before it that carries it there."""
+        places = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
+        for place in places:
+            there = frame[:3, :3] @ place + frame[:3, 3]
+            for on, carrier in before[1:]:
+                if np.hypot(*place[:2]) < TOGETHER and np.linalg.norm(on[:3, 3] - there) < TOGETHER:
+                    return float(place[2]), on, carrier
+        on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
+        return 0.0, on, carrier
+
+    def _segments(self, joint: str) -> list[Segment]:
+        """Beginning and end of each beam of a body in its frame, and its row."""
+        found = []
+        start = np.zeros(3)
+        for row in self.beam_rows:
+            if str(row["body"]) == joint:
+                angles = [self._number(row, key, f"beams: body {joint}") for key in ("psi", "theta", "phi")]
+                length = self._number(row, "length", f"beams: body {joint}")
+                begin = _matrix(start, angles)
+                end = begin @ _matrix([length, 0, 0], [0, 0, 0])
+                found.append((begin, end, dict(row) | {"length": length}))
+                start = end[:3, 3]
+        return found
+
+    def _beams(self, joint: str, segments: list[Segment], root: float, body: str) -> None:
+        """The beams of a body, away from the node by which it hangs in both directions."""
+        places = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
+        at = [i for i, place in enumerate(places) if np.linalg.norm(place - [0.0, 0.0, root]) < TOGETHER]
+        middle = at[0] if at else 0
+        # a beam that is laid from its end is turned about z: its section is the same
+        back = [(end @ _matrix([0, 0, 0], [0, 0, np.pi]), begin @ _matrix([0, 0, 0], [0, 0, np.pi]), row)
+                for begin, end, row in reversed(segments[:middle])]  # fmt: skip
+        for way in (segments[middle:], back):
+            on, carrier = self.nodes[joint][0]
+            for begin, end, row in way:
+                section = str(row["section"])
+                if section not in self.sections:
+                    raise ValueError(f"beams: body {joint}: there is no section '{section}'")
+                name = f"beam{joint}_{row['beam']}{self.suffix}"
+                # the node's pose is that of its frame, which for a body is where it hangs
+                self.parts["beam"].append(
+                    {"name": name, "body": carrier, "origin": _origin(np.linalg.inv(on) @ begin),
+                     "length": row["length"], "elements": int(row.get("elements") or 1)} | dict(self.sections[section])
+                )  # fmt: skip
+                on, carrier = end, name
+                self.nodes[joint].append((on, carrier))
+
+    def _frame(self, name: str, body: str, place: np.ndarray) -> None:
+        self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(place)})
+
+    def _number(self, row: Mapping[str, Any], key: str, where: str = "geometry") -> float:
+        value = row.get(key, 0.0)
+        try:
+            own = {name: 0.0 for name in names_in(value) if name.startswith("q")}
+            return value_of(value, own | dict(self.symbols))
+        except ValueError as error:
+            row_name = f"joint {row['joint']}: " if "joint" in row else ""
+            raise ValueError(f"{where}: {row_name}{key}: {error}") from None
+
+
+def _rows(table: Table, what: str, keys: Sequence[str], where: str) -> list[Mapping[str, Any]]:
+    if isinstance(table, str | os.PathLike):
+        where = os.fspath(table)
+        try:
+            with open(table, newline="") as file:
+                rows: list[Mapping[str, Any]] = list(csv.DictReader(file, skipinitialspace=True))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{where}: cannot be read: {error}") from None
+    else:
+        rows = [dict(row) for row in table]
+    for number, row in enumerate(rows, 1):
+        missing = [key for key in keys if row.get(key) in (None, "")]
+        if missing:
+            raise ValueError(f"{where}: {what}: row {number} has no {missing[0]}")
+    return rows
+
+
+def _matrix(xyz: Any, rpy: Any) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
+    return matrix
+
+
+def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
+    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}
