@@ -9,7 +9,7 @@ counted once.
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -179,8 +179,9 @@ def dependent_coordinates(slope: np.ndarray, groups: Sequence[Sequence[int]]) ->
     for group in groups:
         if not len(group):
             continue
-        *_, factor, pivots = qr(left[:, list(group)], mode="r", pivoting=True)
-        count = int(np.sum(np.abs(np.diagonal(np.asarray(factor))) > scale))
+        found: Any = qr(left[:, list(group)], mode="r", pivoting=True)
+        factor, pivots = np.asarray(found[0]), np.asarray(found[1])
+        count = int(np.sum(np.abs(np.diagonal(factor)) > scale))
         taken = [group[p] for p in pivots[:count]]
         chosen += taken
         if taken:

@@ -95,7 +95,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness, except of beams in loops at a posture. All three are symmetric. Loss factors of springs make D of structural damping beside them.
+    stiffness, except of beams in loops at a posture. All three are symmetric. Loss factors of springs make D of
+    structural damping beside them.
 
     Args:
         model: the machine.
@@ -140,10 +141,8 @@ def tangent_about(
         forces = closing_forces(model, point, effort(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     damping = jax.jacfwd(damping_effort)(rest)
-    return Tangent(
-        *(columns.T @ matrix @ columns for matrix in (mass_matrix(model, point), damping, stiffness)),
-        structural_damping(model, q_rest, point),
-    )
+    mass, damping, stiffness = (columns.T @ part @ columns for part in (mass_matrix(model, point), damping, stiffness))
+    return Tangent(mass, damping, stiffness, structural_damping(model, q_rest, point))
 
 
 def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Float[Array, "m m"] | None:

@@ -61,7 +61,7 @@ def test_geometry(rigid):
 
 
 def test_rods_that_are_too_short():
-    with pytest.raises(ValueError, match="the loops of 'delta' .* cannot close near the reference posture"):
+    with pytest.raises(ValueError, match=r"the loops of 'delta' .* cannot close near the reference posture"):
         jaxmb.build_model(delta(symbols=SYMBOLS | {"Lp": 0.5}))
 
 
@@ -80,7 +80,7 @@ def test_symmetric_modes_come_in_pairs():
     assert apart[3] < 1e-6
     q = jaxmb.close_loops(model, {"q1-a": 0.3, "q1-b": 0.7})
     split = np.asarray(undamped_modes(jaxmb.linearize(model, q)).frequency_hz)[:9]
-    assert np.all(np.diff(split) / split[1:] > 1e-5)
+    assert np.diff(split)[0] / split[0] > 1e-2
 
 
 def test_tables_in_files(rigid, tmp_path):
