@@ -23,6 +23,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
 )
 from jaxmb.identify.experiments.test import Change, Equations, Score, Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
@@ -37,7 +38,7 @@ USUAL_FACTORS = {
     180.0 / np.pi: "degrees for rad",
 }
 """Factors on the loads that are taken for what stands beside them."""
-LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0}
+LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_modulus": 1.0}
 """How displacements are linear in each family of parameters: in the reciprocal, or in the value itself."""
 
 
@@ -113,24 +114,29 @@ class DeflectionTest(Test):
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Displacements are linear in compliances, the reciprocals of stiffnesses. None with springs between frames,
-        with motors that give way, which gears pass on, or where gravity acts."""
-        if model.springs or self.gravity or _gives_way_at_a_motor(model, free):
+        """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
+        springs between frames, with loops, with motors that give way, which gears pass on, or where gravity acts."""
+        if model.springs or model.loops or self.gravity or _gives_way_at_a_motor(model, free):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
     def equations(self, model: Model, free: FreeParameters) -> Equations:
         """Displacements as linear equations in the compliances that are free."""
-        terms = compliance_terms(model, free)
+        terms, of_beams = compliance_terms(model, free), beam_compliances(model, free)
         held = np.array(compliance_matrix(model, model.reference))
+        held -= sum(change / value for change, value in of_beams.values())
         for term in terms:
             for entry in term:
                 held[entry] = 0.0
         at = np.argwhere(held != 0.0)
         fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
         rows = ElasticRows(np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
+        matrix = observation(rows, terms)
+        for name, (change, _) in of_beams.items():
+            column = next(i for i, names in enumerate(free.tied) if name in names)
+            matrix[:, column] += np.sum((rows.at_point @ change) * rows.effort, axis=1)
         return Equations(
-            matrix=self.independent(observation(rows, terms)),
+            matrix=self.independent(matrix),
             measured=self.independent(np.asarray(self.displacement) - observation(rows, fixed) @ held[tuple(at.T)]),
             std=np.asarray(self.std),
             weight=np.asarray(self.weight),
@@ -215,3 +221,16 @@ def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
                 entries += spring_term(model, item, axes[0], axes[1])
         terms.append(tuple(entries))
     return terms
+
+
+def beam_compliances(model: Model, free: FreeParameters) -> dict[str, tuple[Float[np.ndarray, "e e"], float]]:
+    """Of each modulus of a beam that is free, what 1 over it stands for in the compliance, and its value in the model."""
+    known, names = parameters(model), [name for names in free.tied for name in names]
+    whole = np.array(compliance_matrix(model, model.reference))
+    found = {}
+    for name in names:
+        if name.split(".")[0] in ("young_modulus", "shear_modulus"):
+            stiffer = set_parameters(model, {name: 2.0 * known[name]})
+            change = whole - np.array(compliance_matrix(stiffer, model.reference))
+            found[name] = (2.0 * known[name] * change, known[name])
+    return found
