@@ -224,7 +224,7 @@ def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
 
 
 def beam_compliances(model: Model, free: FreeParameters) -> dict[str, tuple[Float[np.ndarray, "e e"], float]]:
-    """Of each modulus of a beam that is free, what 1 over it stands for in the compliance, and its value in the model."""
+    """Of each modulus of a beam that is free, what 1 over it stands for in the compliance, and its value."""
     known, names = parameters(model), [name for names in free.tied for name in names]
     whole = np.array(compliance_matrix(model, model.reference))
     found = {}
