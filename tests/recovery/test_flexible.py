@@ -59,7 +59,6 @@ def test_moduli_from_deflections(tmp_path):
 def test_a_drive_of_a_closed_chain_from_frfs(tmp_path):
     """Stiffness and damping of the crank of a four-bar, from its rocker."""
 
-
     def rod(name, parent, joint, length, start):
         inertia = {"xx": 1e-3, "yy": length**2 / 12, "zz": length**2 / 12}
         return {"name": name, "parent": parent, "origin": {"xyz": [start, 0.0, 0.0]}, "mass": 1.0, "joint": [joint],
