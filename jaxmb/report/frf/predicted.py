@@ -5,8 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from jaxmb.report.modes.tables import predicted_modes_table
-from jaxmb.report.section import Picture, Section, drawn_by
+from jaxmb.report.section import Lines, Picture, Section, drawn_by
 from jaxmb.response.modal import Modes
+
+MOST_MODES = 20
+"""Of a machine with more, such as one of beams, those in the band are shown."""
 
 
 def predicted_sections(
@@ -38,4 +41,7 @@ def predicted_sections(
     ]
     title = f"{name} at {', '.join(at) or 'the zero posture'}"
     draw = drawn_by("jaxmb.report.frf.frf_figure:predicted_figure", title, frequency_hz, frf, points, derivatives)
-    return [Section(f"Modes of {name}", (predicted_modes_table(found, ""), Picture("frf", draw)))]
+    known = np.asarray(found.frequency_hz)
+    shown = known.size if known.size <= MOST_MODES else max(int(np.sum(known <= frequency_hz[-1])), 1)
+    left = (Lines((f"and {known.size - shown} more above {known[shown - 1]:.6g} Hz",)),) if shown < known.size else ()
+    return [Section(f"Modes of {name}", (predicted_modes_table(found, "", shown), *left, Picture("frf", draw)))]

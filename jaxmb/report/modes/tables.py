@@ -107,9 +107,9 @@ def initial_modes_table(name: str, pairs: ModePairs) -> Table:
     return Table(f"Modes, {name}: initial and identified", columns, tuple(rows))
 
 
-def predicted_modes_table(found: Modes, title: str) -> Table:
-    """Modes of a machine that is not fitted to anything."""
-    columns = (np.asarray(x) for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
+def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> Table:
+    """Modes of a machine that is not fitted to anything; the first ones."""
+    columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     rows = [
         (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:.3f}")
         for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
