@@ -2,7 +2,8 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DONE, WRONG_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 2, 3, 130
+LINE_EVERY_S = 10.0
+"""Between two lines of progress where there is no terminal to draw in."""
 WIDTH = 120
 """Of tables that do not go to a terminal."""
 Out = Annotated[
@@ -61,6 +64,29 @@ def console_of(stderr: bool = False) -> "Console":
 
     console = Console(stderr=stderr, highlight=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
+
+
+@contextmanager
+def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
+    """What is called with what is being done: a live line in a terminal, a plain line now and then elsewhere.
+
+    Args:
+        name: of what it is done with.
+        first: what is done at first.
+    """
+    console = console_of(stderr=True)
+    if console.is_terminal:
+        with console.status(f"{name}: {first}") as live:
+            yield lambda text: live.update(f"{name}: {text}")
+        return
+    shown = [time.monotonic()]
+
+    def line(text: str) -> None:
+        if time.monotonic() - shown[0] >= LINE_EVERY_S:
+            shown[0] = time.monotonic()
+            print(f"{name}: {text}", file=sys.stderr, flush=True)
+
+    yield line
 
 
 def say(message: str, code: int) -> int:

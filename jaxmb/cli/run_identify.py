@@ -1,7 +1,5 @@
 """`jaxmb identify`."""
 
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jaxmb.cli.console import INTERRUPTED, NOT_CONVERGED, Out, console_of, say, writable, writing, wrong_input
+from jaxmb.cli.console import (
+    INTERRUPTED,
+    NOT_CONVERGED,
+    Out,
+    console_of,
+    progress,
+    say,
+    writable,
+    writing,
+    wrong_input,
+)
 
 if TYPE_CHECKING:
     from jaxmb.identify.fit.loop import Report
 
 LARGEST_SEED = 2**63 - 1
-LINE_EVERY_S = 5.0
-"""Between two lines of progress where there is no terminal to draw in."""
 
 
 def identify(
@@ -90,20 +96,9 @@ def identify(
 
 @contextmanager
 def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
-    """What `identify` calls with its progress: a live line in a terminal, a plain line now and then elsewhere."""
-    console = console_of(stderr=True)
-    if console.is_terminal:
-        with console.status(f"{name}: compiling") as live:
-            yield lambda report: live.update(f"{name}: {_progress_line(report)}")
-        return
-    shown = [time.monotonic()]
-
-    def line(report: "Report") -> None:
-        if time.monotonic() - shown[0] >= LINE_EVERY_S:
-            shown[0] = time.monotonic()
-            print(f"{name}: {_progress_line(report)}", file=sys.stderr, flush=True)
-
-    yield line
+    """What `identify` calls with its progress."""
+    with progress(name, "compiling") as line:
+        yield lambda report: line(_progress_line(report))
 
 
 def _progress_line(report: "Report") -> str:

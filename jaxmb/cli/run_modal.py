@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, say, writable, writing, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, progress, say, writable, writing, wrong_input
 
 
 def modal(
@@ -46,7 +46,8 @@ def modal(
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
 
-    with wrong_input():
+    name = Path(file).stem
+    with wrong_input(), progress(name, "reading") as report:
         estimate = measured_frf(file)
         frf_set = estimate.frf_set if unit is None else with_unit(estimate.frf_set, unit)
         analysis = modal_analysis(
@@ -56,8 +57,8 @@ def modal(
             method=method,  # pyright: ignore[reportArgumentType]  (checked there)
             references=None if references is None else tuple(name.strip() for name in references.split(",")),
             chosen=None if poles_hz is None else _numbers(poles_hz),
+            report=report,
         )
-    name = Path(file).stem
     files = ("modal.json", "measured.npz", "synthesized.npz")
     folder = writable(Path("results") / name if out is None else out, files)
     console = console_of()
@@ -68,9 +69,9 @@ def modal(
         write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
         write_frf(folder / "measured.npz", frf_set)
         write_frf(folder / "synthesized.npz", compared.synthesized)
-        report = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
-        console.print(on_terminal(report, console.width))
-        figures = write_pictures(report, folder / "figures")
+        sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
+        console.print(on_terminal(sections, console.width))
+        figures = write_pictures(sections, folder / "figures")
     written = [*files, *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if analysis.frequency_hz.size == 0:

@@ -1,7 +1,7 @@
 """Experimental modal analysis: from measured FRFs to poles, shapes and residual terms."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -13,9 +13,11 @@ from jaxmb.measurement.modal.choice import by_hand, company
 from jaxmb.measurement.modal.data import ModalData, modal_data
 from jaxmb.measurement.modal.lsce import lsce_poles
 from jaxmb.measurement.modal.model import ModalModel
+from jaxmb.measurement.modal.options import band_of, orders_of, within
 from jaxmb.measurement.modal.polyreference import polyreference_poles
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.residues import as_lines, residual_terms
+from jaxmb.measurement.modal.roving import Scatter, moving_test
 from jaxmb.measurement.modal.search import (
     Estimator,
     Search,
@@ -30,11 +32,6 @@ from jaxmb.response.frf_kind import DERIVATIVES
 
 Method = Literal["polyreference", "lsce"]
 ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, "lsce": lsce_poles}
-FIRST_ORDER, ORDER_STEP = 8, 2
-"""Every other order shows as well what comes back as every one, in half the time."""
-LARGEST_COMPANION = 240
-"""Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
-LEAST_LINES = 16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,6 +63,8 @@ class ModalAnalysis:
     """The poles of the chart from which the fit started [k]."""
     noise: np.ndarray
     """Standard deviation of the real and of the imaginary part of what the model leaves [output, input]."""
+    scatter: Scatter | None
+    """How far natural frequencies move from response to response [response, r]; None where they do not."""
     remarks: tuple[str, ...]
     """What was left out of the data, and what a reader of the poles should know."""
     options: Mapping[str, Any]
@@ -113,12 +112,15 @@ def modal_analysis(
     references: Sequence[str] | None = None,
     chosen: Sequence[float | tuple[int, float]] | None = None,
     rule: StabilityRule | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> ModalAnalysis:
     """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
 
     An estimator gives poles for every order; those that come back from order to order, by `rule`, are refined together
     on all responses (see `refine_poles`), those that do not stand out of the noise are left out, and what the others
-    leave is searched once more. Poles beside the band that its lines need are fitted too, and kept apart in the model.
+    leave is searched once more. Where natural frequencies move from response to response (see `moving_test`), each mode
+    is one pole with a shift in every response instead, and chart and model are those of the mean. Poles beside the band
+    that its lines need are fitted too, and kept apart in the model.
 
     Args:
         frf_set: FRFs of any kind and unit. What is not finite is left out and remarked; the decay rate of an
@@ -130,6 +132,7 @@ def modal_analysis(
         chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, and
             none is added or left out; others are fitted along only where a chosen pole would run to them.
         rule: of the automatic choice; the default one is meant for all data.
+        report: is told from time to time what is being done.
 
     Raises:
         ValueError: an option or the data make no analysis possible.
@@ -137,12 +140,13 @@ def modal_analysis(
     Source: see `polyreference_poles`, `lsce_poles`, `refine_poles`.
     """
     rule = rule or StabilityRule()
+    report = report or (lambda _: None)
     if method not in get_args(Method):
         raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
-    data = modal_data(frf_set, None if band_hz is None else _band(band_hz), references)
+    data = modal_data(frf_set, None if band_hz is None else band_of(band_hz), references)
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
-    orders, remarks = _orders(max_order, responses.shape, data.lost)
-    band = _within(frequency_hz, band_hz)
+    orders, remarks = orders_of(max_order, responses.shape, data.lost)
+    band = within(frequency_hz, band_hz)
     remarks = [*data.remarks, *remarks]
     # by the largest one first: squares of very small responses would all be zero
     scale = np.abs(responses).max(axis=(0, 2))
@@ -153,9 +157,18 @@ def modal_analysis(
 
     # the matrices are small: LAPACK's own threads would wait for each other
     with threadpool_limits(1, user_api="blas"):
-        chart = chart_of(search, scaled, orders)
+        report("do frequencies move from response to response")
+        moving = moving_test(search, report) if chosen is None else None
+        if moving is not None:
+            search = moving.search
+        report("stabilization chart")
+        chart = chart_of(search, search.frf, orders)
         doubtful = np.zeros(0)
-        if chosen is None:
+        report("refining the poles")
+        if moving is not None:
+            start = stable_poles(chart)
+            refined = with_poles_beside(search, refine_poles(search.lines, moving.eigenvalue, moving.participation))
+        elif chosen is None:
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
             refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
@@ -168,16 +181,20 @@ def modal_analysis(
     mode = is_mode(refined, band, rule)
     if chosen is not None:
         mode[start.size :] = False
+    scatter = None
+    if moving is not None:
+        mode[moving.eigenvalue.size :] = False
+        scatter = moving.scatter(refined.eigenvalue, mode, "inputs" if data.transposed else "outputs")
     model = _model(data, search, refined, scale, mode)
     remarks += _sayings(model, refined, responses.shape[2])
     if chosen is None:
-        remarks += _not_on_chart(model, chart, start, rule)
+        remarks += _not_on_chart(model, chart, start, rule) if scatter is None else scatter.remarks
         remarks += [
             f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in doubtful
         ]
     noise = refined.noise * scale[:, None]
     options = {
-        "band_hz": band if band_hz is None else _band(band_hz),
+        "band_hz": band if band_hz is None else band_of(band_hz),
         "max_order": orders[-1],
         "method": method,
         "references": data.frf_set.outputs if data.transposed else data.frf_set.inputs,
@@ -185,7 +202,7 @@ def modal_analysis(
         "rule": rule,
     }
     return ModalAnalysis(
-        model, chart, start, noise.T if data.transposed else noise, tuple(remarks), MappingProxyType(options)
+        model, chart, start, noise.T if data.transposed else noise, scatter, tuple(remarks), MappingProxyType(options)
     )
 
 
@@ -250,44 +267,3 @@ def _not_on_chart(model: ModalModel, chart: StabilizationChart, start: np.ndarra
         else:
             remarks.append(f"{frequency_hz:.6g} Hz is not stable on the chart: it was found in what the others leave")
     return remarks
-
-
-def _band(band_hz: Sequence[float]) -> tuple[float, float]:
-    if len(band_hz) != 2:
-        raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
-    return float(band_hz[0]), float(band_hz[1])
-
-
-def _within(frequency_hz: np.ndarray, band_hz: Sequence[float] | None) -> tuple[float, float]:
-    """The band where modes are looked for: as asked for, but not beyond the lines that are used.
-
-    A band from 0 Hz stays one if lines do begin there: nothing lies below, whether or not 0 Hz itself can be used.
-    """
-    low, high = float(frequency_hz[0]), float(frequency_hz[-1])
-    if band_hz is None:
-        return low, high
-    asked = _band(band_hz)
-    if asked[0] <= 0.0 and low < 1.5 * (frequency_hz[1] - low):
-        low = 0.0
-    return max(asked[0], low), min(asked[1], high)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _orders(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range, list[str]]:
-    """Orders to try, and what was made of the largest one asked for."""
-    count, _, references = shape
-    if not isinstance(max_order, int) or max_order < 2:
-        raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
-    if count < LEAST_LINES:
-        more = f", {lost} more are left out because some response is not finite there" if lost else ""
-        raise ValueError(f"the band has {_counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
-    most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
-    remarks = []
-    if most < max_order:
-        remarks.append(
-            f"orders go to {most} and not to {max_order}: {count} lines, {_counted(references, 'reference')}"
-        )
-    return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks

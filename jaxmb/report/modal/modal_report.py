@@ -85,7 +85,7 @@ def _picture(name: str, function: str, *arguments: Any) -> Picture:
 
 def modal_table(analysis: ModalAnalysis) -> Table:
     """Poles: frequency and damping with their standard deviations, and how real each shape is."""
-    model, rows = analysis.model, []
+    model, scatter, rows = analysis.model, analysis.scatter, []
     for r in range(model.frequency_hz.size):
         shape = model.shape[:, r]
         rows.append(
@@ -98,10 +98,14 @@ def modal_table(analysis: ModalAnalysis) -> Table:
                 number(100.0 * float(model.damping_std[r]), 2),
                 f"{modal_phase_collinearity(shape):.3f}",
                 f"{np.degrees(modal_phase_deviation(shape)):.1f}",
+                *([] if scatter is None else [number(100.0 * float(scatter.std[r]), 2)]),
             )
         )
-    columns = right("mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °")
+    titles = ("mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °")
+    columns = right(*titles, *([] if scatter is None else ["scatter %"]))
     caption = "MPC, MPD: modal phase collinearity (1: real shape) and deviation (0°: real shape)"
+    if scatter is not None:
+        caption += f"; scatter: standard deviation of the frequency between {scatter.between}"
     return Table("", columns, tuple(rows), caption)
 
 
@@ -135,6 +139,7 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
             "damping_ratio": model.damping_ratio[r],
             "frequency_std_hz": model.frequency_std_hz[r],
             "damping_std": model.damping_std[r],
+            "frequency_scatter": None if analysis.scatter is None else analysis.scatter.std[r],
             "mpc": modal_phase_collinearity(model.shape[:, r]),
             "mpd_deg": np.degrees(modal_phase_deviation(model.shape[:, r])),
             "shape_real": np.real(model.shape[:, r]),

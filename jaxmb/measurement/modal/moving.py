@@ -1,0 +1,242 @@
+"""Fit of modes whose poles move from response to response, on the lines around them.
+
+Modes that are not fitted are a straight line over frequency there.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmb.measurement.modal.moving_modes import MovingModes, moved
+
+MOST_STEPS = 25
+SMALL_GAIN = 1e-4
+"""The fit ends where the cost falls by less than this part."""
+LEAST_STD = 1e-6
+MOST_TRIED = 8
+"""First shifts on either side."""
+MOST_STDS = 4.0
+"""Largest move, in standard deviations."""
+MOST_STD = np.array([0.02, 0.2])
+"""Of a and b: more are several modes in the place of one."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window:
+    """Some lines, in units of their noise, without a straight line for each response."""
+
+    s: np.ndarray
+    """[f]"""
+    power: int
+    weight: np.ndarray
+    """Square root of 2 over the variance of each value [output, f, input]."""
+    background: np.ndarray
+    """Orthonormal basis of weighted straight lines [output, input, f, 2]."""
+    responses: np.ndarray
+    """Weighted, without the straight lines [output, f, input]."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MovingFit:
+    """Modes that fit some lines best."""
+
+    modes: MovingModes
+    left: np.ndarray
+    """What is left of the weighted responses [output, f, input]."""
+    variance: float
+    """Of what is left, by the numbers that there are more than parameters: 1 where it is the noise."""
+
+
+def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarray) -> Window:
+    """Lines s [f] of responses [f, output, input], with the variance of each value [f, output, input]."""
+    weight = np.sqrt(2.0 / variance).transpose(1, 0, 2)
+    along = (np.imag(s) - np.imag(s).mean()) / max(np.ptp(np.imag(s)), np.finfo(float).tiny)
+    straight = np.stack([np.ones(s.size), along], axis=1)
+    background = np.linalg.qr(weight.transpose(0, 2, 1)[..., None] * straight)[0]
+    values = weight * responses.transpose(1, 0, 2)
+    return Window(s, power, weight, background, _without(background, values[..., None])[..., 0])
+
+
+def noise_between_peaks(frf: np.ndarray) -> np.ndarray:
+    """Variance of each response [output, input] that bends from line to line show; most lines lie between the peaks."""
+    bends = np.abs(frf[:-2] - 2.0 * frf[1:-1] + frf[2:]) ** 2
+    # the median of the square of complex noise is ln 2 of its mean
+    return np.maximum(np.median(bends, axis=0) / (6.0 * np.log(2.0)), 1e-12 * np.mean(np.abs(frf) ** 2))
+
+
+def peaks(height: np.ndarray) -> np.ndarray:
+    """Places that are higher than two others on both sides, the highest first."""
+    top = np.ones(height.size, bool)
+    for k in (1, 2):
+        top[k:] &= height[k:] > height[:-k]
+        top[:-k] &= height[:-k] >= height[k:]
+    top[:2] = top[-2:] = False
+    places = np.flatnonzero(top)
+    return places[np.argsort(-height[places], kind="stable")]
+
+
+def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> MovingFit:
+    """Poles, participations and moves that fit best, with the moves as small as they may be.
+
+    min  sum |y_o - Phi_o(lambda_o, l) psi_o|^2 + sum (a_or / tau_r)^2 + (b_or / tau'_r)^2
+
+    by Gauss-Newton steps with Levenberg's damping; shapes are eliminated, then the moves of each response. The standard
+    deviations are the root mean squares of what is known of the moves (expectation maximization).
+
+    Args:
+        lines: the responses.
+        first: modes to begin with; their shapes do not count.
+        known: whether the standard deviations are to stay. A pole of which they are 0 does not move.
+    """
+    eigenvalue, participation, move = first.eigenvalue, _unit(first.participation), first.move
+    std = np.maximum(first.std, LEAST_STD)
+    outputs, (count, inputs) = lines.weight.shape[0], participation.shape
+    point = _point(lines, eigenvalue, participation, move, std)
+    damping, told = 1e-4, np.zeros((outputs, count, 2))
+    for _ in range(MOST_STEPS):
+        step, along, told = _step(lines, eigenvalue, participation, move, std, point, damping)
+        tried = (
+            _damped(eigenvalue + step[0], eigenvalue),
+            participation + step[1:].T,
+            np.clip(move + along, -MOST_STDS * std, MOST_STDS * std),
+        )
+        new = _point(lines, *tried, std)
+        if new.cost <= point.cost:
+            gain = point.cost - new.cost
+            eigenvalue, participation, move = tried
+            participation = _unit(participation)
+            if not known:
+                std = np.clip(np.sqrt(np.mean(move**2 + told, axis=0)), LEAST_STD, MOST_STD)
+            point = _point(lines, eigenvalue, participation, move, std)
+            damping = max(damping / 10.0, 1e-8)
+            if gain <= SMALL_GAIN * point.cost:
+                break
+        else:
+            damping *= 10.0
+            if damping > 1e4:
+                break
+    moves = float(np.sum(1.0 - told / std**2))
+    unknown = 2.0 * outputs * (count + 2 * inputs) + 2.0 * count * inputs + max(moves, 0.0)
+    spare = max(2.0 * lines.weight.size - unknown, 1.0)
+    squares = float(np.sum(np.abs(point.left) ** 2))
+    return MovingFit(MovingModes(eigenvalue, participation, move, std, point.shape), point.left, squares / spare)
+
+
+def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
+    """One mode with the best of some shifts a in each response, and what it leaves: a fit starts within a peak."""
+    half_width = float(-np.real(first.eigenvalue)[0] / np.abs(first.eigenvalue[0]))
+    tau = float(first.std[0, 0])
+    reach = 3.0 * max(tau, 0.001)
+    count = min(int(np.ceil(reach / half_width)) + 1, MOST_TRIED)
+    cost, best = np.full(lines.weight.shape[0], np.inf), np.zeros_like(first.move)
+    for value in np.linspace(-reach, reach, 2 * count + 1):
+        move = np.zeros_like(best)
+        move[:, :, 0] = value
+        point = _point(lines, first.eigenvalue, _unit(first.participation), move, np.maximum(first.std, LEAST_STD))
+        tried = np.sum(np.abs(point.left) ** 2, axis=(1, 2)) + (value / max(tau, LEAST_STD)) ** 2
+        best[tried < cost, 0, 0] = value
+        cost = np.minimum(cost, tried)
+    return dataclasses.replace(first, move=best), float(cost.sum())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Point:
+    cost: float
+    shape: np.ndarray
+    left: np.ndarray
+    basis: np.ndarray
+    """Orthonormal columns that the shapes stand for [output, f input, r]."""
+
+
+def _point(
+    lines: Window, eigenvalue: np.ndarray, participation: np.ndarray, move: np.ndarray, std: np.ndarray
+) -> _Point:
+    outputs, count = move.shape[:2]
+    g = _functions(lines, moved(eigenvalue, move), 1)[:, :, None] * participation.T
+    columns = _without(lines.background, lines.weight[..., None] * g).reshape(outputs, -1, count)
+    size = np.linalg.norm(columns, axis=1, keepdims=True)
+    basis, root = np.linalg.qr(columns / np.where(size > 0.0, size, 1.0))
+    y = lines.responses.reshape(outputs, -1, 1)
+    along = _adjoint(basis) @ y
+    left = y - basis @ along
+    shape = np.linalg.solve(root + 1e-9 * np.eye(count), along)[..., 0] / size[:, 0]
+    cost = float(np.sum(np.abs(left) ** 2) + np.sum((move / std) ** 2))
+    return _Point(cost, shape, left.reshape(lines.responses.shape), basis)
+
+
+def _step(
+    lines: Window,
+    eigenvalue: np.ndarray,
+    participation: np.ndarray,
+    move: np.ndarray,
+    std: np.ndarray,
+    point: _Point,
+    damping: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps of lambda and l [1 + input, r] and of the moves [output, r, 2], and the variances of these."""
+    outputs, count = move.shape[:2]
+    inputs = participation.shape[1]
+    poles = moved(eigenvalue, move)
+    psi = point.shape[:, None, :]
+    g, h = _functions(lines, poles, 1) * psi, _functions(lines, poles, 2) * psi
+    # columns of the pole, then of each component of the participation
+    columns = np.zeros((outputs, lines.s.size, inputs, 1 + inputs, count), complex)
+    columns[:, :, :, 0] = h[:, :, None] * participation.T
+    for i in range(inputs):
+        columns[:, :, i, 1 + i] = g
+    columns = columns.reshape(outputs, lines.s.size, inputs, -1)
+    columns = _without(lines.background, lines.weight[..., None] * columns).reshape(outputs, -1, columns.shape[-1])
+    columns = columns - point.basis @ (_adjoint(point.basis) @ columns)
+    gram = _adjoint(columns) @ columns
+    right = (_adjoint(columns) @ point.left.reshape(outputs, -1, 1))[..., 0]
+    turn = np.stack([1j * np.imag(eigenvalue), np.real(eigenvalue)], axis=1)
+    # a real step in the moves is a step of the pole along `turn`
+    own = gram[:, :count, :count]
+    normal = np.real(np.einsum("rm,ors,sn->ormsn", turn.conj(), own, turn)).reshape(outputs, 2 * count, 2 * count)
+    normal = normal + np.diag(std.ravel() ** -2.0)
+    gradient = (np.real(turn.conj() * right[:, :count, None]) - move / std**2).reshape(outputs, -1)
+    cross = turn.conj()[:, :, None] * gram[:, :count, None, :]
+    cross = np.concatenate([np.real(cross), -np.imag(cross)], axis=-1).reshape(outputs, 2 * count, -1)
+    whole = np.block([[np.real(gram), -np.imag(gram)], [np.imag(gram), np.real(gram)]])
+    told = np.linalg.inv(normal)
+    taken = told @ cross
+    reduced = np.sum(whole - np.swapaxes(cross, 1, 2) @ taken, axis=0)
+    force = np.sum(np.hstack([np.real(right), np.imag(right)]) - np.einsum("omp,om->op", taken, gradient), axis=0)
+    free = np.ones((2, 1 + inputs, count), bool)
+    free[:, 1 + np.argmax(np.abs(participation), axis=1), np.arange(count)] = False
+    free = free.ravel()
+    held = whole.sum(axis=0).diagonal()[free]
+    small = np.finfo(float).eps * held.max()
+    inside = reduced[np.ix_(free, free)] + np.diag(damping * np.maximum(reduced.diagonal()[free], 1e-6 * held) + small)
+    step = np.zeros(free.size)
+    step[free] = np.linalg.solve(inside, force[free])
+    along = np.einsum("omn,on->om", told, gradient) - taken @ step
+    step = step.reshape(2, 1 + inputs, count)
+    variance = np.diagonal(told, axis1=1, axis2=2).reshape(outputs, count, 2)
+    return step[0] + 1j * step[1], along.reshape(outputs, count, 2), variance
+
+
+def _functions(lines: Window, poles: np.ndarray, order: int) -> np.ndarray:
+    """s^p / (s - pole)^order [output, f, r]."""
+    return (lines.s**lines.power)[:, None] / (lines.s[:, None] - poles[:, None, :]) ** order
+
+
+def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """A pole may lose most of its damping in a step, but stays damped."""
+    return np.clip(np.real(moved), 3.0 * np.real(before), 0.3 * np.real(before)) + 1j * np.imag(moved)
+
+
+def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values [output, f, input, n] without the straight lines."""
+    turned = values.transpose(0, 2, 1, 3)
+    turned = turned - background @ (np.swapaxes(background, 2, 3) @ turned)
+    return turned.transpose(0, 2, 1, 3)
+
+
+def _adjoint(a: np.ndarray) -> np.ndarray:
+    return np.swapaxes(a.conj(), -1, -2)
+
+
+def _unit(participation: np.ndarray) -> np.ndarray:
+    largest = np.argmax(np.abs(participation), axis=1)[:, None]
+    return participation / np.take_along_axis(participation, largest, axis=1)

@@ -1,0 +1,303 @@
+"""The search for modes whose poles move from response to response: one by one, where most is left."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxmb.measurement.modal.moving import (
+    MOST_STD,
+    MovingFit,
+    Window,
+    best_shifts,
+    moving_poles,
+    noise_between_peaks,
+    peaks,
+    window,
+)
+from jaxmb.measurement.modal.moving_modes import MovingModes, one_less, one_mode
+from jaxmb.measurement.modal.stabilization import damping_ratio
+
+REACH = 3.0
+"""Modes are fitted together that lie within so many half-power bandwidths of each other."""
+AROUND = 4.0
+"""Half-power bandwidths on both sides of a mode whose lines show it."""
+FEWEST_LINES = 12
+CLEARLY = 2.0
+"""Factor of variance by which one mode more must explain the lines better. For a pair that was taken for one mode it is
+4 to 25, for a second pole of one mode hardly more than 1."""
+GROSS = 20.0
+"""Variance, over that of the noise, from which on something is there whether or not one pole explains it."""
+UNEXPLAINED = 0.1
+"""Part that one mode alone may leave of its lines to tell whether it moves."""
+STANDS_OUT = 2.0
+"""Mean square, over that of the noise, of what is left at a line to be looked at."""
+FIRST_STD = np.array([0.003, 0.02])
+"""Relative standard deviations of frequency and damping that are expected before any are known."""
+FIRST_DAMPING = (0.0015, 0.004, 0.01, 0.03)
+FIRST_ERROR = 0.02
+"""Part of a response that a model of hits that differ cannot follow, before it is measured at the modes found."""
+NARROWEST = 0.3
+"""Half-power bandwidth of a mode in lines."""
+MOST_SWEEPS = 3
+
+
+class MovingSearch:
+    """Modes found so far, and what they leave.
+
+    What is left is judged against the noise between the peaks and the part of the response itself that models leave at
+    the peaks: hits differ in place and direction, so that much more is left there than the noise of the sensors.
+    """
+
+    def __init__(self, frequency_hz: np.ndarray, frf: np.ndarray, power: int, largest_damping_ratio: float) -> None:
+        """Search in responses [f, output, input] that are s^power times receptances."""
+        self.omega, self.power, self.frf = 2.0 * np.pi * frequency_hz, power, frf
+        self.s = 1j * self.omega
+        self.largest_damping_ratio = largest_damping_ratio
+        self.spacing = 2.0 * np.pi * float(np.median(np.diff(frequency_hz)))
+        self.noise = noise_between_peaks(frf)
+        self._judge_by(FIRST_ERROR)
+        rising = np.maximum(self.omega, 0.5 * self.spacing) / self.omega[-1]
+        self.beyond = np.linalg.qr(rising[:, None] ** [power, power - 2.0])[0]
+        self.modes = one_mode(1j, np.ones(frf.shape[2], complex), FIRST_STD, frf.shape[1]).part(np.zeros(1, bool))
+        self.left = frf
+
+    def look_for_single_ones(self, most: int) -> None:
+        """Find modes that lie alone, so many at most."""
+        self._sweep(most)
+        self._refit()
+        # of the better half, as others may be pairs
+        self._measure_error(0.25)
+
+    def look_everywhere(self, report: Callable[[str], None]) -> None:
+        """Find all modes, until a sweep finds no more; `report` is told how many there are."""
+        for _ in range(MOST_SWEEPS):
+            if not self._sweep(report=report):
+                break
+            self._refit()
+            self._measure_error(0.5)
+            self._leave_out()
+
+    def gain_of_moves(self) -> float:
+        """Median factor of variance that moves explain, of the better explained half of modes that lie alone."""
+        both = []
+        for k in range(self.modes.eigenvalue.size):
+            mode = self.modes.part(np.array([k]))
+            lines = self._window(self._around(mode), mode)
+            free = moving_poles(lines, mode)
+            if np.sum(np.abs(free.left) ** 2) > UNEXPLAINED * np.sum(np.abs(lines.responses) ** 2):
+                continue
+            still = dataclasses.replace(mode, move=0.0 * mode.move, std=0.0 * mode.std)
+            both.append((free.variance, moving_poles(lines, still, known=True).variance / free.variance))
+        better = sorted(both)[: (len(both) + 1) // 2]
+        return float(np.median([gain for _, gain in better])) if better else 1.0
+
+    def _judge_by(self, error: float) -> None:
+        """Expect so large a part of the response to be left, besides the noise."""
+        self._variance = self.noise + error**2 * np.abs(self.frf) ** 2
+
+    def _std(self) -> np.ndarray | None:
+        """Standard deviations of modes that lie alone, where there are some."""
+        eigenvalue = self.modes.eigenvalue
+        alone = [k for k in range(eigenvalue.size) if self._beside(eigenvalue[k]).sum() == 1]
+        return np.median(self.modes.std[alone], axis=0) if len(alone) > 1 else None
+
+    def _shift(self) -> np.ndarray:
+        """Shift of the frequency in each response that the modes have in common [output]."""
+        shift = self.modes.move[:, :, 0]
+        return np.median(shift, axis=1) if shift.shape[1] > 1 else np.zeros(shift.shape[0])
+
+    def _around(self, modes: MovingModes) -> np.ndarray:
+        """Lines that show these modes."""
+        place = np.abs(modes.eigenvalue)
+        reach = -2.0 * AROUND * np.real(modes.eigenvalue) + 3.0 * modes.std[:, 0] * place
+        reach = np.maximum(reach, 0.5 * FEWEST_LINES * self.spacing)
+        return np.flatnonzero((self.omega >= np.min(place - reach)) & (self.omega <= np.max(place + reach)))
+
+    def _window(self, lines: np.ndarray, own: MovingModes | None = None) -> Window:
+        """Lines with what is left, and with what modes of their own explain."""
+        values = self.left[lines]
+        if own is not None:
+            values = values + own.responses(self.s[lines], self.power)
+        return window(self.s[lines], self.power, values, self._variance[lines])
+
+    def _beside(self, eigenvalue: complex) -> np.ndarray:
+        """Modes that lie close to a pole, or to one that does."""
+        place, width = np.abs(self.modes.eigenvalue), -2.0 * np.real(self.modes.eigenvalue)
+        inside, todo = np.zeros(place.size, bool), [(abs(eigenvalue), -2.0 * np.real(eigenvalue))]
+        while todo:
+            at, own = todo.pop()
+            new = (np.abs(place - at) < REACH * 0.5 * (width + own)) & ~inside
+            inside |= new
+            todo += list(zip(place[new], width[new], strict=True))
+        return inside
+
+    def _close(self, omega: np.ndarray, place: float, reach: float) -> np.ndarray:
+        return np.abs(omega - place) < max(reach, 1.5 * self.spacing)
+
+    def _possible(self, eigenvalue: np.ndarray) -> bool:
+        damping = damping_ratio(eigenvalue)
+        wide = -2.0 * np.real(eigenvalue) > NARROWEST * self.spacing
+        inside = (np.abs(eigenvalue) > self.omega[0]) & (np.abs(eigenvalue) < self.omega[-1])
+        return bool(np.all((damping > 0.0) & (damping < self.largest_damping_ratio) & wide & inside))
+
+    def _replace(self, inside: np.ndarray, new: MovingModes) -> None:
+        self.left = self.left + self.modes.part(inside).responses(self.s, self.power)
+        self.left = self.left - new.responses(self.s, self.power)
+        self.modes = self.modes.part(~inside).and_also(new)
+
+    def _sweep(self, most_alone: int | None = None, report: Callable[[str], None] | None = None) -> int:
+        """Try the peaks of what is left, the highest first; only modes that lie alone where their number is given."""
+        tried, added = np.zeros(self.omega.size, bool), 0
+        lines = self._peaks()
+        while lines.size and added != most_alone:
+            line, lines = int(lines[0]), lines[1:]
+            if report:
+                report(f"frequencies move from response to response, {self.modes.eigenvalue.size} modes so far")
+            if tried[line]:
+                continue
+            if self._stands_out(line) and self._add(line, most_alone is not None):
+                added += 1
+                lines = self._peaks()
+            else:
+                tried[max(0, line - 2) : line + 3] = True
+        return added
+
+    def _peaks(self) -> np.ndarray:
+        """Lines of the peaks of what is left, without what modes beside the band explain; the highest first."""
+        flat = self.left.reshape(self.s.size, -1)
+        squares = np.abs(flat - self.beyond @ (self.beyond.T @ flat)).reshape(self.left.shape) ** 2
+        height = np.mean(squares / self.noise, axis=(1, 2))
+        lines = peaks(height)
+        return lines[np.mean(squares / self._variance, axis=(1, 2))[lines] > STANDS_OUT]
+
+    def _stands_out(self, line: int) -> bool:
+        """Whether what is left at a line is more than a straight line over frequency."""
+        place, eigenvalue = self.omega[line], self.modes.eigenvalue
+        damping = np.median(damping_ratio(eigenvalue)) if eigenvalue.size else FIRST_DAMPING[2]
+        lines = self._around(self._at(line, float(damping)))
+        near = np.abs(self.omega[lines] - place) < 1.5 * self.spacing
+        return float(np.mean(np.abs(self._window(lines).responses[:, near]) ** 2)) / 2.0 > STANDS_OUT
+
+    def _at(self, line: int, damping: float) -> MovingModes:
+        """A mode at a line, with the participation that most of what is left there has."""
+        place, known = self.omega[line], self._std()
+        left = self.left[self._close(self.omega, place, place * damping)]
+        row = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][0]
+        std = FIRST_STD if known is None else known
+        return one_mode(place * (-damping + 1j), row, std, left.shape[1])
+
+    def _add(self, line: int, alone: bool) -> bool:
+        """Whether there is a mode more at this line; it is added then."""
+        place = self.omega[line]
+        tried = []
+        for damping in FIRST_DAMPING:
+            first = self._at(line, damping)
+            lines = self._window(self._around(first))
+            moved, cost = best_shifts(lines, first)
+            tried.append((cost / np.sum(np.abs(lines.responses) ** 2), moved, lines))
+        _, moved, lines = min(tried, key=lambda each: each[0])
+        first = moving_poles(lines, moved, known=True).modes
+        pole, std = first.eigenvalue[0], first.std[0, 0]
+        here = abs(abs(pole) - place) < -6.0 * np.real(pole) + 3.0 * std * place + 3.0 * self.spacing
+        here = here and self._possible(first.eigenvalue)
+        inside = self._beside(pole if here else place * (-0.005 + 1j))
+        if inside.any():
+            return not alone and self._add_to(inside, line, first)
+        return bool(here) and self._add_single(first)
+
+    def _add_single(self, first: MovingModes) -> bool:
+        lines = self._window(self._around(first))
+        fit = self._fit_single(lines, first)
+        outputs, inputs = self.frf.shape[1:]
+        nothing = np.sum(np.abs(lines.responses) ** 2) / max(2.0 * lines.weight.size - 4.0 * outputs * inputs, 1.0)
+        if not self._possible(fit.modes.eigenvalue) or nothing < min(CLEARLY * fit.variance, GROSS):
+            return False
+        self._replace(np.zeros(self.modes.eigenvalue.size, bool), fit.modes)
+        return True
+
+    def _fit_single(self, lines: Window, first: MovingModes) -> MovingFit:
+        """One mode with standard deviations of its own, unless they are those of several modes in its place."""
+        fit = moving_poles(lines, first)
+        if np.any(fit.modes.std > 0.5 * MOST_STD):
+            known = self._std()
+            first = dataclasses.replace(first, std=(FIRST_STD if known is None else known)[None])
+            fit = moving_poles(lines, first, known=True)
+        return fit
+
+    def _grouped(self, modes: MovingModes) -> MovingModes:
+        """Modes of a group with the standard deviations of those that lie alone: close modes do not tell theirs."""
+        known = self._std()
+        if known is None or modes.eigenvalue.size == 1:
+            return modes
+        return dataclasses.replace(modes, std=np.broadcast_to(known, modes.std.shape))
+
+    def _add_to(self, inside: np.ndarray, line: int, single: MovingModes) -> bool:
+        """Whether the modes beside a line are one more; it begins as damped as the nearest one, or as it was alone."""
+        place, group = self.omega[line], self._grouped(self.modes.part(inside))
+        near = int(np.argmin(np.abs(np.imag(group.eigenvalue) - place)))
+        damping = float(damping_ratio(group.eigenvalue[near]))
+        starts = [self._at(line, damping)]
+        reach = 4.0 * damping * place + 3.0 * group.std[near, 0] * place + 3.0 * self.spacing
+        if self._possible(single.eigenvalue) and abs(np.imag(single.eigenvalue[0]) - place) < reach:
+            starts.append(single)
+        starts = [dataclasses.replace(start, std=group.std[[near]]) for start in starts]
+        lines = self._window(self._around(functools.reduce(MovingModes.and_also, starts, group)), group)
+        before = moving_poles(lines, group, known=True)
+        fits = []
+        for start in starts:
+            move = before.modes.move[:, [near]]
+            together = before.modes.and_also(dataclasses.replace(start, move=move))
+            fits.append(moving_poles(lines, together, known=True))
+            fits.append(moving_poles(lines, together.with_shift(self._shift()), known=True))
+        best = min(fits, key=lambda fit: fit.variance)
+        if not self._possible(best.modes.eigenvalue) or not self._is_better(lines, before, best):
+            return False
+        self._replace(inside, best.modes)
+        return True
+
+    def _is_better(self, lines: Window, before: MovingFit, after: MovingFit) -> bool:
+        """Whether the last mode explains clearly more, of all lines or of those close to it."""
+        if before.variance > CLEARLY * after.variance:
+            return True
+        pole = after.modes.eigenvalue[-1]
+        near = self._close(np.imag(lines.s), abs(pole), -2.0 * np.real(pole))
+        squares = [np.sum(np.abs(fit.left[:, near]) ** 2) for fit in (before, after)]
+        return bool(before.variance > 1.1 * after.variance and squares[0] > 1.5 * CLEARLY * squares[1])
+
+    def _refit(self) -> None:
+        """Fit every group again, now that all others are known."""
+        for pole in self.modes.eigenvalue:
+            if not np.any(self.modes.eigenvalue == pole):
+                continue
+            inside = self._beside(pole)
+            group = self._grouped(self.modes.part(inside))
+            lines = self._window(self._around(group), group)
+            one = group.eigenvalue.size == 1
+            fit = self._fit_single(lines, group) if one else moving_poles(lines, group, known=True)
+            if self._possible(fit.modes.eigenvalue):
+                self._replace(inside, fit.modes)
+
+    def _measure_error(self, part: float) -> None:
+        """Of the parts of the response that are left at the modes, the one that this part of the modes stays below."""
+        each = []
+        for pole in self.modes.eigenvalue:
+            near = np.abs(self.omega - abs(pole)) < max(-np.real(pole), 0.6 * self.spacing)
+            each.append(np.median(np.abs(self.left[near]) ** 2 / np.abs(self.frf[near]) ** 2) / np.log(2.0))
+        if each:
+            self._judge_by(float(np.sqrt(np.quantile(each, part))))
+
+    def _leave_out(self) -> None:
+        """Leave out modes without which those beside them explain the lines nearly as well."""
+        for pole in self.modes.eigenvalue:
+            inside = self._beside(pole)
+            if inside.sum() == 1 or not np.any(self.modes.eigenvalue == pole):
+                continue
+            group = self._grouped(self.modes.part(inside))
+            lines = self._window(self._around(group), group)
+            now = moving_poles(lines, group, known=True)
+            fits = [moving_poles(lines, first, known=True) for first in one_less(group, pole, self._shift())]
+            best = min(fits, key=lambda fit: fit.variance)
+            if self._possible(best.modes.eigenvalue) and best.variance < CLEARLY * now.variance:
+                self._replace(inside, best.modes)

@@ -1,0 +1,58 @@
+"""Hammer tests of a structure that changes from hit to hit: one pole a mode, and how far it moves."""
+
+import numpy as np
+import pytest
+
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.response.modal import mac
+
+FREQUENCY_HZ = np.array([31.0, 47.0, 47.3, 68.0])
+DAMPING = np.array([0.006, 0.005, 0.007, 0.004])
+HITS = 24
+
+
+def hammer_test(scatter, seed=3):
+    """Accelerance of two accelerometers for every hit, shapes at the hits, and the shifts of the frequencies."""
+    rng = np.random.default_rng(seed)
+    lines = np.arange(20.0, 90.0, 0.125)
+    s = 2j * np.pi * lines[:, None]
+    shape = rng.normal(size=(HITS, FREQUENCY_HZ.size))
+    shift = scatter * rng.normal(size=shape.shape)
+    pole = 2 * np.pi * FREQUENCY_HZ * (-DAMPING + 1j)
+    h = np.empty((lines.size, 2, HITS), complex)
+    for k in range(HITS):
+        own = pole * (1.0 + shift[k])
+        residue = shape[:2] * shape[k] / pole.imag
+        h[:, :, k] = s**2 * ((1.0 / (s - own)) @ (residue / 2j).T + (1.0 / (s - own.conj())) @ (residue / -2j).T)
+    noise = 0.01 * np.sqrt(np.mean(np.abs(h) ** 2, axis=0))
+    h = h + noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)) / np.sqrt(2.0)
+    return FrfSet(lines, h, "accelerance"), shape, shift
+
+
+@pytest.mark.parametrize("scatter", [0.0005, 0.002, 0.004])
+def test_each_mode_is_found_once_however_far_it_moves(scatter):
+    frf_set, shape, shift = hammer_test(scatter)
+    analysis = modal_analysis(frf_set)
+    np.testing.assert_allclose(analysis.frequency_hz, FREQUENCY_HZ, rtol=scatter)
+    np.testing.assert_allclose(analysis.damping_ratio, DAMPING, rtol=0.05)
+    assert np.all(np.diag(mac(analysis.model.participation.T, shape)) > 0.98)
+    assert analysis.scatter is not None
+    assert analysis.scatter.between == "inputs"
+    np.testing.assert_allclose(analysis.scatter.std, shift.std(axis=0), rtol=0.35)
+    alone = [0, 3]
+    far = analysis.scatter.shift[:, alone] - (shift - shift.mean(axis=0))[:, alone]
+    assert np.median(np.abs(far)) < 0.1 * scatter
+    assert any(remark.startswith("natural frequencies differ between inputs") for remark in analysis.remarks)
+
+
+def test_what_does_not_move_is_analysed_as_ever():
+    analysis = modal_analysis(hammer_test(0.0)[0])
+    np.testing.assert_allclose(analysis.frequency_hz, FREQUENCY_HZ, rtol=1e-4)
+    assert analysis.scatter is None
+    assert not any("natural frequencies differ" in remark for remark in analysis.remarks)
+
+
+def test_outputs_that_are_fewer_than_four_do_not_tell_whether_anything_moves():
+    frf_set, _, _ = hammer_test(0.002)
+    assert modal_analysis(FrfSet(frf_set.frequency_hz, frf_set.frf[:, :, :3], "accelerance")).scatter is None
