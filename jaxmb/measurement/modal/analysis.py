@@ -24,6 +24,7 @@ from jaxmb.measurement.modal.search import (
     all_strong,
     chart_of,
     is_mode,
+    remainder,
     with_poles_beside,
     with_poles_left,
 )
@@ -63,6 +64,11 @@ class ModalAnalysis:
     """The poles of the chart from which the fit started [k]."""
     noise: np.ndarray
     """Standard deviation of the real and of the imaginary part of what the model leaves [output, input]."""
+    line_hz: np.ndarray
+    """Lines that were analysed [f]."""
+    left: np.ndarray
+    """What the model leaves of the responses there [f, output, input]; where frequencies move from response to
+    response, of the responses freed of these moves."""
     scatter: Scatter | None
     """How far natural frequencies move from response to response [response, r]; None where they do not."""
     remarks: tuple[str, ...]
@@ -167,7 +173,8 @@ def modal_analysis(
         report("refining the poles")
         if moving is not None:
             start = stable_poles(chart)
-            refined = with_poles_beside(search, refine_poles(search.lines, moving.eigenvalue, moving.participation))
+            refined = refine_poles(search.lines, moving.eigenvalue, moving.participation)
+            refined = moving.counted_in(with_poles_beside(search, refined))
         elif chosen is None:
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
@@ -192,7 +199,7 @@ def modal_analysis(
         remarks += [
             f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in doubtful
         ]
-    noise = refined.noise * scale[:, None]
+    noise, left = refined.noise * scale[:, None], remainder(search, refined) * scale[:, None]
     options = {
         "band_hz": band if band_hz is None else band_of(band_hz),
         "max_order": orders[-1],
@@ -201,8 +208,10 @@ def modal_analysis(
         "chosen": None if chosen is None else tuple(chosen),
         "rule": rule,
     }
+    if data.transposed:
+        noise, left = noise.T, left.transpose(0, 2, 1)
     return ModalAnalysis(
-        model, chart, start, noise.T if data.transposed else noise, scatter, tuple(remarks), MappingProxyType(options)
+        model, chart, start, noise, frequency_hz, left, scatter, tuple(remarks), MappingProxyType(options)
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmb.measurement.modal.moving_modes import MovingModes
 from jaxmb.measurement.modal.moving_search import MovingSearch
+from jaxmb.measurement.modal.refine import RefinedPoles
 from jaxmb.measurement.modal.residues import as_lines
 from jaxmb.measurement.modal.search import Search
 
@@ -54,7 +55,16 @@ class MovingTest:
     shift: np.ndarray
     """Of the frequency in every response, as a part of it [output, r]."""
     std: np.ndarray
-    """Standard deviation of the shifts [r]."""
+    """Standard deviations of the moves of frequency and damping, as a part of these [r, 2]."""
+
+    def counted_in(self, refined: RefinedPoles) -> RefinedPoles:
+        """Poles, those of these modes first, as uncertain as the mean of their moves is too: sigma / sqrt(outputs)."""
+        count, outputs = self.eigenvalue.size, self.shift.shape[0]
+        pole = refined.eigenvalue[:count]
+        covariance = refined.covariance.copy()
+        covariance[:count, 0, 0] += (pole.real * self.std[:, 1]) ** 2 / outputs
+        covariance[:count, 1, 1] += (pole.imag * self.std[:, 0]) ** 2 / outputs
+        return dataclasses.replace(refined, covariance=covariance)
 
     def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
         """That of the modes by ascending frequency.
@@ -66,7 +76,7 @@ class MovingTest:
         """
         modes = np.flatnonzero(mode)
         modes = modes[np.argsort(np.abs(eigenvalue[modes]), kind="stable")]
-        return Scatter(self.shift[:, modes], self.std[modes], between)
+        return Scatter(self.shift[:, modes], self.std[modes, 0], between)
 
 
 def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | None:
@@ -96,4 +106,4 @@ def _without_moves(search: Search, s: np.ndarray, modes: MovingModes) -> MovingT
     still = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return MovingTest(still, eigenvalue, modes.participation, modes.move[:, :, 0], modes.std[:, 0])
+    return MovingTest(still, eigenvalue, modes.participation, modes.move[:, :, 0], modes.std)

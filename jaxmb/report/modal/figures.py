@@ -82,7 +82,10 @@ def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -
 
 
 def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
-    """Singular values of the FRF matrix line by line: where two are high at once, two modes are near each other."""
+    """Singular values of the FRF matrix line by line: where two are high at once, two modes are near each other.
+
+    And the largest one of what the modes leave: a mode that was missed stands out of it.
+    """
     figure = Figure(figsize=(8.2, 3.4), layout="constrained")
     axes = figure.add_subplot()
     values = cmif(measured.frf)
@@ -91,6 +94,7 @@ def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
             measured.frequency_hz, values[:, number], lw=1.1 if number == 0 else 0.9,
             color=(FITTED, INITIAL, TRUE, MEASURED, "0.55", "0.40")[number], label=f"singular value {number + 1}",
         )  # fmt: skip
+    axes.semilogy(analysis.line_hz, cmif(analysis.left)[:, 0], color="black", lw=0.7, label="left by the modes")
     _mark_poles(axes, analysis)
     axes.set_xlim(float(measured.frequency_hz[0]), float(measured.frequency_hz[-1]))
     axes.set_xlabel("frequency (Hz)")

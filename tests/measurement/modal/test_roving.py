@@ -40,6 +40,11 @@ def test_each_mode_is_found_once_however_far_it_moves(scatter):
     assert analysis.scatter is not None
     assert analysis.scatter.between == "inputs"
     np.testing.assert_allclose(analysis.scatter.std, shift.std(axis=0), rtol=0.35)
+    # the frequency is the mean of as many hits, and as uncertain
+    np.testing.assert_allclose(
+        analysis.model.frequency_std_hz, shift.std(axis=0) * FREQUENCY_HZ / np.sqrt(HITS), rtol=0.35
+    )
+    assert np.all(np.abs(analysis.frequency_hz - FREQUENCY_HZ) < 4.0 * analysis.model.frequency_std_hz)
     alone = [0, 3]
     far = analysis.scatter.shift[:, alone] - (shift - shift.mean(axis=0))[:, alone]
     assert np.median(np.abs(far)) < 0.1 * scatter
