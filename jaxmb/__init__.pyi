@@ -132,6 +132,7 @@ from .response.modal import (
     spring_names as spring_names,
     undamped_modes as undamped_modes,
 )
+from .response.reduction import reduced_frf as reduced_frf
 from .response.sensor import Sensor as Sensor
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,

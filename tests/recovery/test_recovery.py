@@ -12,7 +12,8 @@ from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.mechanics.postures import build_model, posture, reference_posture
+from jaxmb.mechanics.kinematics import reference_posture
+from jaxmb.mechanics.postures import build_model, posture
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import frf
 from jaxmb.response.modal import modes
