@@ -62,8 +62,8 @@ class MovingTest:
         count, outputs = self.eigenvalue.size, self.shift.shape[0]
         pole = refined.eigenvalue[:count]
         covariance = refined.covariance.copy()
-        covariance[:count, 0, 0] += (pole.real * self.std[:, 1]) ** 2 / outputs
-        covariance[:count, 1, 1] += (pole.imag * self.std[:, 0]) ** 2 / outputs
+        covariance[:count, 0, 0] += (np.real(pole) * self.std[:, 1]) ** 2 / outputs
+        covariance[:count, 1, 1] += (np.imag(pole) * self.std[:, 0]) ** 2 / outputs
         return dataclasses.replace(refined, covariance=covariance)
 
     def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
