@@ -109,6 +109,8 @@ class Model(eqx.Module):
     """Coordinates that follow from the others in a posture whose loops are closed."""
     following: tuple[int, ...] = eqx.field(static=True)
     """Coordinates, with the elastic ones behind them, that follow from the others in small motions."""
+    bent_loops: bool = eqx.field(static=True)
+    """Whether elastic coordinates of beams open and close loops."""
 
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
@@ -219,6 +221,7 @@ def tree_model(machine: Machine) -> Model:
         loop_axis=_array([loop.axis for loop in machine.loop], (3,)),
         dependent=(),
         following=(),
+        bent_loops=False,
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )

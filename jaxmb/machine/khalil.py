@@ -73,11 +73,13 @@ def machine_from_tables(
         ValueError: a row is wrong; the sentence names the table and the row.
     """
     where = f"machine '{name}'"
-    rows, beam_rows = _rows(geometry, "geometry", GEOMETRY, where), _rows(beams, "beams", BEAM, where)
+    rows = _rows(geometry, "geometry", GEOMETRY, (), where)
+    beam_rows = _rows(beams, "beams", BEAM, ("elements",), where)
     parts: dict[str, list[Any]] = {"body": [], "beam": [], "frame": [], "independent": []}
     for chain, own in (chains or {"": {}}).items():
         known = values_of(dict(symbols or {}) | dict(own))
-        _Chain(rows, beam_rows, known, sections or {}, stiffness or {}, f"-{chain}" if chain else "", parts).place()
+        springs = {str(joint): values for joint, values in (stiffness or {}).items()}
+        _Chain(rows, beam_rows, known, sections or {}, springs, f"-{chain}" if chain else "", parts).place()
     closing = [
         {"name": f"{a}_{b}", "frame_a": a, "frame_b": b, "type": "fixed", "axis": [0.0, 0.0, 1.0]} for a, b in loops
     ]
@@ -108,9 +110,16 @@ class _Chain:
         """Put all bodies of the chain into the parts."""
         waiting = list(self.rows)
         names = {str(row["joint"]) for row in waiting}
+        moving = {str(row["joint"]) for row in waiting if str(row["sigma"]).strip() not in ("2", "2.0")}
         for row in waiting:
             if str(row["a"]) not in {*names, "0"}:
                 raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, which no row describes")
+        for row in self.beam_rows:
+            if str(row["body"]) not in moving:
+                raise ValueError(f"beams: body {row['body']} is none that a joint of the geometry moves")
+        for joint in self.stiffness:
+            if joint not in moving:
+                raise ValueError(f"stiffness: joint {joint} is none that moves in the geometry")
         while waiting:
             ready = [row for row in waiting if str(row["a"]) in self.nodes]
             if not ready:
@@ -139,6 +148,9 @@ class _Chain:
         base = frame @ _matrix([0, 0, root], [0, 0, 0])
         names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
         springs = dict(self.stiffness.get(joint, {}))
+        for key in springs:
+            if key not in SPRING_AXES:
+                raise ValueError(f"stiffness: joint {joint}: found '{key}', expected some of {', '.join(SPRING_AXES)}")
         own = springs.pop("rz" if kind == 0.0 else "z", 0.0)
         coordinates = [
             {"name": f"q{joint}_{key}{self.suffix}", "type": SPRING_AXES[key][0], "axis": SPRING_AXES[key][1],
@@ -154,7 +166,10 @@ class _Chain:
                 "joint": coordinates,
             }
         )
-        if self._number(row, "mu") == 1.0:
+        driven = self._number(row, "mu")
+        if driven not in (0.0, 1.0):
+            raise ValueError(f"geometry: joint {joint}: mu is {row['mu']}, expected 0 or 1")
+        if driven:
             self.parts["independent"].append(names["q"])
         self._frame(names["R"].removesuffix(self.suffix), names["body"], _matrix([0, 0, -root], [0, 0, 0]))
         self.nodes[joint] = [(_matrix([0, 0, root], [0, 0, 0]), names["body"])]
@@ -208,10 +223,17 @@ class _Chain:
                 # the node's pose is that of its frame, which for a body is where it hangs
                 self.parts["beam"].append(
                     {"name": name, "body": carrier, "origin": _origin(np.linalg.inv(on) @ begin),
-                     "length": row["length"], "elements": int(row.get("elements") or 1)} | dict(self.sections[section])
+                     "length": row["length"], "elements": self._elements(row)} | dict(self.sections[section])
                 )  # fmt: skip
                 on, carrier = end, name
                 self.nodes[joint].append((on, carrier))
+
+    def _elements(self, row: Mapping[str, Any]) -> int:
+        text = row.get("elements")
+        number = 1.0 if text in (None, "") else self._number(row, "elements", f"beams: body {row['body']}")
+        if not (number >= 1.0 and number.is_integer()):
+            raise ValueError(f"beams: body {row['body']}: elements is {text}, expected a whole number of at least 1")
+        return int(number)
 
     def _frame(self, name: str, body: str, place: np.ndarray) -> None:
         self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(place)})
@@ -219,14 +241,15 @@ class _Chain:
     def _number(self, row: Mapping[str, Any], key: str, where: str = "geometry") -> float:
         value = row.get(key, 0.0)
         try:
-            own = {name: 0.0 for name in names_in(value) if name.startswith("q")}
+            moved = {"theta", "r"} & {key} and where == "geometry"
+            own = {name: 0.0 for name in names_in(value) if name.startswith("q")} if moved else {}
             return value_of(value, own | dict(self.symbols))
         except ValueError as error:
             row_name = f"joint {row['joint']}: " if "joint" in row else ""
             raise ValueError(f"{where}: {row_name}{key}: {error}") from None
 
 
-def _rows(table: Table, what: str, keys: Sequence[str], where: str) -> list[Mapping[str, Any]]:
+def _rows(table: Table, what: str, keys: Sequence[str], more: Sequence[str], where: str) -> list[Mapping[str, Any]]:
     if isinstance(table, str | os.PathLike):
         where = os.fspath(table)
         try:
@@ -240,6 +263,9 @@ def _rows(table: Table, what: str, keys: Sequence[str], where: str) -> list[Mapp
         missing = [key for key in keys if row.get(key) in (None, "")]
         if missing:
             raise ValueError(f"{where}: {what}: row {number} has no {missing[0]}")
+        unknown = [key for key in row if key not in (*keys, *more)]
+        if unknown:
+            raise ValueError(f"{where}: {what}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
     return rows
 
 

@@ -17,7 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
-from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.loops import closing_forces, loop_gaps, motion_columns, moving_independently
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
@@ -91,7 +91,11 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     if gravity:
         stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, moved(x)))(still)
     if model.following:
-        return _through_loops(model, q, stiffness, elastic & ~held)
+        x = whole(model, q)
+        pull = jax.grad(lambda y: spring_energy(model, y, x))(x)
+        if gravity:
+            pull = pull + jax.grad(lambda y: gravity_energy(model, y))(x)
+        return _through_loops(model, x, stiffness, elastic & ~held, closing_forces(model, x, pull))
     elastic = elastic & ~held
     both = elastic[:, None] & elastic[None, :]
     diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
@@ -108,16 +112,28 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     return compliance
 
 
-def _through_loops(model: Model, q: Float[Array, "n"], stiffness: Array, elastic: Array) -> Float[Array, "e e"]:
-    """R (R^T K R)^-1 R^T, R the motions of those independent coordinates that some spring holds."""
-    columns = motion_columns(model, whole(model, q))
-    reduced = columns.T @ jnp.where(elastic[:, None] & elastic[None, :], stiffness, 0.0) @ columns
+def _check_open(model: Model, what: str) -> None:
+    if model.loops:
+        raise NotImplementedError(
+            f"'{model.name}' has loops ('{model.loops[0]}' ...): {what} is that of open machines;"
+            " `static_equilibrium` under a wrench serves both"
+        )
+
+
+def _through_loops(
+    model: Model, x: Float[Array, "e"], stiffness: Array, elastic: Array, forces: Float[Array, "c"]
+) -> Float[Array, "e e"]:
+    """R (R^T K R)^-1 R^T, R the motions of those independent coordinates that give way; the forces that keep the loops
+    closed turn with them."""
+    columns = motion_columns(model, x)
+    turning = jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
+    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
+    both = gives_way[:, None] & gives_way[None, :]
+    reduced = jnp.where(both, columns.T @ (stiffness - turning) @ columns, jnp.eye(gives_way.size))
     size = jnp.sqrt(jnp.abs(jnp.diagonal(reduced)))
-    held = size > 0.0
-    scale = jnp.where(held, 1.0 / jnp.where(held, size, 1.0), 0.0)
-    scaled = reduced * scale[:, None] * scale[None, :] + jnp.diag(jnp.where(held, 0.0, 1.0))
+    scaled = reduced / (size[:, None] * size[None, :])
     stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
-    inverse = jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :]
+    inverse = jnp.where(both, jnp.linalg.inv(scaled) / (size[:, None] * size[None, :]), 0.0)
     return jnp.where(stable, columns @ inverse @ columns.T, jnp.nan)
 
 
@@ -138,7 +154,11 @@ def elastic_deflection(
 
     Returns:
         e [e], differentiable with respect to all but names; NaN where there is none.
+
+    Raises:
+        NotImplementedError: the machine has loops.
     """
+    _check_open(model, "a deflection that is not linear in the load")
     n = len(model.coordinates)
     compliance = compliance_matrix(model, q)
     if hold:
@@ -187,6 +207,7 @@ def cartesian_compliance(
     if wrench is None:
         jacobian = elastic_jacobian(model, q, frame)
         return jacobian @ compliance @ jacobian.T
+    _check_open(model, "a stiffness under load")
     e = elastic_deflection(model, q, frame, wrench, hold=True)
     jacobian = elastic_jacobian(model, q, frame, e)
     load = complementary_stiffness(model, q, frame, wrench, e)

@@ -89,6 +89,7 @@ def equilibrium_or_nan(
         if not model.following:
             return effort
         along = motion_columns(model, q).T @ jnp.where(held, 0.0, effort)
+        along = jnp.where(held[lead], (q - q_rest)[lead], along)
         return effort.at[lead].set(along).at[follow].set(closing_steps(model, q))
 
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:

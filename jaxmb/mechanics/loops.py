@@ -156,6 +156,21 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "p
     left = float(np.max(np.abs(gap(model, np.asarray(q)[: len(model.coordinates)]).size)))
     if not left <= OPEN:
         raise ValueError(f"{what}: the loops of '{model.name}' are open by {left:.3g} there; `close_loops` closes them")
+    slope = gap(model, np.asarray(q)[: len(model.coordinates)]).slope
+    if constraint_rank(slope[:, list(model.dependent)]) < len(model.dependent):
+        follow = ", ".join(independent_coordinates(model))
+        raise ValueError(
+            f"{what}: the loops of '{model.name}' are at a dead point there, {follow} do not decide how it moves;"
+            " expected another posture, or others as `independent`"
+        )
+
+
+def check_open_chain(model: Model, what: str) -> None:
+    """Raise NotImplementedError where a machine has loops, which what is asked for does not close."""
+    if model.loops:
+        raise NotImplementedError(
+            f"{what}: '{model.name}' has loops ('{model.loops[0]}' ...), expected an open machine"
+        )
 
 
 @compiled

@@ -13,16 +13,17 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import number_of_text
-from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates
+from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, whole
 from jaxmb.mechanics.loops import LEAST_RANK, check_closed, constraint_rank, dependent_coordinates, followers, gap
 
 CLOSED = 1e-12
 """Largest gap of a closed loop, m or rad; rounding leaves 1e-16 of the machine's size."""
 LONGEST_STEP = 0.1
 """Of the given coordinates from one closed posture to the next, rad or m: the loops stay on their branch."""
-LONGEST_FOLLOWING = 5.0
-"""Motion of the dependent coordinates beside that of the given ones in a step; a jump to another branch is longer."""
-SHORTEST_STEP = 1e-4
+MOST_BESIDE = 0.3
+"""How far a closed posture may lie beside where the motion map leads, as a part of the step: on another branch it lies
+farther."""
+SHORTEST_STEP = 1e-6
 """Part of the way to the given values below which no closed posture is looked for."""
 MOST_STEPS = 60
 
@@ -57,12 +58,15 @@ def build_model(machine: Machine) -> Model:
         raise ValueError(
             f"independent: {names} cannot all be given: the loops leave {n - rank} of {n} coordinates independent"
         )
-    reference = _closed(model, guess, passive or unlikely)
-    dependent = dependent_coordinates(gap(model, reference).slope, [passive, unlikely])
-    if len(dependent) == n and not model.beams:
-        raise ValueError(f"machine '{model.name}': the loops leave no coordinate that could move")
+    reference = _closed(model, guess, [passive, [*passive, *unlikely]])
+    slope = gap(model, reference).slope
+    dependent = dependent_coordinates(slope, [passive, unlikely])
+    left = [i for i in range(n) if i not in dependent and not model.locked[i]]
+    if not left and not model.beams:
+        raise ValueError(f"machine '{model.name}': its loops and locks leave no coordinate that could move")
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
-    return dataclasses.replace(model, following=followers(model))
+    bent = np.any(np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0)
+    return dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
 
 
 def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
@@ -123,21 +127,21 @@ def close_loops(
         dependent = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], kept])
         if len(dependent) < constraint_rank(slope):
             names = ", ".join(model.coordinates[i] for i in given)
-            raise ValueError(
-                f"posture: {names} cannot all be given: the others cannot follow, the loops are {model.loops}"
-            )
-    start, done, part = q[given].copy(), 0.0, 1.0
+            raise ValueError(f"posture: {names} cannot all be given: the loops let the others not follow")
+    start, done = q[given].copy(), 0.0
     longest = float(np.max(np.abs(target - start), initial=0.0))
     part = min(1.0, LONGEST_STEP / longest) if longest else 1.0
     while done < 1.0:
         step = min(part, 1.0 - done)
-        tried = q.copy()
-        tried[given] = start + (done + step) * (target - start)
-        closed, left = _newton(model, tried, list(dependent))
-        moved = float(np.max(np.abs(closed - q), initial=0.0))
-        if left <= CLOSED and moved <= LONGEST_FOLLOWING * max(step * longest, 1e-9) + 1e-6:
+        ahead = np.zeros_like(q)
+        ahead[given] = start + (done + step) * (target - start) - q[given]
+        slope = gap(model, q).slope
+        ahead[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ ahead, rcond=LEAST_RANK)[0]
+        closed, left = _newton(model, q + ahead, list(dependent))
+        beside = np.abs(closed - q - ahead)
+        if left <= CLOSED and np.max(beside) <= MOST_BESIDE * np.max(np.abs(ahead)) + CLOSED:
             q, done = closed, done + step
-            part = min(1.5 * part, LONGEST_STEP / longest if longest else 1.0)
+            part = min(2.0 * part, LONGEST_STEP / longest if longest else 1.0)
         elif step > SHORTEST_STEP:
             part = 0.5 * step
         else:
@@ -163,6 +167,8 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
             except ValueError as error:
                 raise ValueError(f"posture: {name}: found '{value}', {error}") from None
         index = model.coordinates.index(name)
+        if not isinstance(value, Tracer) and not np.isfinite(float(value)):
+            raise ValueError(f"posture: {name} is {float(value)}, expected a finite number")
         if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
             number = f"{float(value):g}"
             raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
@@ -170,15 +176,17 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
     return where
 
 
-def _closed(model: Model, guess: np.ndarray, free: Sequence[int]) -> np.ndarray:
-    """The guess with its loops closed by moving the free coordinates.
+def _closed(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> np.ndarray:
+    """The guess with its loops closed by moving the first of these sets of coordinates that can close them.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: none can.
     """
-    q, left = _newton(model, guess, list(free))
-    if left <= CLOSED:
-        return q
+    q = guess
+    for some in free:
+        q, left = _newton(model, guess, list(some))
+        if left <= CLOSED:
+            return q
     gaps = np.abs(gap(model, q).size)
     raise ValueError(
         f"the loops of '{model.name}' ({', '.join(model.loops)}) cannot close near the reference posture:"
@@ -192,6 +200,8 @@ def _newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, f
     for _ in range(MOST_STEPS):
         size = float(np.linalg.norm(now.size))
         if np.max(np.abs(now.size), initial=0.0) <= 0.01 * CLOSED:
+            break
+        if not free:
             break
         step = np.linalg.lstsq(now.slope[:, free], -now.size, rcond=LEAST_RANK)[0]
         step *= min(1.0, 0.5 / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))

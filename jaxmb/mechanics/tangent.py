@@ -127,7 +127,7 @@ def tangent_about(
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     rest, columns = jnp.zeros_like(point), motion_columns(model, point)
 
-    weightless = at == "posture" and bool(model.following and model.beams)
+    weightless = at == "posture" and model.bent_loops
 
     def effort(x: Array) -> Array:
         elastic = elastic_effort(model, x, rest, q_rest)

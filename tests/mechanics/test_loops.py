@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import eigh
 
 import jaxmb
+from jaxmb.maps import postures_over
+from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
 from jaxmb.mechanics.dynamics import gravity_energy
 from jaxmb.mechanics.loops import loop_gaps, loop_inverse_dynamics
 from tests.mechanics.beam_assembly import assembled
@@ -118,6 +120,67 @@ def test_equilibrium_and_deflection(four_bar):
     np.testing.assert_allclose(moved, there[:, 0] * float(there[0, 0]) * 10.0 / 100.0, rtol=1e-9, atol=1e-15)
 
 
+def test_compliance_with_gravity_is_that_of_small_motions(four_bar):
+    """The forces that keep the loop closed turn with it, in both."""
+    q = jaxmb.close_loops(four_bar, {"q1": 2.0})
+    stiffness = float(jaxmb.linearize(four_bar, q).stiffness[0, 0])
+    assert float(compliance_matrix(four_bar, q, gravity=True)[0, 0]) == pytest.approx(1.0 / stiffness, rel=1e-10)
+
+
+def test_a_motor_without_stiffness_is_held_in_a_closed_chain():
+    crank = FOUR_BAR["body"][0] | {
+        "joint": [{"name": "q1", "stiffness": 100.0, "motor": {"inertia": 1e-3, "ratio": 50.0}}]
+    }
+    geared = jaxmb.build_model(machine_of(body=[crank, *FOUR_BAR["body"][1:]]))
+    plain = jaxmb.build_model(machine_of())
+    found = jaxmb.static_equilibrium(geared, geared.reference)
+    np.testing.assert_allclose(found[:3], jaxmb.static_equilibrium(plain, plain.reference), atol=1e-10)
+
+
+def test_a_small_mechanism_driven_by_its_slide():
+    """Radians of the crank are many more than metres of the slide."""
+    r, length, away = 0.005, 0.015, 1.0
+
+    def slide(angle):
+        return r * np.cos(angle) + np.sqrt(length**2 - (r * np.sin(angle)) ** 2)
+
+    machine = jaxmb.Machine.model_validate({
+        "name": "slider-crank",
+        "body": [
+            {"name": "slider", "mass": 1.0, "joint": [{"name": "s", "type": "prismatic", "axis": [1.0, 0.0, 0.0]}]},
+            {"name": "crank", "mass": 1.0, "joint": [{"name": "a"}]},
+            {"name": "rod", "parent": "crank", "origin": {"xyz": [r, 0.0, 0.0]}, "joint": [{"name": "b"}], "mass": 1.0},
+        ],
+        "frame": [{"name": "end", "body": "rod", "origin": {"xyz": [length, 0.0, 0.0]}}],
+        "loop": [{"name": "pin", "frame_a": "end", "frame_b": "slider"}],
+        "independent": ["s"],
+        "posture": {"s": slide(away), "a": away, "b": -away - np.arcsin(r * np.sin(away) / length)},
+    })  # fmt: skip
+    model = jaxmb.build_model(machine)
+    q = jaxmb.close_loops(model, {"s": slide(1.6)})
+    assert float(q[1]) == pytest.approx(1.6, abs=1e-10)
+    stretched = np.array([slide(0.0), 0.0, 0.0])
+    with pytest.raises(ValueError, match="at a dead point there, s do not decide how it moves"):
+        jaxmb.motion_map(model, stretched)
+
+
+def test_the_reference_posture_closes_with_springs_in_its_joints():
+    body = [FOUR_BAR["body"][0], rod("coupler", "crank", "q2", COUPLER, 2.0, CRANK, stiffness=1.0), FOUR_BAR["body"][2]]
+    model = jaxmb.build_model(machine_of(body=body, independent=["q1"]))
+    np.testing.assert_allclose(model.reference, angles(1.0), atol=1e-12)
+
+
+def test_what_is_for_open_machines_only(four_bar):
+    wrench = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    for asked in (
+        lambda: jaxmb.deflection(four_bar, four_bar.reference, "end", wrench, linear=False),
+        lambda: cartesian_compliance(four_bar, four_bar.reference, "end", wrench),
+        lambda: postures_over(four_bar, {"q1": [0.5, 1.0]}, frame="end"),
+    ):
+        with pytest.raises(NotImplementedError, match="has loops"):
+            asked()
+
+
 def test_effort_along_a_motion_against_mujoco(four_bar):
     """MuJoCo's loop is a soft constraint: its inverse dynamics of the tree, projected on the motions that it allows."""
 
@@ -224,7 +287,12 @@ def test_wrong_postures(four_bar):
     crank = {"q1": 1.0}
     with pytest.raises(ValueError, match="q1, q2 cannot all be given"):
         jaxmb.close_loops(four_bar, crank | {"q2": 0.2})
-    with pytest.raises(ValueError, match="cannot close there: they can up to q3"):
-        jaxmb.close_loops(four_bar, {"q3": 0.3})
+    with pytest.raises(ValueError, match=r"cannot close there: they can up to q3 = 1\.5337"):
+        jaxmb.close_loops(four_bar, {"q3": 0.3})  # where crank and coupler are one line
+    with pytest.raises(ValueError, match="q1 is nan, expected a finite number"):
+        jaxmb.close_loops(four_bar, {"q1": float("nan")})
+    locked = FOUR_BAR["body"][0] | {"joint": [{"name": "q1", "stiffness": 1.0, "locked": True}]}
+    with pytest.raises(ValueError, match="its loops and locks leave no coordinate that could move"):
+        jaxmb.build_model(machine_of(body=[locked, *FOUR_BAR["body"][1:]]))
     with pytest.raises(ValueError, match=r"the loops of 'four-bar' are open by .* there; `close_loops` closes them"):
         jaxmb.linearize(four_bar, np.array([1.0, 0.0, 1.0]))

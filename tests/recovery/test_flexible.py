@@ -56,8 +56,8 @@ def test_moduli_from_deflections(tmp_path):
     np.testing.assert_allclose([values["young_modulus.upper"], values["young_modulus.fore"]], 7e10, rtol=1e-3)
 
 
-def test_a_drive_of_a_closed_chain_from_frfs(tmp_path):
-    """Stiffness and damping of the crank of a four-bar, from its rocker."""
+def test_a_drive_of_a_closed_chain(tmp_path):
+    """Stiffness and damping of the crank of a four-bar, from deflections, a mode and FRFs of its rocker."""
 
     def rod(name, parent, joint, length, start):
         inertia = {"xx": 1e-3, "yy": length**2 / 12, "zz": length**2 / 12}
@@ -73,8 +73,20 @@ def test_a_drive_of_a_closed_chain_from_frfs(tmp_path):
         "loop": [{"name": "closure", "frame_a": "end", "frame_b": "pin"}],
         "posture": {"q1": 1.0, "q2": -0.5, "q3": 1.8},
     })  # fmt: skip
+    moved = {"kind": "deflection", "frame": "pin", "instruments": {"tracker_mm": 1e-6, "reflectors_m": 0.5, "draws": 0},
+             "simulate": {"tests": 6, "force_n": [50.0, 200.0], "directions": [[1.0, 0.0, 0.0]], "noise_seed": 1,
+                          "plan_seed": 1, "zones": {"all": {"q1": ["20 deg", "100 deg"]}}}}  # fmt: skip
+    values = found(tmp_path, machine, [moved], {"stiffness.q1": {"lower": 1e2, "upper": 1e5}})
+    np.testing.assert_allclose(values["stiffness.q1"], 3e3, rtol=1e-4)
+    model = jaxmb.build_model(machine)
+    mode = jaxmb.modes(jaxmb.linearize(model, jaxmb.posture(model, {"q1": "40 deg"})))
+    modal = {"kind": "modes", "posture": {"q1": "40 deg"}, "frequency_hz": [float(mode.damped_frequency_hz[0])],
+             "damping_percent": [100.0 * float(mode.damping_ratio[0])], "frequency_std_hz": 0.01,
+             "damping_std_percent": 0.1, "content": [["q1"]]}  # fmt: skip
+    free = {"stiffness.q1": {"lower": 1e2, "upper": 1e5}, "damping.q1": {"lower": 0.1, "upper": 1e2}}
+    values = found(tmp_path, machine, [modal], free)
+    np.testing.assert_allclose([values["stiffness.q1"], values["damping.q1"]], [3e3, 2.0], rtol=1e-5)
     test = {"kind": "frf", "posture": {"q1": "40 deg"}, "outputs": [["pin", "y"]],
             "simulate": {"lines": {"first_hz": 1.0, "last_hz": 40.0, "step_hz": 1.0}}}  # fmt: skip
-    free = {"stiffness.q1": {"lower": 1e2, "upper": 1e5}, "damping.q1": {"lower": 0.1, "upper": 1e2}}
     values = found(tmp_path, machine, [test], free)
     np.testing.assert_allclose([values["stiffness.q1"], values["damping.q1"]], [3e3, 2.0], rtol=1e-6)

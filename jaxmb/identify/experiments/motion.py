@@ -71,7 +71,7 @@ def motion_view(
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    coupled = model.springs or model.motors or model.beams
+    coupled = model.springs or model.motors or model.beams or model.following
     stiffness = spring_matrices(model, q, point) if coupled else motion_stiffness(model)
     return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
 

@@ -21,6 +21,7 @@ from jaxmb.maps.kinetostatic.load_response import (
     translational_compliance,
 )
 from jaxmb.mechanics.kinematics import moving_joints
+from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.response.static import check_wrench
 
 
@@ -81,6 +82,7 @@ def checked_settings(
     if not quantities:
         raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
     given = {"wrench": wrench, "direction": direction}
+    check_open_chain(model, "maps")
     for name in quantities:
         if name not in QUANTITIES:
             raise ValueError(known_name("quantity", name, QUANTITIES))

@@ -28,6 +28,7 @@ from jaxmb.maps.modal.eigenvalues import (
 )
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
+from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
 
 MODAL_QUANTITIES = {
@@ -109,6 +110,7 @@ def modal_quantities(
     Source: Huynh et al. 2020, eq. 15-20; Lancaster 1964, "On eigenvalues of matrices dependent on a parameter".
     """
     check_no_virtual_springs(model)
+    check_open_chain(model, "maps")
     if model.structural:
         raise NotImplementedError("modal maps are of machines with viscous damping, this one has loss factors")
     n, d = len(model.coordinates), 0 if u is None else len(u)

@@ -14,6 +14,7 @@ from jaxmb.maps.kinetostatic.characteristic_length import characteristic_length
 from jaxmb.maps.placement.path_following import REASONS, Follower, Joints, best_along, make_follower
 from jaxmb.maps.placement.tool_path import VARIABLES, ToolPath, check_tool_path, placed_paths
 from jaxmb.mechanics.kinematics import TOOL, frame_name, moving_joints
+from jaxmb.mechanics.loops import check_open_chain
 
 CRITERIA = ("max", "rms")
 NOT_POSSIBLE = 1e6
@@ -123,6 +124,7 @@ def place_task(
         raise ValueError(known_name("criterion", criterion, CRITERIA))
     if starts < 1:
         raise ValueError(f"starts: {starts}, expected 1 or more")
+    check_open_chain(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
     places = np.array(list(itertools.product(*grid.values())))

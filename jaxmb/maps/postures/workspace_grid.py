@@ -10,6 +10,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.postures.place_solver import frame_places, place_solver, solved_along, solved_outwards
 from jaxmb.mechanics.kinematics import TOOL, frame_name
+from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import posture
 
 AXES = ("x", "y", "z")
@@ -166,6 +167,7 @@ def _postures(
     start: np.ndarray,
     varied: tuple[str, ...],
 ) -> Postures:
+    check_open_chain(model, "maps")
     angles = tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
     return Postures(
         over=over,

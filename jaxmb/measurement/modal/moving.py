@@ -15,6 +15,8 @@ SMALL_GAIN = 1e-4
 LEAST_STD = 1e-6
 MOST_TRIED = 8
 """First shifts on either side."""
+LEAST_NOISE = 0.01
+"""Variance of the noise of a response, beside the median one."""
 MOST_STDS = 4.0
 """Largest move, in standard deviations."""
 MOST_STD = np.array([0.02, 0.2])
@@ -61,7 +63,9 @@ def noise_between_peaks(frf: np.ndarray) -> np.ndarray:
     """Variance of each response [output, input] that bends from line to line show; most lines lie between the peaks."""
     bends = np.abs(frf[:-2] - 2.0 * frf[1:-1] + frf[2:]) ** 2
     # the median of the square of complex noise is ln 2 of its mean
-    return np.maximum(np.median(bends, axis=0) / (6.0 * np.log(2.0)), 1e-12 * np.mean(np.abs(frf) ** 2))
+    variance = np.median(bends, axis=0) / (6.0 * np.log(2.0))
+    # a response that is zero or constant has none, and would count for all others
+    return np.maximum(variance, max(LEAST_NOISE * float(np.median(variance)), 1e-12 * float(np.mean(np.abs(frf) ** 2))))
 
 
 def peaks(height: np.ndarray) -> np.ndarray:

@@ -41,6 +41,8 @@ FIRST_ERROR = 0.02
 NARROWEST = 0.3
 """Half-power bandwidth of a mode in lines."""
 MOST_SWEEPS = 3
+MOST_TOGETHER = 12
+"""Modes that are fitted together: what asks for more is no scatter of single modes."""
 
 
 class MovingSearch:
@@ -50,8 +52,14 @@ class MovingSearch:
     the peaks: hits differ in place and direction, so that much more is left there than the noise of the sensors.
     """
 
-    def __init__(self, frequency_hz: np.ndarray, frf: np.ndarray, power: int, largest_damping_ratio: float) -> None:
-        """Search in responses [f, output, input] that are s^power times receptances."""
+    def __init__(
+        self, frequency_hz: np.ndarray, frf: np.ndarray, power: int, largest_damping_ratio: float, decay_1_s: float
+    ) -> None:
+        """Search in responses [f, output, input] that are s^power times receptances.
+
+        An exponential window adds its decay to that of every mode.
+        """
+        self.decay_1_s = decay_1_s
         self.omega, self.power, self.frf = 2.0 * np.pi * frequency_hz, power, frf
         self.s = 1j * self.omega
         self.largest_damping_ratio = largest_damping_ratio
@@ -75,8 +83,10 @@ class MovingSearch:
         for _ in range(MOST_SWEEPS):
             if not self._sweep(report=report):
                 break
+            report("frequencies move from response to response, all modes once more")
             self._refit()
             self._measure_error(0.5)
+            report("frequencies move from response to response, looking for modes that need not be")
             self._leave_out()
 
     def gain_of_moves(self) -> float:
@@ -113,7 +123,10 @@ class MovingSearch:
         place = np.abs(modes.eigenvalue)
         reach = -2.0 * AROUND * np.real(modes.eigenvalue) + 3.0 * modes.std[:, 0] * place
         reach = np.maximum(reach, 0.5 * FEWEST_LINES * self.spacing)
-        return np.flatnonzero((self.omega >= np.min(place - reach)) & (self.omega <= np.max(place + reach)))
+        lines = np.flatnonzero((self.omega >= np.min(place - reach)) & (self.omega <= np.max(place + reach)))
+        if lines.size < FEWEST_LINES:  # some were left out there
+            lines = np.sort(np.argsort(np.abs(self.omega - np.mean(place)), kind="stable")[:FEWEST_LINES])
+        return lines
 
     def _window(self, lines: np.ndarray, own: MovingModes | None = None) -> Window:
         """Lines with what is left, and with what modes of their own explain."""
@@ -137,10 +150,11 @@ class MovingSearch:
         return np.abs(omega - place) < max(reach, 1.5 * self.spacing)
 
     def _possible(self, eigenvalue: np.ndarray) -> bool:
-        damping = damping_ratio(eigenvalue)
+        damping = damping_ratio(eigenvalue + self.decay_1_s)
+        seen = [np.sum(self._close(self.omega, abs(pole), -2.0 * np.real(pole))) > 1 for pole in eigenvalue]
         wide = -2.0 * np.real(eigenvalue) > NARROWEST * self.spacing
         inside = (np.abs(eigenvalue) > self.omega[0]) & (np.abs(eigenvalue) < self.omega[-1])
-        return bool(np.all((damping > 0.0) & (damping < self.largest_damping_ratio) & wide & inside))
+        return bool(np.all((damping > 0.0) & (damping < self.largest_damping_ratio) & wide & inside & seen))
 
     def _replace(self, inside: np.ndarray, new: MovingModes) -> None:
         self.left = self.left + self.modes.part(inside).responses(self.s, self.power)
@@ -204,7 +218,7 @@ class MovingSearch:
         here = here and self._possible(first.eigenvalue)
         inside = self._beside(pole if here else place * (-0.005 + 1j))
         if inside.any():
-            return not alone and self._add_to(inside, line, first)
+            return not alone and inside.sum() < MOST_TOGETHER and self._add_to(inside, line, first)
         return bool(here) and self._add_single(first)
 
     def _add_single(self, first: MovingModes) -> bool:
@@ -284,7 +298,9 @@ class MovingSearch:
         each = []
         for pole in self.modes.eigenvalue:
             near = np.abs(self.omega - abs(pole)) < max(-np.real(pole), 0.6 * self.spacing)
-            each.append(np.median(np.abs(self.left[near]) ** 2 / np.abs(self.frf[near]) ** 2) / np.log(2.0))
+            if near.any():
+                size = np.maximum(np.abs(self.frf[near]) ** 2, np.finfo(float).tiny)
+                each.append(np.median(np.abs(self.left[near]) ** 2 / size) / np.log(2.0))
         if each:
             self._judge_by(float(np.sqrt(np.quantile(each, part))))
 

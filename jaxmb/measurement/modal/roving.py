@@ -62,7 +62,8 @@ class MovingTest:
         count, outputs = self.eigenvalue.size, self.shift.shape[0]
         pole = refined.eigenvalue[:count]
         covariance = refined.covariance.copy()
-        covariance[:count, 0, 0] += (np.real(pole) * self.std[:, 1]) ** 2 / outputs
+        decay = np.real(pole) - self.search.decay_1_s  # what moves is a part of it with the window's
+        covariance[:count, 0, 0] += (decay * self.std[:, 1]) ** 2 / outputs
         covariance[:count, 1, 1] += (np.imag(pole) * self.std[:, 0]) ** 2 / outputs
         return dataclasses.replace(refined, covariance=covariance)
 
@@ -92,7 +93,8 @@ def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | N
     """
     if search.frf.shape[1] < FEWEST_RESPONSES:
         return None
-    hunt = MovingSearch(search.frequency_hz, search.frf, search.lines.power, search.rule.largest_damping_ratio)
+    largest, decay = search.rule.largest_damping_ratio, search.decay_1_s
+    hunt = MovingSearch(search.frequency_hz, search.frf, search.lines.power, largest, decay)
     hunt.look_for_single_ones(MOST_ALONE)
     if hunt.gain_of_moves() < MOVING:
         return None

@@ -93,7 +93,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
     stays if it stays outside, stands out of the noise and the weighted sum of squares falls.
     """
     low, high = search.band_hz
-    span = high - low
+    span, own = high - low, refined.eigenvalue.size
     starts = [(high + BESIDE * span, slice(-max(4, int(BESIDE * search.frequency_hz.size)), None))]
     if low > 0.0:
         starts.append((max(low - BESIDE * span, 0.5 * low), slice(0, max(4, int(BESIDE * search.frequency_hz.size)))))
@@ -110,8 +110,12 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
                 np.concatenate([refined.participation, participation]),
                 refined.noise,
             )
-            size = np.abs(tried.eigenvalue[-1]) / (2 * np.pi)
-            if low <= size <= high or tried.strength.min() < LEAST_STRENGTH or _left_of(tried, refined) >= 1.0:
+            size = np.abs(tried.eigenvalue[own:]) / (2 * np.pi)
+            if (
+                np.any((low <= size) & (size <= high))
+                or tried.strength.min() < LEAST_STRENGTH
+                or _left_of(tried, refined) >= 1.0
+            ):
                 break
             refined = tried
     return refined

@@ -72,9 +72,9 @@ class DeflectionTest(Test):
     """Where the displacements of a load case have errors in common."""
 
     def view(self, model: Model) -> Float[Array, "*t e e"]:
-        """Compliance of all elastic degrees of freedom; at each posture where springs between frames or gravity make it
-        depend on that."""
-        if model.springs or self.gravity:
+        """Compliance of all elastic degrees of freedom; at each posture where springs between frames, loops or gravity
+        make it depend on that."""
+        if model.springs or model.loops or self.gravity:
             return compliances(model, self.q, self.gravity)
         return compliance_matrix(model, self.q[0])
 

@@ -43,7 +43,8 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     most, names = len(motion_coordinates(model)), spring_names(model)
     if count > most:
         raise ValueError(f"{count} modes were measured, but the machine has only {most} coordinates")
-    what, every = "coordinate or spring" if model.springs else "coordinate", (*model.coordinates, *model.springs)
+    every = (*model.coordinates, *model.springs, *model.beams)
+    what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
     content = np.zeros((count, len(every)), dtype=bool)
     for mode, dominating in enumerate(part.content or ()):
         for name in dominating:

@@ -94,11 +94,13 @@ def _from_hits(
     hit with their deflection, is what makes cross FRFs unsymmetric.
 
     Raises:
-        NotImplementedError: the machine has motors behind gears.
+        NotImplementedError: the machine has motors behind gears, beams or loops.
         ValueError: an input is a moment.
     """
-    if model.motors:
-        raise NotImplementedError("hits are simulated of machines without motors behind gears: expected lines")
+    if model.motors or model.beams or model.loops:
+        raise NotImplementedError(
+            "hits are simulated of machines without motors behind gears, beams and loops: expected lines"
+        )
     for point in inputs:
         if point[1].removeprefix("-").lower() not in FORCES:
             raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
