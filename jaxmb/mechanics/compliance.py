@@ -17,7 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
-from jaxmb.mechanics.loops import closing_forces, loop_gaps, motion_columns, moving_independently
+from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
@@ -112,14 +112,6 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     return compliance
 
 
-def _check_open(model: Model, what: str) -> None:
-    if model.loops:
-        raise NotImplementedError(
-            f"'{model.name}' has loops ('{model.loops[0]}' ...): {what} is that of open machines;"
-            " `static_equilibrium` under a wrench serves both"
-        )
-
-
 def _through_loops(
     model: Model, x: Float[Array, "e"], stiffness: Array, elastic: Array, forces: Float[Array, "c"]
 ) -> Float[Array, "e e"]:
@@ -158,7 +150,7 @@ def elastic_deflection(
     Raises:
         NotImplementedError: the machine has loops.
     """
-    _check_open(model, "a deflection that is not linear in the load")
+    check_open_chain(model, "a deflection that is not linear in the load")
     n = len(model.coordinates)
     compliance = compliance_matrix(model, q)
     if hold:
@@ -207,7 +199,7 @@ def cartesian_compliance(
     if wrench is None:
         jacobian = elastic_jacobian(model, q, frame)
         return jacobian @ compliance @ jacobian.T
-    _check_open(model, "a stiffness under load")
+    check_open_chain(model, "a stiffness under load")
     e = elastic_deflection(model, q, frame, wrench, hold=True)
     jacobian = elastic_jacobian(model, q, frame, e)
     load = complementary_stiffness(model, q, frame, wrench, e)

@@ -113,16 +113,14 @@ def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
 
 def closing_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
     """Forces lambda on the gaps of the loops that hold the following coordinates: C_d^T lambda = effort_d."""
-    follow = np.array(model.following, dtype=int)
-    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only=True))(x)[:, follow]
-    basis, triangle = jnp.linalg.qr(slope)
-    return basis @ jax.scipy.linalg.solve_triangular(triangle, effort[follow], trans=1)
+    _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
+    held = effort[np.array(model.following, dtype=int)]
+    return basis @ jax.scipy.linalg.solve_triangular(triangle, held, trans=1)
 
 
 def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
     """How far the following coordinates of small motions are from where they would close the loops, to first order."""
-    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only=True))(x)[:, np.array(model.following, dtype=int)]
-    basis, triangle = jnp.linalg.qr(slope)
+    _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only=True))
 
 
@@ -153,11 +151,11 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "p
     if not model.loops or any(isinstance(leaf, Tracer) for leaf in (q, *jax.tree.leaves(model))):
         return
     check_coordinates(model, q=q)
-    left = float(np.max(np.abs(gap(model, np.asarray(q)[: len(model.coordinates)]).size)))
+    found = gap(model, np.asarray(q)[: len(model.coordinates)])
+    left = float(np.max(np.abs(found.size)))
     if not left <= OPEN:
         raise ValueError(f"{what}: the loops of '{model.name}' are open by {left:.3g} there; `close_loops` closes them")
-    slope = gap(model, np.asarray(q)[: len(model.coordinates)]).slope
-    if constraint_rank(slope[:, list(model.dependent)]) < len(model.dependent):
+    if constraint_rank(found.slope[:, list(model.dependent)]) < len(model.dependent):
         follow = ", ".join(independent_coordinates(model))
         raise ValueError(
             f"{what}: the loops of '{model.name}' are at a dead point there, {follow} do not decide how it moves;"
@@ -179,10 +177,12 @@ def _compiled_gap(model: Model, x: Float[Array, "x"], rigid_only: bool) -> tuple
 
 
 def gap(model: Model, x: np.ndarray, rigid_only: bool = False) -> Gap:
+    """What is open at a posture, with the elastic coordinates behind it or not, outside of compiled functions."""
     return Gap(*(np.asarray(part) for part in _compiled_gap(model, jnp.asarray(x), rigid_only)))
 
 
 def constraint_rank(slope: np.ndarray) -> int:
+    """Number of constraints [c, x] that say something of their own."""
     values = np.linalg.svd(slope, compute_uv=False)
     return int(np.sum(values > LEAST_RANK * values.max(initial=0.0)))
 
@@ -228,8 +228,15 @@ def _columns(
     columns = jnp.eye(x.shape[0])[:, np.array(independent, dtype=int)]
     if not dependent:
         return columns
-    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
-    # least squares: of constraints that say the same any one may be taken
-    basis, triangle = jnp.linalg.qr(slope[:, np.array(dependent)])
+    slope, basis, triangle = _factored(model, x, dependent, rigid_only)
     follow = -jax.scipy.linalg.solve_triangular(triangle, basis.T @ slope[:, np.array(independent, dtype=int)])
     return columns.at[np.array(dependent)].set(follow)
+
+
+def _factored(
+    model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_only: bool
+) -> tuple[Float[Array, "c x"], Float[Array, "c d"], Float[Array, "d d"]]:
+    """Derivative of the gaps, and the QR factors of its columns of the dependent coordinates: least squares, as of
+    constraints that say the same any one may be taken."""
+    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
+    return slope, *jnp.linalg.qr(slope[:, np.array(dependent, dtype=int)])

@@ -23,6 +23,8 @@ CHECKED_LINES = 5
 """At which the whole machine is solved to state the error."""
 LEAST_PART = 1e-10
 """Of a static displacement, that is not in the modes: less is rounding."""
+LEAST_HELD = 1e-3
+"""Of the highest line: a machine with a mode below that swings freely, its static displacements are rounding."""
 ROUNDING = 1e-9
 """Of the largest response: what stays below it is none."""
 
@@ -101,7 +103,7 @@ def _basis(tangent: Tangent, rows: Float[np.ndarray, "p m"], highest: float) -> 
     M, K = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
     values, modes = eigh(K, M)
     modes = modes[:, values <= (MODES_TO * highest) ** 2]
-    held = values[0] > 0.0
+    held = values[0] > (LEAST_HELD * highest) ** 2
     static = cho_solve(cho_factor(K), rows.T) if held else np.linalg.solve(K - highest**2 * M, rows.T)
     basis = modes
     for column in static.T:

@@ -251,7 +251,7 @@ def test_against_exudyn():
               for k, (name, parent, joint) in zip(springs, joints, strict=True)]  # fmt: skip
     model = model_of(body=bodies, beam=links, payload=[{"name": "tip", "frame": "fore", "mass": 0.4}])
     found = plane_frequencies(model, np.array([0.0, turn]), ("x", "y", "rz"))[:6]
-    np.testing.assert_allclose(found, expected, rtol=2e-3)
+    np.testing.assert_allclose(found, expected, rtol=5e-4)
 
 
 def energy(model, x, v, rest):
@@ -291,7 +291,7 @@ def test_structural_damping_of_a_beam():
 
 
 def test_free_motion_keeps_its_energy():
-    """A flexible pendulum swings for a second."""
+    """A flexible pendulum falls for 0.3 s, its beam ringing."""
     model = model_of(body=[{"name": "base", "joint": [{"name": "q", "axis": [0.0, 0.0, 1.0]}]}],
                      beam=[beam(body="base", elements=1, young_modulus=2e9, shear_modulus=1e9)],
                      gravity=[0.0, -9.81, 0.0])  # fmt: skip

@@ -52,8 +52,8 @@ def test_moduli_from_deflections(tmp_path):
             "simulate": {"tests": 8, "force_n": [50.0, 200.0], "noise_seed": 1, "plan_seed": 1,
                          "zones": {"all": {"q1": ["-60 deg", "60 deg"], "q2": ["-90 deg", "90 deg"]}}}}  # fmt: skip
     values = found(tmp_path, ARM, [test], {"stiffness.*": STIFF, "young_modulus.*": MODULUS})
-    np.testing.assert_allclose(values["stiffness.q1"], 2e4, rtol=1e-3)
-    np.testing.assert_allclose([values["young_modulus.upper"], values["young_modulus.fore"]], 7e10, rtol=1e-3)
+    np.testing.assert_allclose(values["stiffness.q1"], 2e4, rtol=1e-5)
+    np.testing.assert_allclose([values["young_modulus.upper"], values["young_modulus.fore"]], 7e10, rtol=1e-5)
 
 
 def test_a_drive_of_a_closed_chain(tmp_path):
