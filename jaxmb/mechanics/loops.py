@@ -239,4 +239,5 @@ def _factored(
     """Derivative of the gaps, and the QR factors of its columns of the dependent coordinates: least squares, as of
     constraints that say the same any one may be taken."""
     slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
-    return slope, *jnp.linalg.qr(slope[:, np.array(dependent, dtype=int)])
+    basis, triangle = jnp.linalg.qr(slope[:, np.array(dependent, dtype=int)])
+    return slope, basis, triangle
