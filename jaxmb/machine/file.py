@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_whole
 from jaxmb.io.validation import InputError, validated
+from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import expand_tables
 from jaxmb.machine.urdf import machine_from_urdf
@@ -37,7 +39,11 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
             raise NotImplementedError(f"{path}: {error}") from None
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
-    return validated(Machine, read_toml(path), str(path), prepare=expand_tables)
+
+    def written_out(data: dict[str, Any]) -> dict[str, Any]:
+        return expand_tables(expand_khalil(data, path.parent))
+
+    return validated(Machine, read_toml(path), str(path), prepare=written_out)
 
 
 def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:

@@ -31,6 +31,11 @@ SPRING_AXES = {
     "x": ("prismatic", (1.0, 0.0, 0.0)), "y": ("prismatic", (0.0, 1.0, 0.0)), "z": ("prismatic", (0.0, 0.0, 1.0)),
     "rx": ("revolute", (1.0, 0.0, 0.0)), "ry": ("revolute", (0.0, 1.0, 0.0)), "rz": ("revolute", (0.0, 0.0, 1.0)),
 }  # fmt: skip
+SECTION = ("geometry", "beams", "symbols", "sections", "chains", "loops", "stiffness", "damping", "loss_factor")
+"""Keys of `[khalil]`."""
+SECTION_TYPES = dict.fromkeys(("symbols", "sections", "chains", "stiffness", "damping"), dict) | {"loops": list}
+NESTED = ("sections", "chains", "stiffness", "damping")
+"""Tables of tables."""
 TOGETHER = 1e-9
 """Distance of nodes that are one, m."""
 
@@ -48,6 +53,8 @@ def machine_from_tables(
     chains: Mapping[str, Mapping[str, float | str]] | None = None,
     loops: Sequence[tuple[str, str]] = (),
     stiffness: Mapping[str, Mapping[str, float]] | None = None,
+    damping: Mapping[str, Mapping[str, float]] | None = None,
+    loss_factor: float = 0.0,
     **machine: Any,
 ) -> Machine:
     """Machine of a geometry table and a beam table.
@@ -67,25 +74,71 @@ def machine_from_tables(
         chains: chains of the same table by name, with the symbols that they have for their own.
         loops: pairs of frames that are one, such as ("R7-a", "R8-a").
         stiffness: by joint, "x", "y", "z" [N/m], "rx", "ry", "rz" [Nm/rad] in the axes of R_i; of all chains.
-        machine: the other keys of a machine file (posture, payload, gravity ...).
+        damping: of the same springs, likewise.
+        loss_factor: eta of structural damping of all these springs, and of beams whose section has none of its own.
+        machine: the other keys of a machine file (posture, payload, gravity ...); bodies, beams and frames of its own
+            stand behind those of the tables.
 
     Raises:
         ValueError: a row is wrong; the sentence names the table and the row.
     """
-    where = f"machine '{name}'"
-    rows = _rows(geometry, "geometry", GEOMETRY, (), where)
-    beam_rows = _rows(beams, "beams", BEAM, ("elements",), where)
+    tables = {
+        "geometry": geometry, "beams": beams, "symbols": symbols or {}, "sections": sections or {},
+        "chains": chains or {}, "loops": list(loops), "stiffness": stiffness or {}, "damping": damping or {},
+        "loss_factor": loss_factor,
+    }  # fmt: skip
+    return validated(Machine, {"name": name, "khalil": tables} | machine, f"machine '{name}'", prepare=expand_khalil)
+
+
+def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> dict[str, Any]:
+    """Contents of a machine file with its tables of Khalil and Kleinfinger, if it has them, written out.
+
+    Args:
+        data: the contents; `[khalil]` has the arguments of `machine_from_tables`.
+        folder: of the machine file, where CSV files of the tables lie.
+
+    Raises:
+        ValueError: a row is wrong; the sentence names the table and the row.
+    """
+    if "khalil" not in data:
+        return data
+    tables = data["khalil"]
+    unknown = [key for key in tables if key not in SECTION] if isinstance(tables, dict) else ["khalil"]
+    if unknown or "geometry" not in tables:
+        found = f"found '{unknown[0]}'" if unknown else "no geometry"
+        raise ValueError(f"khalil: {found}, expected geometry and some of {', '.join(SECTION[1:])}")
+    for key, kind in SECTION_TYPES.items():
+        if not isinstance(tables.get(key, kind()), kind):
+            expected = "a table" if kind is dict else "a list"
+            raise ValueError(f"khalil: {key}: found {tables[key]!r}, expected {expected}")
+        for name, value in tables.get(key, {}).items() if key in NESTED else ():
+            if not isinstance(value, Mapping):
+                raise ValueError(f"khalil: {key}: {name}: found {value!r}, expected a table")
+    rows = _rows(tables["geometry"], "geometry", GEOMETRY, (), folder)
+    beam_rows = _rows(tables.get("beams", ()), "beams", BEAM, ("elements",), folder)
     parts: dict[str, list[Any]] = {"body": [], "beam": [], "frame": [], "independent": []}
-    for chain, own in (chains or {"": {}}).items():
-        known = values_of(dict(symbols or {}) | dict(own))
-        springs = {str(joint): values for joint, values in (stiffness or {}).items()}
-        _Chain(rows, beam_rows, known, sections or {}, springs, f"-{chain}" if chain else "", parts).place()
-    closing = [
-        {"name": f"{a}_{b}", "frame_a": a, "frame_b": b, "type": "fixed", "axis": [0.0, 0.0, 1.0]} for a, b in loops
-    ]
-    if not closing:
+    springs = {
+        key: {str(joint): values for joint, values in tables.get(key, {}).items()} for key in ("stiffness", "damping")
+    }
+    loss_factor = value_of(tables.get("loss_factor", 0.0), {})
+    for chain, own in (tables.get("chains") or {"": {}}).items():
+        known = values_of(tables.get("symbols", {}) | own)
+        suffix = f"-{chain}" if chain else ""
+        _Chain(rows, beam_rows, known, tables.get("sections", {}), springs, loss_factor, suffix, parts).place()
+    parts["loop"] = [_loop(pair) for pair in tables.get("loops", ())]
+    if not parts["loop"]:
         parts.pop("independent")
-    return validated(Machine, {"name": name, "loop": closing} | parts | machine, where)
+    rest = {key: value for key, value in data.items() if key != "khalil"}
+    for key, first in parts.items():
+        more = rest.get(key, [])
+        rest[key] = [*first, *more] if isinstance(more, list | tuple) else more
+    return rest
+
+
+def _loop(pair: Any) -> dict[str, Any]:
+    if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
+        raise ValueError(f"khalil: loops: found {pair!r}, expected two frames, as ['R7', 'R8']")
+    return {"name": f"{pair[0]}_{pair[1]}", "frame_a": pair[0], "frame_b": pair[1], "type": "fixed"}
 
 
 class _Chain:
@@ -97,12 +150,14 @@ class _Chain:
         beam_rows: list[Mapping[str, Any]],
         symbols: Mapping[str, float],
         sections: Mapping[str, Mapping[str, Any]],
-        stiffness: Mapping[str, Mapping[str, float]],
+        springs: Mapping[str, Mapping[str, Mapping[str, float]]],
+        loss_factor: float,
         suffix: str,
         parts: dict[str, list[Any]],
     ) -> None:
         self.rows, self.beam_rows, self.symbols = rows, beam_rows, symbols
-        self.sections, self.stiffness, self.suffix, self.parts = sections, stiffness, suffix, parts
+        self.sections, self.springs, self.suffix, self.parts = sections, springs, suffix, parts
+        self.loss_factor = loss_factor
         self.nodes: dict[str, list[tuple[np.ndarray, str]]] = {"0": [(np.eye(4), GROUND)]}
         """Of each body placed its nodes: pose in R_i of the machine's frame, and its name; the body's own first."""
 
@@ -117,9 +172,14 @@ class _Chain:
         for row in self.beam_rows:
             if str(row["body"]) not in moving:
                 raise ValueError(f"beams: body {row['body']} is none that a joint of the geometry moves")
-        for joint in self.stiffness:
-            if joint not in moving:
-                raise ValueError(f"stiffness: joint {joint} is none that moves in the geometry")
+        for key, joints in self.springs.items():
+            for joint, axes in joints.items():
+                if joint not in moving:
+                    raise ValueError(f"{key}: joint {joint} is none that moves in the geometry")
+                for axis in axes:
+                    if axis not in SPRING_AXES:
+                        known = ", ".join(SPRING_AXES)
+                        raise ValueError(f"{key}: joint {joint}: found '{axis}', expected some of {known}")
         while waiting:
             ready = [row for row in waiting if str(row["a"]) in self.nodes]
             if not ready:
@@ -147,17 +207,21 @@ class _Chain:
         root, on, carrier = self._connection(before, frame, segments)
         base = frame @ _matrix([0, 0, root], [0, 0, 0])
         names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
-        springs = dict(self.stiffness.get(joint, {}))
-        for key in springs:
-            if key not in SPRING_AXES:
-                raise ValueError(f"stiffness: joint {joint}: found '{key}', expected some of {', '.join(SPRING_AXES)}")
-        own = springs.pop("rz" if kind == 0.0 else "z", 0.0)
+        own = "rz" if kind == 0.0 else "z"
+        springs = {
+            axis: {key: joints.get(joint, {}).get(axis, 0.0) for key, joints in self.springs.items()}
+            for axis in SPRING_AXES
+        }
+        # what has a stiffness or a damper moves; the joint's own motion comes last
+        axes = [axis for axis, values in springs.items() if axis != own and any(values.values())]
         coordinates = [
-            {"name": f"q{joint}_{key}{self.suffix}", "type": SPRING_AXES[key][0], "axis": SPRING_AXES[key][1],
-             "stiffness": value}
-            for key, value in springs.items()
+            {"name": f"q{joint}_{axis}{self.suffix}", "type": SPRING_AXES[axis][0], "axis": SPRING_AXES[axis][1]}
+            | springs[axis] | {"loss_factor": self.loss_factor}
+            for axis in axes
         ]  # fmt: skip
-        coordinates.append({"name": names["q"], "type": "revolute" if kind == 0.0 else "prismatic", "stiffness": own})
+        loss_factor = self.loss_factor if springs[own]["stiffness"] else 0.0
+        kind_name = "revolute" if kind == 0.0 else "prismatic"
+        coordinates.append({"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own])
         self.parts["body"].append(
             {
                 "name": names["body"],
@@ -223,7 +287,8 @@ class _Chain:
                 # the node's pose is that of its frame, which for a body is where it hangs
                 self.parts["beam"].append(
                     {"name": name, "body": carrier, "origin": _origin(np.linalg.inv(on) @ begin),
-                     "length": row["length"], "elements": self._elements(row)} | dict(self.sections[section])
+                     "length": row["length"], "elements": self._elements(row), "loss_factor": self.loss_factor}
+                    | dict(self.sections[section])
                 )  # fmt: skip
                 on, carrier = end, name
                 self.nodes[joint].append((on, carrier))
@@ -249,23 +314,36 @@ class _Chain:
             raise ValueError(f"{where}: {row_name}{key}: {error}") from None
 
 
-def _rows(table: Table, what: str, keys: Sequence[str], more: Sequence[str], where: str) -> list[Mapping[str, Any]]:
+def _rows(
+    table: Any, what: str, keys: Sequence[str], more: Sequence[str], folder: str | os.PathLike[str]
+) -> list[Mapping[str, Any]]:
+    """Rows of a table with all its keys; a row may be a list of values in the order of the keys."""
+    where = ""
     if isinstance(table, str | os.PathLike):
-        where = os.fspath(table)
+        path = os.path.join(folder, table)
+        where = f"{path}: "
         try:
-            with open(table, newline="") as file:
-                rows: list[Mapping[str, Any]] = list(csv.DictReader(file, skipinitialspace=True))
+            with open(path, newline="") as file:
+                table = list(csv.DictReader(file, skipinitialspace=True))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{where}: cannot be read: {error}") from None
-    else:
-        rows = [dict(row) for row in table]
-    for number, row in enumerate(rows, 1):
-        missing = [key for key in keys if row.get(key) in (None, "")]
+            raise ValueError(f"{where}cannot be read: {error}") from None
+    if not isinstance(table, Iterable):
+        raise ValueError(f"{what}: found {table!r}, expected rows or the name of a CSV file")
+    rows = []
+    for number, row in enumerate(table, 1):
+        if isinstance(row, Mapping):
+            named = dict(row)
+        elif isinstance(row, list | tuple) and len(keys) <= len(row) <= len(keys) + len(more):
+            named = dict(zip((*keys, *more), row, strict=False))
+        else:
+            raise ValueError(f"{where}{what}: row {number} is {row!r}, expected {', '.join(keys)}")
+        missing = [key for key in keys if named.get(key) in (None, "")]
         if missing:
-            raise ValueError(f"{where}: {what}: row {number} has no {missing[0]}")
-        unknown = [key for key in row if key not in (*keys, *more)]
+            raise ValueError(f"{where}{what}: row {number} has no {missing[0]}")
+        unknown = [key for key in named if key not in (*keys, *more)]
         if unknown:
-            raise ValueError(f"{where}: {what}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
+            raise ValueError(f"{where}{what}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
+        rows.append(named)
     return rows
 
 

@@ -1,5 +1,6 @@
 """Where the frames of a machine are, and how they move with its coordinates."""
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -155,11 +156,42 @@ def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
         for node in model.order:
             one_by_one[node] = one_by_one[model.parent[node]] @ steps[node]
         return jnp.stack([*(one_by_one[i] for i in range(len(model.order))), one_by_one[-1]])
-    poses, above = jnp.concatenate([steps, jnp.eye(4)[None]]), np.array([*model.parent, -1])
+    return _products(model.parent, steps)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _products(parent: tuple[int, ...], steps: Float[Array, "k 4 4"]) -> Float[Array, "nodes 4 4"]:
+    """Pose of every node by its step from its parent, and of the ground behind them."""
+    poses, above = jnp.concatenate([steps, jnp.eye(4)[None]]), np.array([*parent, -1])
     # each round doubles the number of steps that a pose has gone towards the ground, which stays where it is
     while np.any(above >= 0):
         poses, above = poses[above] @ poses, above[above]
     return poses
+
+
+@_products.defjvp
+def _products_jvp(
+    parent: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Float[Array, "nodes 4 4"], Float[Array, "nodes 4 4"]]:
+    """dT = (sum of the twists of all steps on the way) T, the twist of a step dS being T_parent dS T^-1."""
+    poses = _products(parent, *primals)
+    own = poses[:-1]
+    turned_back = jnp.swapaxes(own[:, :3, :3], 1, 2)
+    inverse = jax.vmap(transform)(turned_back, -jnp.einsum("kij,kj->ki", turned_back, own[:, :3, 3]))
+    twists = poses[np.array(parent)] @ tangents[0] @ inverse
+    return poses, jnp.einsum("nk,kij->nij", _on_the_way(parent), twists) @ poses
+
+
+@functools.lru_cache(maxsize=64)
+def _on_the_way(parent: tuple[int, ...]) -> np.ndarray:
+    """Which nodes [node, step] are passed from the ground to each node, itself among them; none to the ground."""
+    passed = np.zeros((len(parent) + 1, len(parent)))
+    for node in range(len(parent)):
+        above = node
+        while above >= 0:
+            passed[node, above] = 1.0
+            above = parent[above]
+    return passed
 
 
 def mass_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "b 4 4"]:

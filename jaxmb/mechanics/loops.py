@@ -6,6 +6,7 @@ Rognant et al. 2010, eq. 29-32, and Pyrhonen et al. 2024, eq. 5-6. Constraints t
 counted once.
 """
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -131,18 +132,22 @@ def moving_independently(model: Model) -> list[int]:
 
 def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> Float[Array, "c"]:
     """C(q): what is open between the frames of the loops, m and rad."""
-    poses, gaps = frame_poses(model, x), [jnp.zeros(0)]
-    for i, ((a, b), kind) in enumerate(zip(model.loop_frames, model.loop_type, strict=True)):
-        if rigid_only and not model.loop_rigid[i]:
-            continue
-        axis = model.loop_axis[i]
-        apart = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
-        turned = poses[a, :3, :3].T @ poses[b, :3, :3]
-        gaps.append(apart - axis * (axis @ apart) if kind in ("prismatic", "cylindrical") else apart)
-        if kind in ("revolute", "cylindrical"):
-            gaps.append(jnp.cross(turned @ axis, axis))
-        elif kind != "spherical":
-            gaps.append(rotation_vector(turned))
+    chosen = [i for i, rigid in enumerate(model.loop_rigid) if rigid or not rigid_only]
+    if not chosen:
+        return jnp.zeros(0)
+    kinds = [model.loop_type[i] for i in chosen]
+    poses, axis = frame_poses(model, x), model.loop_axis[np.array(chosen)]
+    a, b = (poses[np.array([model.loop_frames[i][k] for i in chosen])] for k in (0, 1))
+    apart = jnp.einsum("lji,lj->li", a[:, :3, :3], b[:, :3, 3] - a[:, :3, 3])
+    turned = jnp.einsum("lji,ljk->lik", a[:, :3, :3], b[:, :3, :3])
+    sliding = np.array([kind in ("prismatic", "cylindrical") for kind in kinds])[:, None]
+    gaps = [(apart - sliding * axis * jnp.sum(axis * apart, axis=1, keepdims=True)).ravel()]
+    turning = np.array([i for i, kind in enumerate(kinds) if kind in ("revolute", "cylindrical")], dtype=int)
+    if turning.size:
+        gaps.append(jnp.cross(jnp.einsum("lij,lj->li", turned[turning], axis[turning]), axis[turning]).ravel())
+    held = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
+    if held.size:
+        gaps.append(jax.vmap(rotation_vector)(turned[held]).ravel())
     return jnp.concatenate(gaps)
 
 
@@ -178,7 +183,9 @@ def _compiled_gap(model: Model, x: Float[Array, "x"], rigid_only: bool) -> tuple
 
 def gap(model: Model, x: np.ndarray, rigid_only: bool = False) -> Gap:
     """What is open at a posture, with the elastic coordinates behind it or not, outside of compiled functions."""
-    return Gap(*(np.asarray(part) for part in _compiled_gap(model, jnp.asarray(x), rigid_only)))
+    # which coordinates follow changes nothing here: one program before and after they are chosen
+    tree = dataclasses.replace(model, dependent=(), following=(), bent_loops=False)
+    return Gap(*(np.asarray(part) for part in _compiled_gap(tree, jnp.asarray(x), rigid_only)))
 
 
 def constraint_rank(slope: np.ndarray) -> int:

@@ -137,7 +137,7 @@ def tangent_about(
         return elastic_effort(model, point, xd, q_rest)
 
     stiffness = jax.jacfwd(effort)(point)
-    if model.following:  # the forces that keep loops closed turn with them
+    if model.following and not weightless:  # the forces that keep loops closed turn with them; unloaded there are none
         forces = closing_forces(model, point, effort(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     damping = jax.jacfwd(damping_effort)(rest)
