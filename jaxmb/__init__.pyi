@@ -132,7 +132,7 @@ from .response.modal import (
     spring_names as spring_names,
     undamped_modes as undamped_modes,
 )
-from .response.reduction import reduced_frf as reduced_frf
+from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
 from .response.sensor import Sensor as Sensor
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,

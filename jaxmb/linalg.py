@@ -14,6 +14,12 @@ Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of M, C and K that may change."""
 
 
+FEW = 40
+"""Coordinates up to which a factorization at each frequency is faster than modes, which need not be uncoupled then."""
+UNCOUPLED = 1e-10
+"""Damping between two modes, beside the stiffness of each, that is rounding: damping is then proportional."""
+
+
 def on_host(array: Array | np.ndarray) -> Any:
     """The array as a NumPy array, or itself where it is traced.
 
@@ -65,6 +71,43 @@ def _responses(
     mass: Array, damping: Array, stiffness: Array, structural: Array | None, omega: Array, rows: Array
 ) -> Array:
     """X = Z^-1 B^T [f, n, k] for rows B [k, n]."""
+    if mass.shape[0] <= FEW:
+        return _by_factorization(mass, damping, stiffness, structural, omega, rows)
+    lower = jnp.linalg.cholesky(stiffness)
+
+    def congruent(matrix: Array) -> Array:
+        half = jax.scipy.linalg.solve_triangular(lower, matrix, lower=True)
+        whole = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+        return 0.5 * (whole + whole.T)
+
+    # modes v of M v = mu K v, mu = 1 / omega^2: so the lowest are the most exact
+    mu, vectors = jnp.linalg.eigh(congruent(mass))
+    viscous, lossy = (
+        jnp.zeros_like(mass) if part is None else vectors.T @ congruent(part) @ vectors
+        for part in (damping, structural)
+    )
+    coupling = sum(
+        factor * jnp.max(jnp.abs(part - jnp.diag(jnp.diagonal(part))))
+        for factor, part in ((jnp.max(jnp.abs(omega)), viscous), (1.0, lossy))
+    )
+
+    def by_modes() -> Array:
+        w = omega[:, None]
+        factors = jax.lax.complex(1.0 - w**2 * mu, w * jnp.diagonal(viscous) + jnp.diagonal(lossy))
+        shapes = jax.scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1)
+        seen = shapes.T @ rows.T
+        return jnp.einsum("nm,fmk->fnk", shapes, seen / factors[:, :, None])
+
+    def by_factorization() -> Array:
+        return _by_factorization(mass, damping, stiffness, structural, omega, rows)
+
+    # NaN where nothing holds the machine: K has no factors then
+    return jax.lax.cond(coupling <= UNCOUPLED, by_modes, by_factorization)
+
+
+def _by_factorization(
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None, omega: Array, rows: Array
+) -> Array:
     w = omega[:, None, None]
     lost = w * damping if structural is None else w * damping + structural
     dynamic_stiffness = jax.lax.complex(stiffness - w**2 * mass, lost)

@@ -60,7 +60,8 @@ def machine_from_tables(
     """Machine of a geometry table and a beam table.
 
     Coordinate, body, frame R_i and beams of joint 3 of chain "a" are called q3-a, body3-a, R3-a and beam3_1-a; without
-    chains q3, body3, R3 and beam3_1. A joint's springs, where it has any, are coordinates q3_x-a ... q3_ry-a before it.
+    chains q3, body3, R3 and beam3_1. A joint's springs, where it has any, are coordinates q3_x-a ... q3_ry-a behind it,
+    in the axes of R_i (eq. 24).
 
     Args:
         name: of the machine.
@@ -212,7 +213,7 @@ class _Chain:
             axis: {key: joints.get(joint, {}).get(axis, 0.0) for key, joints in self.springs.items()}
             for axis in SPRING_AXES
         }
-        # what has a stiffness or a damper moves; the joint's own motion comes last
+        # what has a stiffness or a damper moves, in the axes of R_i, which the joint's own motion turns
         axes = [axis for axis, values in springs.items() if axis != own and any(values.values())]
         coordinates = [
             {"name": f"q{joint}_{axis}{self.suffix}", "type": SPRING_AXES[axis][0], "axis": SPRING_AXES[axis][1]}
@@ -221,7 +222,7 @@ class _Chain:
         ]  # fmt: skip
         loss_factor = self.loss_factor if springs[own]["stiffness"] else 0.0
         kind_name = "revolute" if kind == 0.0 else "prismatic"
-        coordinates.append({"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own])
+        coordinates.insert(0, {"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own])
         self.parts["body"].append(
             {
                 "name": names["body"],

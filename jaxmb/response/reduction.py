@@ -1,16 +1,15 @@
-"""Frequency responses of machines with many elastic coordinates, by a few modes and static displacements."""
+"""Machines with many elastic coordinates, reduced to a few: modes, and static displacements of chosen points."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, null_space
 
-from jaxmb.compiled import takes_numbers
+from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
@@ -18,99 +17,162 @@ from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import FrfKind, Point, check_kind, endpoints
 
 MODES_TO = 4.0
-"""Modes are kept up to so many times the highest line."""
+"""Modes are kept up to so many times the highest frequency."""
 CHECKED_LINES = 5
 """At which the whole machine is solved to state the error."""
-LEAST_PART = 1e-10
-"""Of a static displacement, that is not in the modes: less is rounding."""
+DEPENDENT = 1e-9
+"""Of a direction, that others do not say already: less is rounding."""
 LEAST_HELD = 1e-3
-"""Of the highest line: a machine with a mode below that swings freely, its static displacements are rounding."""
+"""Of the highest frequency: what swings more slowly is not held at all."""
 ROUNDING = 1e-9
 """Of the largest response: what stays below it is none."""
 
 
-class ReducedFrf(NamedTuple):
-    """Frequency responses of a reduced machine."""
+class ReducedMotion(NamedTuple):
+    """Small motions of a machine by few coordinates, as seen from some points."""
 
-    frf: Complex[np.ndarray, "f o i"]
     tangent: Tangent
-    """Of the reduced machine [r, r]."""
+    """[r, r]."""
+    output_rows: Float[Array, "o r"]
+    input_rows: Float[Array, "i r"]
     basis: Float[np.ndarray, "m r"]
-    """Small motion of the machine for each coordinate of the reduced one."""
+    """Small motion of the machine for each reduced coordinate."""
     error: float
-    """Largest error at some lines spread over the band, as a part of the largest response there of each output and
-    input: the whole machine is solved at these."""
+    """Largest error of a response at some frequencies spread up to the highest, as a part of the largest response there
+    of each output and input: the whole machine is solved at these."""
 
 
 @takes_numbers("q")
-@takes_numbers("frequency_hz", least=0.0)
-def reduced_frf(
+def reduce_motion(
     model: Model,
     q: Float[Array, "n"],
-    frequency_hz: Float[Array, "f"],
+    highest_hz: float,
     frame: str = "tool",
-    kind: FrfKind = "accelerance",
     outputs: Sequence[Point] | None = None,
     inputs: Sequence[Point] | None = None,
     at: LinearizeAt = "posture",
-) -> ReducedFrf:
-    """`frf` of a machine with many elastic coordinates, by its modes up to four times the highest line.
-
-    M, C and K are projected on the undamped modes below that frequency and on the displacements that constant forces at
-    the points make, which stand for all modes above. Of a machine that nothing holds they are displacements at the
-    highest line instead.
+) -> ReducedMotion:
+    """Small motions of a machine about a posture by `interface_basis`, the points being the interface.
 
     Args:
         model: the machine.
         q: posture [n], rad or m.
-        frequency_hz: frequencies [f], Hz.
-        frame: see `frf`, as for what follows.
-        kind: "receptance", "mobility" or "accelerance".
-        outputs: points.
-        inputs: points.
+        highest_hz: up to which responses are asked for.
+        frame: where outputs and inputs are x, y, z, unless they are given (see `frf`).
+        outputs: sensors.
+        inputs: forces.
         at: linearize at the "posture" or at the "equilibrium".
 
     Raises:
-        ValueError: see `frf`.
-
-    Source: modal truncation with residual flexibility, MacNeal 1971; Rubin 1975.
+        ValueError: sizes, a frame or a direction is wrong, or highest_hz is not above 0.
     """
+    if not (np.isfinite(highest_hz) and highest_hz > 0.0):
+        raise ValueError(f"highest_hz is {highest_hz}, expected a frequency above 0")
     outputs, inputs = endpoints(frame, outputs, inputs)
-    derivatives = check_kind(kind)
-    omega = 2.0 * np.pi * np.asarray(frequency_hz, dtype=float)
-    tangent, place = linearize(model, q, at), working_point(model, q, at)
+    whole, place = linearize(model, q, at), working_point(model, q, at)
     rows = [np.asarray(response_rows(model, place, points)) for points in (outputs, inputs)]
-    basis = _basis(tangent, np.concatenate(rows), float(omega.max(initial=0.0)))
-    small = jax.tree.map(lambda part: jax.device_put(basis.T @ np.asarray(part) @ basis), tangent)
-    seen = [jax.device_put(each @ basis) for each in rows]
-    factor = (1j * omega[:, None, None]) ** derivatives
-    h = np.asarray(_receptance(small, jax.device_put(omega), *seen)) * factor
-    checked = np.unique(np.linspace(0, omega.size - 1, CHECKED_LINES).astype(int))
-    whole = np.asarray(_receptance(tangent, jax.device_put(omega[checked]), *(jax.device_put(each) for each in rows)))
-    whole = whole * factor[checked]
-    largest = np.abs(whole).max(axis=0)
+    mass, stiffness = np.asarray(whole.mass), np.asarray(whole.stiffness)
+    basis = interface_basis(mass, stiffness, np.concatenate(rows), highest_hz)
+    found = ReducedMotion(
+        reduced_tangent(whole, basis), jax.device_put(rows[0] @ basis), jax.device_put(rows[1] @ basis), basis, np.nan
+    )
+    checked = jax.device_put(2.0 * np.pi * np.linspace(highest_hz / CHECKED_LINES, highest_hz, CHECKED_LINES))
+    exact = np.asarray(_receptance(whole, checked, *(jax.device_put(each) for each in rows)))
+    largest = np.abs(exact).max(axis=0)
     largest = np.where(largest > ROUNDING * largest.max(initial=0.0), largest, np.inf)
-    return ReducedFrf(h, small, basis, float(np.max(np.abs(h[checked] - whole) / largest)))
+    near = np.asarray(_receptance(found.tangent, checked, found.output_rows, found.input_rows))
+    return found._replace(error=float(np.max(np.abs(near - exact) / largest)))
 
 
-@eqx.filter_jit
+@takes_numbers("frequency_hz", least=0.0)
+def reduced_frf(
+    reduced: ReducedMotion, frequency_hz: Float[Array, "f"], kind: FrfKind = "accelerance"
+) -> Complex[Array, "f o i"]:
+    """Frequency responses [freq, output, input] of a reduced machine, as `frf` of the whole one.
+
+    Args:
+        reduced: from `reduce_motion`.
+        frequency_hz: frequencies [f], Hz, up to its highest one.
+        kind: "receptance", "mobility" or "accelerance".
+
+    Raises:
+        ValueError: the kind is wrong, or there is a NaN or a frequency below 0.
+    """
+    derivatives = check_kind(kind)
+    omega = 2.0 * jnp.pi * frequency_hz
+    h = _receptance(reduced.tangent, omega, reduced.output_rows, reduced.input_rows)
+    return h * ((1j * omega) ** derivatives)[:, None, None]
+
+
+@compiled
 def _receptance(t: Tangent, omega: Array, outputs: Array, inputs: Array) -> Array:
-    return receptance(t.mass, t.damping, t.stiffness, jnp.asarray(omega), outputs, inputs, structural=t.structural)
+    return receptance(t.mass, t.damping, t.stiffness, omega, outputs, inputs, structural=t.structural)
 
 
-def _basis(tangent: Tangent, rows: Float[np.ndarray, "p m"], highest: float) -> Float[np.ndarray, "m r"]:
-    """Modes up to `MODES_TO` times an angular frequency, and static displacements, orthonormal in the mass matrix."""
-    M, K = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
-    values, modes = eigh(K, M)
+def interface_basis(
+    mass: Float[np.ndarray, "m m"],
+    stiffness: Float[np.ndarray, "m m"],
+    interface: Float[np.ndarray, "p m"],
+    highest_hz: float,
+) -> Float[np.ndarray, "m r"]:
+    """Basis of small motions: static displacements under forces on an interface, and modes.
+
+    The modes are undamped ones up to four times the highest frequency; the displacements stand for all above. The
+    columns are combined so that each of the first ones moves one direction of the interface by 1, and no other column
+    moves it: springs, dampers and masses that act on the interface alone stay entries of their own, and the basis is
+    nearly as good for any value of them. With no interface it is modal truncation.
+
+    Args:
+        mass: M [m, m].
+        stiffness: K [m, m].
+        interface: directions, rows; those that follow from ones before are left out.
+        highest_hz: up to which motions are asked for.
+
+    Source: residual flexibility, MacNeal 1971, Rubin 1975; interface coordinates as Craig and Bampton 1968.
+    """
+    rows, highest = _independent(interface), 2.0 * np.pi * highest_hz
+    values, modes = eigh(stiffness, mass)
     modes = modes[:, values <= (MODES_TO * highest) ** 2]
-    held = values[0] > (LEAST_HELD * highest) ** 2
-    static = cho_solve(cho_factor(K), rows.T) if held else np.linalg.solve(K - highest**2 * M, rows.T)
-    basis = modes
-    for column in static.T:
-        size = np.sqrt(column @ M @ column)
+    if not rows.shape[0]:
+        return modes
+    if values[0] <= (LEAST_HELD * highest) ** 2:
+        # what nothing holds would follow without limit: displacements at a small rate of growth instead
+        stiffness = stiffness + (0.1 * highest) ** 2 * mass
+    moved = cho_solve(cho_factor(stiffness), rows.T)
+    for _ in range(2):
+        moved = moved - modes @ (modes.T @ (mass @ moved))
+    basis = np.column_stack([modes, _orthonormal(moved, mass)])
+    seen = rows @ basis
+    return basis @ np.column_stack([np.linalg.pinv(seen), null_space(seen)])
+
+
+def _orthonormal(columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m k"]:
+    """Columns orthonormal in the mass matrix; those that follow from others are left out."""
+    kept = np.zeros((columns.shape[0], 0))
+    size = np.sqrt(np.einsum("ij,ij->j", columns, mass @ columns).max(initial=0.0))
+    for column in columns.T:
         for _ in range(2):
-            column = column - basis @ (basis.T @ (M @ column))
-        left = np.sqrt(column @ M @ column)
-        if left > LEAST_PART * size:
-            basis = np.column_stack([basis, column / left])
-    return basis
+            column = column - kept @ (kept.T @ (mass @ column))
+        length = np.sqrt(column @ mass @ column)
+        if length > DEPENDENT * size:
+            kept = np.column_stack([kept, column / length])
+    return kept
+
+
+def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangent:
+    """Tangent of the motions that a basis spans."""
+    return jax.tree.map(lambda part: jax.device_put(basis.T @ np.asarray(part) @ basis), tangent)
+
+
+def _independent(rows: Float[np.ndarray, "p m"]) -> Float[np.ndarray, "p m"]:
+    """Rows without those that follow from ones before, or are zero."""
+    kept, directions = list[int](), np.zeros((0, rows.shape[1]))
+    for k, row in enumerate(rows):
+        size = np.linalg.norm(row)
+        left = row / size if size else row
+        for _ in range(2):
+            left = left - directions.T @ (directions @ left)
+        if np.linalg.norm(left) > DEPENDENT:
+            kept.append(k)
+            directions = np.vstack([directions, left / np.linalg.norm(left)])
+    return rows[kept]
