@@ -10,11 +10,8 @@ from jaxmb.identify.experiments.modes_test import (
     ModesTest as ModesTest,
     predict_modes as predict_modes,
 )
-from jaxmb.identify.experiments.motion import (
-    MotionView as MotionView,
-    PostureTest as PostureTest,
-    motion_view as motion_view,
-)
+from jaxmb.identify.experiments.motion import PostureTest as PostureTest
+from jaxmb.identify.experiments.motion_view import MotionView as MotionView, motion_view as motion_view
 from jaxmb.identify.experiments.test import (
     Equations as Equations,
     Score as Score,

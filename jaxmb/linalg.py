@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float
 
 Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of M, C and K that may change."""
@@ -73,36 +73,82 @@ def _responses(
     """X = Z^-1 B^T [f, n, k] for rows B [k, n]."""
     if mass.shape[0] <= FEW:
         return _by_factorization(mass, damping, stiffness, structural, omega, rows)
-    lower = jnp.linalg.cholesky(stiffness)
-
-    def congruent(matrix: Array) -> Array:
-        half = jax.scipy.linalg.solve_triangular(lower, matrix, lower=True)
-        whole = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
-        return 0.5 * (whole + whole.T)
-
-    # modes v of M v = mu K v, mu = 1 / omega^2: so the lowest are the most exact
-    mu, vectors = jnp.linalg.eigh(congruent(mass))
-    viscous, lossy = (
-        jnp.zeros_like(mass) if part is None else vectors.T @ congruent(part) @ vectors
-        for part in (damping, structural)
-    )
-    coupling = sum(
-        factor * jnp.max(jnp.abs(part - jnp.diag(jnp.diagonal(part))))
-        for factor, part in ((jnp.max(jnp.abs(omega)), viscous), (1.0, lossy))
-    )
+    mu, shapes, viscous, lossy = _modal_form(mass, damping, stiffness, structural)
 
     def by_modes() -> Array:
         w = omega[:, None]
         factors = jax.lax.complex(1.0 - w**2 * mu, w * jnp.diagonal(viscous) + jnp.diagonal(lossy))
-        shapes = jax.scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1)
         seen = shapes.T @ rows.T
         return jnp.einsum("nm,fmk->fnk", shapes, seen / factors[:, :, None])
 
     def by_factorization() -> Array:
         return _by_factorization(mass, damping, stiffness, structural, omega, rows)
 
+    coupling = _off_diagonal(lossy) + jnp.max(jnp.abs(omega)) * _off_diagonal(viscous)
     # NaN where nothing holds the machine: K has no factors then
     return jax.lax.cond(coupling <= UNCOUPLED, by_modes, by_factorization)
+
+
+def _modal_form(
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """1 / omega^2 of undamped modes, descending, their shapes V, V^T C V and V^T D V; V^T K V = I.
+
+    The lowest modes are the most exact in this form.
+    """
+    lower = jnp.linalg.cholesky(stiffness)
+    half = jax.scipy.linalg.solve_triangular(lower, mass, lower=True)
+    whole = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+    mu, vectors = jnp.linalg.eigh(0.5 * (whole + whole.T))
+    shapes = jax.scipy.linalg.solve_triangular(lower, vectors[:, ::-1], lower=True, trans=1)
+    viscous = shapes.T @ damping @ shapes
+    lossy = jnp.zeros_like(mass) if structural is None else shapes.T @ structural @ shapes
+    return mu[::-1], shapes, viscous, lossy
+
+
+def _off_diagonal(matrix: Array) -> Array:
+    return jnp.max(jnp.abs(matrix - jnp.diag(jnp.diagonal(matrix))))
+
+
+def damped_modes(
+    mass: Float[Array, "n n"], damping: Float[Array, "n n"], stiffness: Float[Array, "n n"],
+    structural: Float[Array, "n n"] | None,
+) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, ""]]:  # fmt: skip
+    """Eigenvalues with Im >= 0 by ascending frequency and shapes (columns) of (s^2 M + s C + K + j D) v = 0, and
+    whether damping is proportional, without which they are wrong.
+
+    M, C, K and D are symmetric, K positive definite. A shape of a repeated eigenvalue has no derivative within its
+    subspace, and none is taken.
+    """
+    return _damped_modes(mass, damping, stiffness, jnp.zeros_like(mass) if structural is None else structural)
+
+
+@jax.custom_jvp
+def _damped_modes(mass: Array, damping: Array, stiffness: Array, structural: Array) -> tuple[Array, Array, Array]:
+    mu, shapes, viscous, lossy = _modal_form(mass, damping, stiffness, structural)
+    c, eta = jnp.diagonal(viscous), jnp.diagonal(lossy)
+    inside = jnp.sqrt(c**2 - 4.0 * mu * jax.lax.complex(jnp.ones_like(eta), eta))
+    root = (-c + jnp.where(inside.imag < 0.0, -inside, inside)) / (2.0 * mu)
+    coupling = _off_diagonal(lossy) + jnp.sqrt(1.0 / jnp.abs(mu[-1])) * _off_diagonal(viscous)
+    return root, shapes.astype(root.dtype), coupling <= UNCOUPLED
+
+
+@_damped_modes.defjvp
+def _damped_modes_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
+    """dZ = s^2 dM + s dC + dK + j dD in the modes' own basis: ds_i = -dZ_ii / (2 s_i mu_i + c_i), and shape i takes
+    -dZ_ji / Z_jj(s_i) of shape j."""
+    mass, damping, _, structural = primals
+    root, shapes, proportional = _damped_modes(*primals)
+    real = shapes.real
+    mu, c, eta = (jnp.einsum("ni,nm,mi->i", real, part, real) for part in (mass, damping, structural))
+    d_mass, d_damping, d_stiffness, d_structural = (real.T @ part @ real for part in tangents)
+    s = root[None, :]
+    change = s**2 * d_mass + s * d_damping + jax.lax.complex(d_stiffness, d_structural)
+    away = s**2 * mu[:, None] + s * c[:, None] + 1.0 + 1j * eta[:, None]
+    same = jnp.abs(root[:, None] - s) <= 1e-10 * (jnp.abs(root[:, None]) + jnp.abs(s))
+    coupling = jnp.where(same, 0.0, -change / jnp.where(same, 1.0, away))
+    d_root = -jnp.diagonal(change) / (2.0 * root * mu + c)
+    return (root, shapes, proportional), (d_root, shapes @ coupling, np.zeros((), jax.dtypes.float0))
 
 
 def _by_factorization(

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import compiled, takes_numbers
-from jaxmb.linalg import eigenpairs, symmetric_pencil
+from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
 from jaxmb.mechanics.kinematics import whole
@@ -62,6 +62,12 @@ def modes(tangent: Tangent) -> Modes:
     K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
     n = M.shape[0]
     check_mass_matrix(M)
+    if n > FEW:
+        root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
+        if proportional:
+            kept = np.imag(root) > 0.0
+            order = np.argsort(np.abs(root[kept]), kind="stable")
+            return _modes(root[kept][order], _unit_shapes(shapes[:, kept][:, order]), np.sort(np.real(root[~kept])))
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
     values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
@@ -69,6 +75,11 @@ def modes(tangent: Tangent) -> Modes:
     pairs = order[np.imag(values[order]) > 0.0]
     real = np.sort(np.real(values[np.imag(values) == 0.0]))
     return _modes(values[pairs], _unit_shapes(vectors[:n, pairs]), real)
+
+
+@compiled
+def _damped_modes(tangent: Tangent) -> tuple[Array, Array, Array]:
+    return damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
 
 
 def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None) -> None:
@@ -103,13 +114,26 @@ def oscillating_modes(
     Always n of them, so that it can be compiled and differentiated: where a pair is overdamped the last entries are
     real eigenvalues, marked False.
     """
+    n = tangent.mass.shape[0]
+    if n <= FEW:
+        return _by_first_order(tangent)
+    found, shapes, proportional = damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
+    return jax.lax.cond(
+        proportional, lambda: (found, _largest_one(shapes), found.imag > 0.0), lambda: _by_first_order(tangent)
+    )
+
+
+def _by_first_order(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
     values, vectors = eigenpairs(first_order(tangent))
     n = tangent.mass.shape[0]
     above = values.imag > 0.0
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[:n]
-    shapes = vectors[:n, order]
+    return values[order], _largest_one(vectors[:n, order]), above[order]
+
+
+def _largest_one(shapes: Complex[Array, "n m"]) -> Complex[Array, "n m"]:
     largest = jnp.take_along_axis(shapes, jnp.argmax(jnp.abs(shapes), axis=0)[None, :], axis=0)
-    return values[order], shapes / largest, above[order]
+    return shapes / largest
 
 
 def undamped_modes(tangent: Tangent) -> Modes:

@@ -72,16 +72,31 @@ def reduce_motion(
     whole, place = linearize(model, q, at), working_point(model, q, at)
     rows = [np.asarray(response_rows(model, place, points)) for points in (outputs, inputs)]
     mass, stiffness = np.asarray(whole.mass), np.asarray(whole.stiffness)
-    basis = interface_basis(mass, stiffness, np.concatenate(rows), highest_hz)
-    found = ReducedMotion(
-        reduced_tangent(whole, basis), jax.device_put(rows[0] @ basis), jax.device_put(rows[1] @ basis), basis, np.nan
+    basis = interface_basis(mass, stiffness, np.concatenate(rows), float(highest_hz))
+    error = error_of_basis(whole, basis, rows[0], rows[1], highest_hz)
+    seen = [jax.device_put(each @ basis) for each in rows]
+    return ReducedMotion(reduced_tangent(whole, basis), seen[0], seen[1], basis, error)
+
+
+def error_of_basis(
+    tangent: Tangent,
+    basis: Float[np.ndarray, "m r"],
+    outputs: Float[np.ndarray, "o m"],
+    inputs: Float[np.ndarray, "i m"],
+    highest_hz: float,
+) -> float:
+    """Largest error of the responses that a basis leaves, as `ReducedMotion.error`."""
+    omega = jax.device_put(2.0 * np.pi * np.linspace(highest_hz / CHECKED_LINES, highest_hz, CHECKED_LINES))
+    exact, near = (
+        np.asarray(_receptance(t, omega, jax.device_put(seen[0]), jax.device_put(seen[1])))
+        for t, seen in (
+            (jax.tree.map(jax.device_put, tangent), (outputs, inputs)),
+            (reduced_tangent(tangent, basis), (outputs @ basis, inputs @ basis)),
+        )
     )
-    checked = jax.device_put(2.0 * np.pi * np.linspace(highest_hz / CHECKED_LINES, highest_hz, CHECKED_LINES))
-    exact = np.asarray(_receptance(whole, checked, *(jax.device_put(each) for each in rows)))
     largest = np.abs(exact).max(axis=0)
     largest = np.where(largest > ROUNDING * largest.max(initial=0.0), largest, np.inf)
-    near = np.asarray(_receptance(found.tangent, checked, found.output_rows, found.input_rows))
-    return found._replace(error=float(np.max(np.abs(near - exact) / largest)))
+    return float(np.max(np.abs(near - exact) / largest))
 
 
 @takes_numbers("frequency_hz", least=0.0)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Complex, Float
 from optax.assignment import hungarian_algorithm
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.motion import MotionView, PostureTest
+from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
@@ -60,6 +61,8 @@ class ModesTest(PostureTest):
     """Sensors of the shapes."""
     inputs: tuple[Point, ...] = eqx.field(static=True, default=())
     """The same: no force is needed."""
+    has_content: bool = eqx.field(static=True, default=True)
+    """Whether `content` names anything."""
 
     def predict(self, view: MotionView) -> PairedModes:
         """The predicted mode that stands for each measured one.
@@ -70,7 +73,9 @@ class ModesTest(PostureTest):
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
         frequency = eigenvalue.imag / (2 * jnp.pi)
         damping = -eigenvalue.real / jnp.abs(eigenvalue)
-        shares = self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
+        shares = jnp.zeros((self.frequency_hz.size, frequency.size))
+        if view.stiffness is not None:
+            shares = self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
         mac, apart = self._compared_shapes(view.output_rows @ shape)
         missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([
@@ -108,6 +113,11 @@ class ModesTest(PostureTest):
     def rows(self) -> int:
         """Number of residuals."""
         return (3 + 2 * len(self.outputs)) * self.frequency_hz.size
+
+    @property
+    def shares_energy(self) -> bool:
+        """Whether it names what dominates modes."""
+        return self.has_content
 
     def row_weights(self) -> Float[np.ndarray, "r"]:
         """Variance of every residual under the test's own noise: 1."""

@@ -1,4 +1,4 @@
-"""Small motions of a machine about a posture, as the sensors and shakers of a test see them."""
+"""Tests at one posture, and what they see of a machine as a function of what is free."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,18 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
+from jaxmb.identify.experiments.reduced_view import reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.equilibrium import equilibrium_or_nan
-from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_stiffness, tangent_about
-from jaxmb.response.frf import response_rows
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
-from jaxmb.response.modal import check_mass_matrix, giving_way, spring_matrices
-from jaxmb.response.sensor import tilt_rows
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
@@ -30,62 +25,6 @@ LINEAR_LEAVES = frozenset({
 """Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
 ROUNDING = 1e-13
 """Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
-
-
-class MotionView(eqx.Module):
-    """What a test at one posture sees of a machine: m coordinates of small motions."""
-
-    tangent: Tangent
-    stiffness: Float[Array, "m"] | Float[Array, "s m m"]
-    """Stiffness of each coordinate's own spring; where there are gears, springs between frames or beams, what each of
-    them adds to the stiffness matrix (`spring_matrices`)."""
-    output_rows: Float[Array, "o m"]
-    input_rows: Float[Array, "i m"] | None
-    """None where the inputs are the outputs."""
-    giving_way: tuple[bool, ...] = eqx.field(static=True)
-    """See `giving_way`."""
-    tilt_rows: Float[Array, "o m"] | None = None
-    """What gravity adds to the accelerations at the outputs; None where the sensors do not feel it."""
-    support: Support | None = eqx.field(static=True, default=None)
-    """Entries of the tangent that the free parameters move, where that is known."""
-
-
-@compiled
-def motion_view(
-    model: Model,
-    q: Float[Array, "n"],
-    at: LinearizeAt,
-    outputs: tuple[Point, ...],
-    inputs: tuple[Point, ...],
-    feels_gravity: bool = False,
-) -> MotionView:
-    """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers.
-
-    NaN where the test is linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere.
-    """
-    point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
-    output_rows = response_rows(model, point, outputs)
-    input_rows = None if inputs == outputs else response_rows(model, point, inputs)
-    tilt = tilt_rows(model, point, outputs) if feels_gravity else None
-    tangent = tangent_about(model, q, point, at)
-    if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
-        there = jnp.all(jnp.isfinite(point))
-        tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
-    coupled = model.springs or model.motors or model.beams or model.following
-    stiffness = spring_matrices(model, q, point) if coupled else motion_stiffness(model)
-    return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
-
-
-def check_motion(view: MotionView, names: Sequence[str]) -> None:
-    """Raise ValueError where a test cannot see a machine: no equilibrium, or a motion without mass.
-
-    Args:
-        view: of the machine.
-        names: of the coordinates of its small motions.
-    """
-    if not np.isfinite(np.asarray(view.tangent.stiffness)).all():
-        raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
-    check_mass_matrix(np.asarray(view.tangent.mass), names)
 
 
 class AffineMotion(eqx.Module):
@@ -102,9 +41,10 @@ class AffineMotion(eqx.Module):
             change = (np if numpy else jnp).einsum("...d,d->...", slope, values)
             return np.asarray(base) + change if numpy else base + change
 
-        tangent = jax.tree.map(moved, self.base.tangent, self.slope.tangent)
-        stiffness = moved(self.base.stiffness, self.slope.stiffness)
-        return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
+        changed = jax.tree.map(
+            moved, (self.base.tangent, self.base.stiffness), (self.slope.tangent, self.slope.stiffness)
+        )
+        return dataclasses.replace(self.base, tangent=changed[0], stiffness=changed[1])
 
     def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the entries that move in any of the others."""
@@ -113,29 +53,28 @@ class AffineMotion(eqx.Module):
         return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support))
 
 
-def affine_motion(
-    model: Model, free: FreeParameters, q: Float[Array, "n"], at: LinearizeAt, outputs: tuple[Point, ...],
-    inputs: tuple[Point, ...], feels_gravity: bool = False,
-) -> AffineMotion | None:  # fmt: skip
-    """`motion_view` as an affine function of the free values, with the entries of the tangent that they move.
+def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> AffineMotion | None:
+    """The view of a test as an affine function of the free values, with the entries of the tangent that they move.
 
     None where it is not affine: away from the posture itself, or where a free parameter enters otherwise. The function
     is affine to the last bit but rounding, so its slopes are differences, taken over the whole range of each value: no
-    differentiation to compile, and no error but that of the sums themselves.
+    differentiation to compile, and no error but that of the sums themselves. Machines with many small motions are
+    reduced to what the test sees of them.
     """
     shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
-    if at != "posture" or shears or not all(place.leaf in LINEAR_LEAVES for place in free.targets):
-        return None
     size = free.size
-    base = motion_view(free.apply(model, np.zeros(size)), q, at, outputs, inputs, feels_gravity)
-    if not size:
+    if test.at != "posture" or shears or not all(place.leaf in LINEAR_LEAVES for place in free.targets) or not size:
         return None
+    base = test.view(free.apply(model, np.zeros(size)))
     columns = []
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
     for i, length in enumerate(reach):
-        there = motion_view(free.apply(model, length * np.eye(size)[i]), q, at, outputs, inputs, feels_gravity)
+        there = test.view(free.apply(model, length * np.eye(size)[i]))
         slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
+    basis = reducing_basis(base, columns, free, test.band_end_hz)
+    if basis is not None:
+        base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
     moved = np.sum(parts, axis=0)
@@ -166,7 +105,7 @@ class PostureTest(Test):
 
     def view(self, model: Model) -> MotionView:
         """Small motions of the machine at the test's posture."""
-        return motion_view(model, self.q, self.at, self.outputs, self.inputs, self.feels_gravity)
+        return motion_view(model, self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy)
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
@@ -174,11 +113,16 @@ class PostureTest(Test):
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
         """`view` as an affine function of the free values; None where it is not one."""
-        return affine_motion(model, free, self.q, self.at, self.outputs, self.inputs, self.feels_gravity)
+        return affine_motion(self, model, free)
 
     @property
     def feels_gravity(self) -> bool:
         """Whether its sensors feel gravity as they tilt."""
+        return False
+
+    @property
+    def shares_energy(self) -> bool:
+        """Whether it asks for the share of springs in the strain energy of modes."""
         return False
 
     @property

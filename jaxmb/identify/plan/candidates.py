@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
-from jaxmb.identify.experiments.motion import MotionView, motion_view
+from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -149,7 +149,7 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
         tangent = jax.tree.map(lambda t, s: t + s @ step, motion.tangent, motion.tangent_slope)
         rows = motion.rows if motion.rows_slope is None else motion.rows + motion.rows_slope @ step
         inputs = None if probe.inputs is None else rows[probe.inputs]
-        view = MotionView(tangent, jnp.zeros(rows.shape[1]), rows[probe.outputs], inputs, (True,) * rows.shape[1])
+        view = MotionView(tangent, None, rows[probe.outputs], inputs, (True,) * rows.shape[1])
         return predict_frf(view, probe.omega, probe.derivatives, probe.decay)
 
     h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))

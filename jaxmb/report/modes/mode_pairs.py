@@ -12,7 +12,8 @@ from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
 from jaxmb.machine.build import Model
-from jaxmb.response.modal import Modes, energy_shares, mac, modes
+from jaxmb.mechanics.tangent import working_point
+from jaxmb.response.modal import Modes, energy_shares, mac, modes, spring_matrices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,9 +134,10 @@ def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
     """The modes of the identified machine that stand for the measured ones, in their order."""
     seen = test.view(result.model)
     paired = predict_modes(test, seen)
+    springs = spring_matrices(result.model, test.q, working_point(result.model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
     found = modes(seen.tangent)
-    shares = np.asarray(energy_shares(found.shape, seen.stiffness)).T
+    shares = np.asarray(energy_shares(found.shape, springs)).T
     # The pairing is the test's own; it gives frequencies, by which each mode is found again.
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])

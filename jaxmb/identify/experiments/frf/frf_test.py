@@ -21,7 +21,8 @@ from jaxmb.identify.experiments.frf.noise import (
 )
 from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
 from jaxmb.identify.experiments.frf.prediction import predict_frf
-from jaxmb.identify.experiments.motion import MotionView, PostureTest, motion_view
+from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score
 from jaxmb.linalg import on_host

@@ -4,7 +4,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf.channels import Channels
-from jaxmb.identify.experiments.motion import MotionView
+from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.response.frf import IDEAL, sensed_receptance
 from jaxmb.response.sensor import Sensor
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.modes_test import ModesTest
-from jaxmb.identify.experiments.motion import check_motion, motion_view
+from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import SimulateModes
@@ -66,6 +66,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         content_std=jnp.asarray(part.content_std),
         outputs=part.outputs,
         inputs=part.outputs,
+        has_content=bool(content.any()),
     )
     return [Entry("modes", test, truth=truth, amplitude=part.amplitude, role=part.role)]
 

@@ -7,7 +7,7 @@ from jax import Array
 
 from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf.prediction import predict_frf
-from jaxmb.identify.experiments.motion import MotionView, check_motion, motion_view
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate
 from jaxmb.identify.study.setting import Setting, measured_model

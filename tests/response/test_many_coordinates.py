@@ -1,0 +1,97 @@
+"""Responses and modes of machines with many coordinates, beside SciPy's general solvers."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import eig
+
+from jaxmb.linalg import FEW, receptance
+from jaxmb.mechanics.tangent import Tangent
+from jaxmb.response.modal import modes, oscillating_modes
+
+SIZE = FEW + 5
+RANDOM = np.random.default_rng(0)
+PART = RANDOM.normal(size=(3, SIZE, SIZE))
+MASS = np.eye(SIZE) + 0.1 * PART[0] @ PART[0].T / SIZE
+STIFFNESS = np.diag(np.linspace(1.0, 40.0, SIZE)) + 0.1 * PART[1] @ PART[1].T / SIZE
+TIP = np.eye(SIZE)[:1]
+DAMPING = {"none": np.zeros((SIZE, SIZE)), "Rayleigh": 0.01 * MASS + 1e-3 * STIFFNESS, "damper": 0.1 * TIP.T @ TIP}
+STRUCTURAL = {"eta": 0.02 * STIFFNESS, "spring": 0.3 * TIP.T @ TIP}
+CASES = [
+    ("Rayleigh", None),
+    ("none", "eta"),
+    ("Rayleigh", "eta"),
+    ("damper", None),
+    ("none", "spring"),
+    ("damper", "eta"),
+]
+OMEGA = np.linspace(0.5, 7.0, 30)
+
+
+def tangent(damping, structural):
+    lost = None if structural is None else jnp.asarray(STRUCTURAL[structural])
+    return Tangent(jnp.asarray(MASS), jnp.asarray(DAMPING[damping]), jnp.asarray(STIFFNESS), lost)
+
+
+def dense(t):
+    """K + j D, C and M."""
+    lost = 0.0 if t.structural is None else np.asarray(t.structural)
+    return np.asarray(t.stiffness) + 1j * lost, np.asarray(t.damping), np.asarray(t.mass)
+
+
+@pytest.mark.parametrize(("damping", "structural"), CASES)
+def test_responses(damping, structural):
+    t = tangent(damping, structural)
+    K, C, M = dense(t)
+    rows = np.eye(SIZE)[[0, 3, SIZE - 1]]
+    found = receptance(t.mass, t.damping, t.stiffness, jnp.asarray(OMEGA), rows, rows, structural=t.structural)
+    expected = [rows @ np.linalg.solve(K + 1j * w * C - w**2 * M, rows.T) for w in OMEGA]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("damping", "structural"), CASES)
+def test_modes(damping, structural):
+    t = tangent(damping, structural)
+    K, C, M = dense(t)
+    zero, one = np.zeros_like(M), np.eye(SIZE)
+    values = eig(np.block([[zero, one], [-K, -C]]), np.block([[one, zero], [zero, M]]), right=False)
+    expected = values[values.imag > 0.0]
+    expected = expected[np.argsort(np.abs(expected))]
+    np.testing.assert_allclose(modes(t).eigenvalue, expected, rtol=1e-8)
+    root, shapes, oscillates = oscillating_modes(t)
+    np.testing.assert_allclose(root, expected, rtol=1e-8)
+    assert bool(np.all(oscillates))
+    left = [(s**2 * M + s * C + K) @ v for s, v in zip(np.asarray(root), np.asarray(shapes).T, strict=True)]
+    assert np.abs(left).max() < 1e-8
+
+
+@pytest.mark.parametrize(("damping", "structural"), [("Rayleigh", None), ("none", "eta"), ("damper", "eta")])
+def test_derivatives_of_modes(damping, structural):
+    """By differences; the change is no multiple of M or K, and makes damping not proportional."""
+    t = tangent(damping, structural)
+    change = Tangent(*(0.5 * (p + p.T) for p in PART), None if structural is None else jnp.asarray(TIP.T @ TIP))
+
+    def seen(h):
+        root, shapes, _ = oscillating_modes(jax.tree.map(lambda part, moved: part + h * moved, t, change))
+        return jnp.concatenate([root[:6], (shapes[3] / shapes[7])[:6]])
+
+    step = 1e-6
+    expected = (seen(step) - seen(-step)) / (2.0 * step)
+    found = jax.jvp(seen, (0.0,), (1.0,))[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_repeated_frequencies_have_derivatives():
+    mass = np.eye(SIZE)
+    t = Tangent(
+        jnp.asarray(mass), jnp.zeros_like(mass), jnp.asarray(np.diag(np.repeat(np.arange(1.0, SIZE), 2)[:SIZE]))
+    )
+    change = dataclasses.replace(t, mass=jnp.zeros_like(mass), stiffness=jnp.asarray(mass))
+
+    def lowest(h):
+        return oscillating_modes(jax.tree.map(lambda part, moved: part + h * moved, t, change))[0][:4].imag
+
+    np.testing.assert_allclose(jax.jvp(lowest, (0.0,), (1.0,))[1], 0.5 / np.sqrt([1.0, 1.0, 2.0, 2.0]), rtol=1e-9)
