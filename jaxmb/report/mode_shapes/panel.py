@@ -62,7 +62,7 @@ def add_panel(
     axes.set_position((*((corner + fitted.offset) / size), *side))
     axes.set_title(title, y=1.0, pad=0)  # a given y is left alone when the figure is drawn
     above = np.array([0.5 * fitted.width, fitted.height - TITLE_ROOM + TITLE_GAP])
-    axes.title.set_position((above - fitted.offset) / fitted.width)
+    axes.title.set_position(tuple((above - fitted.offset) / fitted.width))
     return axes
 
 
@@ -72,7 +72,8 @@ def _axes(figure: Figure, low: np.ndarray, high: np.ndarray) -> Axes3D:
     for name, a, b in zip("xyz", low, high, strict=True):
         axis = getattr(axes, f"{name}axis")
         getattr(axes, f"set_{name}lim")(a, b)
-        axis.set_major_locator(MaxNLocator(max(2, round(4.0 * (b - a) / np.max(high - low)))))
+        most = max(2, round(4.0 * (b - a) / np.max(high - low)))
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
         axis.set_tick_params(pad=-2.5, labelsize=6.5)
         axis.set_label_text(f"{name} (m)", fontsize=7)
         axis.labelpad = -4
@@ -82,8 +83,8 @@ def _axes(figure: Figure, low: np.ndarray, high: np.ndarray) -> Axes3D:
 def _extents(figure: Figure, axes: Any) -> Bbox:
     """What axes without anything in them cover of a figure, with their labels, inches."""
     figure.draw_without_rendering()
-    limits = (axes.get_xlim(), axes.get_ylim(), axes.get_zlim())
-    x, y, _ = proj3d.proj_transform(*np.array(list(product(*limits))).T, axes.get_proj())
+    corners = np.array(list(product(axes.get_xlim(), axes.get_ylim(), axes.get_zlim())))
+    x, y, _ = proj3d.proj_transform(corners[:, 0], corners[:, 1], corners[:, 2], axes.get_proj())
     box = Bbox.null()
     box.update_from_data_xy(axes.transData.transform(np.column_stack([x, y])), ignore=True)
     labels: list[Any] = [axis.get_tightbbox() for axis in (axes.xaxis, axes.yaxis, axes.zaxis)]

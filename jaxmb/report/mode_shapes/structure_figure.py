@@ -38,7 +38,7 @@ CELL, SINGLE = 2.7, 4.2
 LEAST_WIDTH = 4.2
 """Of a figure, inches: the legend's."""
 LETTERS_PER_INCH = 12
-NOTE = f"displaced by {100 * DRAWN_PART:.0f} % of the machine's size at most"
+NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
 
 def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
@@ -140,10 +140,12 @@ def _legend(figure: Figure, motion: MachineMotion) -> None:
         Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
         Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
     ]
+    if structure.spokes:
+        handles.append(Line2D([], [], color="0.4", marker="o", ms=2.0, lw=0.5, label="frame"))
     if structure.ends:
         label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
         handles.append(Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=label))
-    figure.legend(handles=handles, loc="lower center", ncols=5, columnspacing=1.0, handlelength=1.5, handletextpad=0.4)
+    figure.legend(handles=handles, loc="lower center", ncols=6, columnspacing=1.0, handlelength=1.5, handletextpad=0.4)
 
 
 def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
