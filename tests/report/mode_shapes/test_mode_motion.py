@@ -47,7 +47,7 @@ def undamped_motion(model, numbers):
 
 def test_bending_of_a_cantilever():
     """cosh - cos - sigma (sinh - sin) of k x / l, between the ends of elements too. The shapes of its four elements are
-    wrong by less than a thousandth of the tip's displacement in the first mode, by a few in the second."""
+    wrong by 1e-4 of the tip's displacement in the first mode, by 3e-3 in the second."""
     motion = undamped_motion(cantilever(), (1, 3))  # bending about the weaker axis; 2 is that about the other one
     (line,) = motion.structure.lines
     x = motion.points[list(line), 0]
@@ -59,7 +59,7 @@ def test_bending_of_a_cantilever():
         at = k * x / 2.0
         exact = np.cosh(at) - np.cos(at) - sigma * (np.sinh(at) - np.sin(at))
         drawn = np.real(moved[:, 1])
-        np.testing.assert_allclose(drawn / drawn[-1], exact / exact[-1], atol=0.01)
+        np.testing.assert_allclose(drawn / drawn[-1], exact / exact[-1], atol=0.005)
         np.testing.assert_allclose(np.real(moved[:, [0, 2]]), 0.0, atol=1e-9)
         assert abs(drawn[-1]) == pytest.approx(DRAWN_PART * 2.0)
 
