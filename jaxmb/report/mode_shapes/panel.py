@@ -72,9 +72,9 @@ def _axes(figure: Figure, low: np.ndarray, high: np.ndarray) -> Axes3D:
     for name, a, b in zip("xyz", low, high, strict=True):
         axis = getattr(axes, f"{name}axis")
         getattr(axes, f"set_{name}lim")(a, b)
-        # labels of a short axis would lie on each other, those of z less
-        most = max(2 if name == "z" else 1, round(4.0 * (b - a) / np.max(high - low)))
-        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1))
+        fewest = 2 if name == "z" else 1  # more labels of a short axis that is not upright would lie on each other
+        most = max(fewest, round(4.0 * (b - a) / np.max(high - low)))
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], min_n_ticks=fewest))
         axis.set_tick_params(pad=-2.5, labelsize=6.5)
         axis.set_label_text(f"{name} (m)", fontsize=7)
         axis.labelpad = -4
