@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import jaxmb
 import jaxmb.cli.run_identify
@@ -241,6 +242,9 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["predict", "manipulator-3r", "--band-hz", "30", "1"], "band_hz"),
         (["predict", "manipulator-3r", "--band-hz", "1", "nan"], "finite"),
         (["predict", "manipulator-3r", "--band-hz", "-1", "10"], "-1"),
+        (["predict", "manipulator-3r", "--animate", "4"], "mode 4: 'manipulator-3r' has no such mode, expected 1 to 3"),
+        (["predict", "manipulator-3r", "--animate", "0"], "mode 0: 'manipulator-3r' has no such mode, expected 1 to 3"),
+        (["predict", "manipulator-3r", "--animate", "first"], "--animate"),
     ],
 )
 def test_wrong_arguments(arguments, told, tmp_path, monkeypatch, refused):
@@ -282,9 +286,18 @@ def test_predict(tmp_path, capsys):
     expected = jaxmb.frf(model, q, written.frequency_hz, kind="receptance")
     np.testing.assert_allclose(written.frf, expected, rtol=1e-12)
     assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "figures"}
-    assert (tmp_path / "figures" / "frf.png").stat().st_size > 10_000
+    for figure in ("frf.png", "mode-shapes.png"):
+        assert (tmp_path / "figures" / figure).stat().st_size > 10_000
     assert main([*command, "--out", str(tmp_path)]) == 0
-    assert "figures/frf.png; replaces the prediction that was there\n" in capsys.readouterr().out
+    written = "frf.npz, figures/frf.png, figures/mode-shapes.png; replaces the prediction that was there\n"
+    assert written in capsys.readouterr().out
+
+
+def test_predict_animates_a_mode(tmp_path, capsys):
+    assert main(["predict", "manipulator-3r", "--animate", "2", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith("figures/mode-shapes.png, figures/mode-2.gif\n")
+    with Image.open(tmp_path / "figures" / "mode-2.gif") as image:
+        assert image.n_frames == 30
 
 
 def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):

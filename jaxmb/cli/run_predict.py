@@ -25,8 +25,16 @@ def predict(
         typer.Option(help="Lowest and highest frequency, Hz.", show_default="around the first modes"),
     ] = None,
     kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
+    animate: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of a mode that is also written as an animated GIF, 1 that of the lowest frequency.",
+            show_default="none",
+        ),
+    ] = None,
 ) -> None:
-    """Modes and frequency responses of a machine; write frf.npz and a figure."""
+    """Modes and frequency responses of a machine; write frf.npz and figures, the shapes of the first modes among
+    them."""
     with wrong_input():
         robot = find_robot(machine)  # what is wrong in its file is reported before JAX is imported
 
@@ -39,6 +47,8 @@ def predict(
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.frf.predicted import predicted_sections
+    from jaxmb.report.mode_shapes.mode_motion import check_mode
+    from jaxmb.report.mode_shapes.sections import mode_shape_sections
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
@@ -53,9 +63,11 @@ def predict(
         band = None if band_hz is None else _band(*band_hz)
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
+        found = modes(tangent)
+        if animate is not None:
+            check_mode(robot.name, found, animate)
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
     earlier = (folder / "frf.npz").exists()
-    found = modes(tangent)
     low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
     frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
@@ -64,16 +76,25 @@ def predict(
     at = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
+    report += mode_shape_sections(model, q, found)
     console.print(on_terminal(report, console.width))
     with writing(folder):
         write_frf(
             folder / "frf.npz",
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
-        write_pictures(report, folder / "figures")
+        figures = write_pictures(report, folder / "figures")
+        if animate is not None:
+            from jaxmb.report.mode_shapes.animation import write_mode_animation
+
+            path = folder / "figures" / f"mode-{animate}.gif"
+            figures.append(write_mode_animation(path, model, q, animate, found=found))
     replaces = "; replaces the prediction that was there" if earlier else ""
     console.print(
-        f"written in {folder}: frf.npz, figures/frf.png{replaces}", markup=False, highlight=False, soft_wrap=True
+        f"written in {folder}: {', '.join(('frf.npz', *(f'figures/{path.name}' for path in figures)))}{replaces}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
 
 

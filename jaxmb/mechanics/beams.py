@@ -59,8 +59,11 @@ def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
     return each[model.element_beam]
 
 
-def section_poses(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array, "w 4 4 4"]:
-    """Pose of each section [element, section] in the axes of the beginning of its element."""
+def section_poses(
+    model: Model, deflection: Float[Array, "w 6"], places: np.ndarray = PLACES
+) -> Float[Array, "w s 4 4"]:
+    """Pose of each section [element, section] in the axes of the beginning of its element, at places from 0 to 1; those
+    that its mass is the sum of where not given."""
 
     def of_section(place: Array, length: Array, shear: Array, by: Array) -> Array:
         moved = _displacement(place, length, shear) @ by
@@ -69,7 +72,7 @@ def section_poses(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array,
     beam = model.element_beam
     of_element = jax.vmap(of_section, in_axes=(0, None, None, None))
     over = jax.vmap(of_element, in_axes=(None, 0, 0, 0))
-    return over(jnp.asarray(PLACES), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
+    return over(jnp.asarray(places), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
 
 
 def element_masses(model: Model) -> Float[Array, "w"]:

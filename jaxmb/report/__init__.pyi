@@ -1,4 +1,9 @@
 from .maps.placement_plot import placement_figure as placement_figure
+from .mode_shapes.animation import write_mode_animation as write_mode_animation
+from .mode_shapes.structure_figure import (
+    mode_shape_figures as mode_shape_figures,
+    mode_shape_grid as mode_shape_grid,
+)
 from .modes.mac_figure import mac_panels as mac_panels
 from .modes.mode_pairs import (
     ModePairs as ModePairs,

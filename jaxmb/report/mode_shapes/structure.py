@@ -1,0 +1,133 @@
+"""What is drawn of a machine: points that its nodes and beams carry, and the lines that join them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import TOOL
+
+SECTIONS = np.linspace(0.0, 1.0, 9)
+"""Places along each element of a beam between which its curve is drawn straight."""
+SAME_PLACE = 1e-9
+"""Distance of two points of a node, m, up to which they are one."""
+SLIDING = ("prismatic", "cylindrical")
+"""Loops whose frames may be apart."""
+
+Place = tuple[int, np.ndarray]
+"""A node, -1 for the ground, and an offset in its axes [3], m."""
+
+
+class Structure(NamedTuple):
+    """Lines and marks of a machine, by numbers of points: those that nodes carry, then the sections of all elements."""
+
+    node: np.ndarray
+    """Of each point that a node carries [r]; -1 is the ground."""
+    offset: np.ndarray
+    """Of each of these points in its node's axes [r, 3], m."""
+    lines: tuple[tuple[int, ...], ...]
+    """Rigid links, and beams as curves."""
+    spokes: tuple[tuple[int, int], ...]
+    """From the origin of a node to a frame that holds nothing, such as that of a sensor."""
+    springs: tuple[tuple[int, int], ...]
+    """Between the frames of a spring, or of a loop that lets them slide apart."""
+    joints: tuple[int, ...]
+    ground: int
+    ends: tuple[tuple[int, int, int, int], ...]
+    """Origin and tips of the axes, 1 m long, of the frames at which the machine holds its tool."""
+    end_names: tuple[str, ...]
+
+
+class _Points:
+    """Numbers of the points that nodes carry; a point that is there already keeps its number."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, float, float, float], int] = {}
+
+    def number(self, place: Place) -> int:
+        x, y, z = (round(float(value) / SAME_PLACE) * SAME_PLACE for value in place[1])
+        return self.known.setdefault((place[0], x, y, z), len(self.known))
+
+    def spoke(self, place: Place) -> tuple[int, int]:
+        """The origin of the place's node, and the place."""
+        return self.number((place[0], np.zeros(3))), self.number(place)
+
+
+def structure_of(model: Model) -> Structure:
+    """What is drawn of a machine.
+
+    On every node lines go from its origin to what it carries: the next joints and beams, bodies, payloads, the frames
+    of springs and loops, and the end frames (`_end_frames`). A node that carries nothing of this has a line to its
+    centre of mass.
+    """
+    points = _Points()
+    frame_offset, mass_offset = np.asarray(model.frame_offset), np.asarray(model.mass_offset)
+    frames: list[Place] = [(n, o[:3, 3]) for n, o in zip(model.frame_node, frame_offset, strict=True)]
+    joined = [*model.spring_frames, *model.loop_frames]
+    ends, begins = _end_frames(model), _begins(model)
+
+    carried = [*begins.values(), *((n, o[:3, 3]) for n, o in zip(model.mass_node, mass_offset, strict=True))]
+    carried += [frames[f] for f in (*(frame for pair in joined for frame in pair), *ends)]
+    reaching = {node for node, offset in carried if np.any(offset)} | {node for node, _ in begins.values()}
+    carried += [(node, center) for node, center in _centers(model).items() if node not in reaching]
+    links = dict.fromkeys(pair for pair in map(points.spoke, carried) if pair[0] != pair[1])
+    spokes = dict.fromkeys(points.spoke(place) for place in frames if place[0] >= 0)
+
+    joints = [i for i in begins if i < len(model.coordinates)]
+    slides = [(points.number(begins[i]), points.number((i, np.zeros(3)))) for i in joints if not model.revolute[i]]
+    loops = [pair for pair, kind in zip(model.loop_frames, model.loop_type, strict=True) if kind in SLIDING]
+    springs = [(points.number(frames[a]), points.number(frames[b])) for a, b in (*model.spring_frames, *loops)]
+    marks = tuple(points.number((i, np.zeros(3))) for i in joints)
+    ground = points.number((-1, np.zeros(3)))
+    axes = []
+    for f in ends:
+        node, origin = frames[f]
+        x, y, z = (points.number((node, origin + frame_offset[f, :3, k])) for k in range(3))
+        axes.append((points.number((node, origin)), x, y, z))
+    return Structure(
+        node=np.array([key[0] for key in points.known], dtype=int),
+        offset=np.array([key[1:] for key in points.known], dtype=float),
+        lines=(*links, *slides, *_beam_lines(model, len(points.known))),
+        spokes=tuple(pair for pair in spokes if pair not in links and pair[0] != pair[1]),
+        springs=tuple(springs),
+        joints=marks,
+        ground=ground,
+        ends=tuple(axes),
+        end_names=tuple(model.frames[f] for f in ends),
+    )
+
+
+def _begins(model: Model) -> dict[int, Place]:
+    """Where the joint or the element of each node begins on its parent, shafts of motors left out."""
+    shafts, first_element = {shaft for _, shaft in model.motors}, len(model.coordinates) + len(model.virtual_springs)
+    begins = {i: origin for i, origin in enumerate(np.asarray(model.origin)) if i not in shafts}
+    begins |= {first_element + w: start for w, start in enumerate(np.asarray(model.beam_start))}
+    return {node: (model.parent[node], origin[:3, 3]) for node, origin in begins.items()}
+
+
+def _end_frames(model: Model) -> list[int]:
+    """The frame "tool"; where there is none, the end frames on nodes at which no loop closes."""
+    if TOOL in model.frames:
+        return [model.frames.index(TOOL)]
+    closing = {model.frame_node[frame] for pair in model.loop_frames for frame in pair}
+    numbers = (model.frames.index(name) for name in model.end_frames)
+    return [f for f in numbers if model.frame_node[f] not in closing]
+
+
+def _centers(model: Model) -> dict[int, np.ndarray]:
+    """Centre of mass of what each node carries, in its axes, m; nodes without mass are left out."""
+    moments: dict[int, np.ndarray] = {}
+    columns = (np.asarray(part) for part in (model.mass_offset, model.mass, model.first_moment))
+    for node, place, mass, moment in zip(model.mass_node, *columns, strict=True):
+        moments[node] = moments.get(node, np.zeros(4)) + place @ np.append(moment, mass)
+    return {node: total[:3] / total[3] for node, total in moments.items() if total[3] > 0.0}
+
+
+def _beam_lines(model: Model, first: int) -> list[tuple[int, ...]]:
+    """Each beam through the sections of its elements, which are numbered from `first`; the end of one is the beginning
+    of the next."""
+    lines, each = list[tuple[int, ...]](), SECTIONS.size
+    for count in model.beam_elements:
+        lines.append(tuple(first + each * w + s for w in range(count) for s in range(each) if s or not w))
+        first += each * count
+    return lines

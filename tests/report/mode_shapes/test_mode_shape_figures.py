@@ -1,0 +1,102 @@
+"""Figures of mode shapes show the machine as it is and as it is displaced, at one scale, and name the mode."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
+
+import jaxmb
+from jaxmb.report import drawing, mode_shape_figures, mode_shape_grid
+from jaxmb.report.mode_shapes.sections import mode_shape_sections
+from jaxmb.report.mode_shapes.structure_figure import AT_REST, DISPLACED
+
+
+@pytest.fixture(scope="module", params=["kuka-kr90", "two-flexible-links", "manipulator-3r"])
+def machine(request):
+    model = jaxmb.build_model(jaxmb.load_machine(request.param))
+    return model, jaxmb.modes(jaxmb.linearize(model, model.reference))
+
+
+def lines_of(axes, color):
+    drawn = [
+        c
+        for c in axes.collections
+        if isinstance(c, Line3DCollection) and np.allclose(c.get_edgecolor()[0], to_rgba(color))
+    ]
+    return [np.asarray(segment) for collection in drawn for segment in collection._segments3d]
+
+
+def test_grid(machine, overlapping):
+    model, found = machine
+    with drawing():
+        figure = mode_shape_grid(model, model.reference, found=found)
+        assert overlapping(figure) == []
+    count = min(6, found.frequency_hz.size)
+    titles = [f"mode {m + 1}: {f:.4g} Hz, damping {100 * d:.2f} %" for m, (f, d) in
+              enumerate(zip(found.frequency_hz[:count], found.damping_ratio[:count], strict=True))]  # fmt: skip
+    assert [axes.get_title() for axes in figure.axes] == titles
+    for axes in figure.axes:
+        assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_zlabel()] == ["x (m)", "y (m)", "z (m)"]
+        extent = np.array([np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim()), np.ptp(axes.get_zlim())])
+        scale = np.asarray(axes._box_aspect) / extent
+        np.testing.assert_allclose(scale, scale[0])
+        inside = np.concatenate([*lines_of(axes, AT_REST), *lines_of(axes, DISPLACED)])
+        low, high = np.array([axes.get_xlim(), axes.get_ylim(), axes.get_zlim()]).T
+        assert np.all((inside > low) & (inside < high))
+    assert model.name in figure.texts[0].get_text()
+    assert "10 %" in figure.texts[0].get_text()
+
+
+def test_one_figure_a_mode(machine, overlapping):
+    model, found = machine
+    with drawing():
+        figures = mode_shape_figures(model, model.reference, count=2, found=found)
+        assert [overlapping(figure) for figure in figures] == [[], []]
+    tool = np.asarray(jaxmb.frame_pose(model, model.reference, "tool"))[:3, 3]
+    for figure in figures:
+        (axes,) = figure.axes
+        at_rest, moved = (np.concatenate(lines_of(axes, color)) for color in (AT_REST, DISPLACED))
+        assert np.min(np.linalg.norm(at_rest - tool, axis=1)) < 1e-9
+        assert at_rest.shape == moved.shape
+        assert np.max(np.linalg.norm(moved - at_rest, axis=1)) > 0.05 * np.linalg.norm(np.ptp(at_rest, axis=0))
+
+
+def test_modes_are_computed_where_not_given():
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    with drawing():
+        figures = mode_shape_figures(model, model.reference)
+    assert [figure.axes[0].get_title()[:17] for figure in figures] == [
+        "mode 1: 10.18 Hz,",
+        "mode 2: 11.24 Hz,",
+        "mode 3: 22.59 Hz,",
+    ]
+
+
+def test_a_mode_that_moves_nothing_that_is_drawn(figures_of):
+    flywheel = {
+        "name": "wheel",
+        "mass": 1.0,
+        "inertia_products": {"xx": 1, "yy": 1, "zz": 1},
+        "joint": [{"name": "q", "stiffness": 9.0}],
+    }
+    frame = {"name": "tool", "body": "ground", "origin": {"xyz": [1.0, 0.0, 0.0]}}
+    model = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "spin", "body": [flywheel], "frame": [frame]}))
+    found = jaxmb.modes(jaxmb.linearize(model, model.reference))
+    figures = figures_of(mode_shape_sections(model, model.reference, found))
+    assert "moves nothing that is drawn" in figures["mode-shapes"].axes[0].get_title()
+
+
+def test_wrong_counts():
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    with pytest.raises(ValueError, match="count is 0, expected 1 mode or more"):
+        mode_shape_figures(model, model.reference, count=0)
+
+
+def test_no_modes():
+    body = {"name": "wheel", "mass": 1.0, "inertia_products": {"xx": 1, "yy": 1, "zz": 1}, "joint": [{"name": "q"}]}
+    model = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "free", "body": [body]}))
+    found = jaxmb.modes(jaxmb.linearize(model, model.reference))
+    assert mode_shape_sections(model, model.reference, found) == []
+    assert mode_shape_figures(model, model.reference, found=found) == []
+    with pytest.raises(ValueError, match="mode 1: 'free' has no such mode"):
+        mode_shape_grid(model, model.reference, found=found)
