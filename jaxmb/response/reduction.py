@@ -24,6 +24,8 @@ DEPENDENT = 1e-9
 """Of a direction, that others do not say already: less is rounding."""
 LEAST_HELD = 1e-3
 """Of the highest frequency: what swings more slowly is not held at all."""
+LEAST_RESPONSE = 1e-3
+"""Of the largest one of the same output or input: errors of smaller responses count beside that."""
 ROUNDING = 1e-9
 """Of the largest response: what stays below it is none."""
 
@@ -95,8 +97,8 @@ def error_of_basis(
         )
     )
     largest = np.abs(exact).max(axis=0)
-    largest = np.where(largest > ROUNDING * largest.max(initial=0.0), largest, np.inf)
-    return float(np.max(np.abs(near - exact) / largest))
+    least = LEAST_RESPONSE * np.minimum(largest.max(axis=1, keepdims=True), largest.max(axis=0, keepdims=True))
+    return float(np.max(np.abs(near - exact) / np.maximum(largest, np.maximum(least, ROUNDING * largest.max()))))
 
 
 @takes_numbers("frequency_hz", least=0.0)

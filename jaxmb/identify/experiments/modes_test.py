@@ -20,6 +20,11 @@ from jaxmb.response.modal import energy_shares, oscillating_modes
 UNPAIRABLE = 1e12
 """Squared error of a pair that cannot be: larger than that of any other, and still finite."""
 SMALLEST = 1e-300
+REPEATED = 1e-4
+"""Distance of two eigenvalues, beside their size, below which they are one."""
+MOST_REPEATED = 4
+ROUNDING = 1e-13
+"""Of a shape: two shapes that differ by less at the sensors are one."""
 
 
 class PairedModes(NamedTuple):
@@ -76,7 +81,7 @@ class ModesTest(PostureTest):
         shares = jnp.zeros((self.frequency_hz.size, frequency.size))
         if view.stiffness is not None:
             shares = self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
-        mac, apart = self._compared_shapes(view.output_rows @ shape)
+        mac, apart = self._compared_shapes(view.output_rows @ shape, eigenvalue)
         missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([
             ((frequency[None, :] - self.frequency_hz[:, None]) / self.frequency_std[:, None])[..., None],
@@ -91,18 +96,32 @@ class ModesTest(PostureTest):
         errors = jnp.take_along_axis(errors, pairs[:, None, None], axis=1)[:, 0]
         return PairedModes(frequency[pairs], damping[pairs], shares, mac, errors)
 
-    def _compared_shapes(self, predicted: Complex[Array, "o n"]) -> tuple[Float[Array, "m n"], Float[Array, "m n r"]]:
+    def _compared_shapes(
+        self, predicted: Complex[Array, "o n"], eigenvalue: Complex[Array, "n"]
+    ) -> tuple[Float[Array, "m n"], Float[Array, "m n r"]]:
         """MAC of each measured with each predicted shape, and what the measured one keeps beside the predicted one.
 
-        a - b (b^H a) / (b^H b), real then imaginary parts: its square is |a|^2 (1 - MAC), whatever the scale of b.
+        a - B (B^H B)^-1 B^H a, real then imaginary parts: its square is |a|^2 (1 - MAC), whatever the scale of the
+        columns of B. These are the predicted shape, and where a machine has several modes of one frequency the shapes
+        of all of them: only what they span is known.
         """
         if not self.outputs:
             pairs = (self.frequency_hz.size, predicted.shape[1])
             return jnp.ones(pairs), jnp.zeros((*pairs, 0))
-        size = jnp.maximum(jnp.sum(jnp.abs(predicted) ** 2, axis=0), SMALLEST)
-        along = (self.shape @ jnp.conj(predicted)) / size
-        apart = self.shape[:, None, :] - along[..., None] * predicted.T[None, :, :]
-        mac = jnp.abs(along) ** 2 * size / jnp.sum(jnp.abs(self.shape) ** 2, axis=1)[:, None]
+        count = min(MOST_REPEATED, eigenvalue.size)
+        distance = jnp.abs(eigenvalue[:, None] - eigenvalue[None, :])
+        nearest = jnp.argsort(jax.lax.stop_gradient(distance), axis=1)[:, :count]
+        same = jnp.take_along_axis(distance, nearest, axis=1) <= REPEATED * jnp.abs(eigenvalue)[:, None]
+        spanned = jnp.where(same[:, None, :], predicted.T[nearest].swapaxes(1, 2), 0.0)
+        size = jnp.maximum(jnp.sum(jnp.abs(spanned) ** 2, axis=1), SMALLEST)
+        spanned = spanned / jnp.sqrt(size)[:, None, :]
+        gram = jnp.einsum("noa,nob->nab", jnp.conj(spanned), spanned)
+        gram = gram + jnp.eye(count) * jnp.where(same, ROUNDING, 1.0)[:, None, :]
+        along = jnp.einsum("noa,mo->mna", jnp.conj(spanned), self.shape)
+        parts = jnp.linalg.solve(gram[None], along[..., None])[..., 0]
+        apart = self.shape[:, None, :] - jnp.einsum("noa,mna->mno", spanned, parts)
+        whole = jnp.sum(jnp.abs(self.shape) ** 2, axis=1)[:, None]
+        mac = jnp.real(jnp.sum(jnp.conj(along) * parts, axis=-1)) / whole
         return mac, jnp.concatenate([apart.real, apart.imag], axis=-1)
 
     def residual(self, view: MotionView) -> Float[Array, "r"]:

@@ -1,6 +1,7 @@
 """Tests at one posture, and what they see of a machine as a function of what is free."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxmb.identify.experiments.motion_view import MotionView, check_motion, mot
 from jaxmb.identify.experiments.reduced_view import reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
@@ -23,15 +25,28 @@ LINEAR_LEAVES = frozenset({
     "young_modulus", "shear_modulus", "density",
 })  # fmt: skip
 """Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
+LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})
+"""Leaves in which structural damping is linear beside the stiffness that they belong to."""
+MOST_PRODUCTS = 400
+"""Pairs of a loss factor and another free value that are computed beforehand."""
+MOST_ENTRIES = 400
+"""Entries of the tangent that are looked at one by one where a response is differentiated."""
 ROUNDING = 1e-13
 """Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
 
 
 class AffineMotion(eqx.Module):
-    """A `MotionView` as an affine function of the free values: its value at zero and its slopes."""
+    """A `MotionView` as an affine function of the free values: its value at zero and its slopes.
+
+    Structural damping has products of loss factors and the other values beside these.
+    """
 
     base: MotionView
     slope: MotionView
+    losses: tuple[int, ...] = eqx.field(static=True, default=())
+    """Free values that are loss factors."""
+    products: Float[Array, "m m l d"] | None = None
+    """Slope of D by each of them and each free value together."""
 
     def __call__(self, values: Float[Array, "d"]) -> MotionView:
         """The view at physical values, exactly; NumPy in, NumPy out."""
@@ -44,12 +59,20 @@ class AffineMotion(eqx.Module):
         changed = jax.tree.map(
             moved, (self.base.tangent, self.base.stiffness), (self.slope.tangent, self.slope.stiffness)
         )
-        return dataclasses.replace(self.base, tangent=changed[0], stiffness=changed[1])
+        tangent = changed[0]
+        if self.products is not None:
+            xp: Any = np if numpy else jnp
+            products = np.asarray(self.products) if numpy else self.products
+            lost = xp.einsum("ijld,l,d->ij", products, values[np.array(self.losses)], values)
+            tangent = dataclasses.replace(tangent, structural=tangent.structural + lost)
+        return dataclasses.replace(self.base, tangent=tangent, stiffness=changed[1])
 
     def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the entries that move in any of the others."""
-        known = [view.base.support for view in (self, *others) if view.base.support is not None]
-        support = tuple(sorted({entry for entries in known for entry in entries}))
+        known = [view.base.support for view in (self, *others)]
+        support: Support | None = None
+        if all(entries is not None for entries in known):
+            support = tuple(sorted({entry for entries in known for entry in entries or ()}))
         return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support))
 
 
@@ -62,24 +85,49 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     reduced to what the test sees of them.
     """
     shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
-    size = free.size
-    if test.at != "posture" or shears or not all(place.leaf in LINEAR_LEAVES for place in free.targets) or not size:
+    size, leaves = free.size, {place.leaf for place in free.targets}
+    pairs = list(zip(free.targets, free.source, strict=True))
+    losses = tuple(sorted({i for place, i in pairs if place.leaf in LOSS_FACTORS}))
+    others = tuple(sorted({i for place, i in pairs if place.leaf not in LOSS_FACTORS}))
+    known = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
+    if test.at != "posture" or shears or not known or not size or len(losses) * len(others) > MOST_PRODUCTS:
         return None
-    base = test.view(free.apply(model, np.zeros(size)))
-    columns = []
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
+
+    def view(*moved: int) -> MotionView:
+        values = np.zeros(size)
+        values[list(moved)] = reach[list(moved)]
+        return test.view(free.apply(model, values))
+
+    base = view()
+    columns = []
     for i, length in enumerate(reach):
-        there = test.view(free.apply(model, length * np.eye(size)[i]))
+        there = view(i)
         slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
+    start = base.tangent.structural
+    lost: dict[tuple[int, int], np.ndarray] = {}
+    for i, j in itertools.product(losses, others):
+        together = np.asarray(view(i, j).tangent.structural) - np.asarray(start)
+        alone = reach[i] * columns[i].tangent.structural + reach[j] * columns[j].tangent.structural
+        lost[i, j] = (together - alone) / (reach[i] * reach[j])
     basis = reducing_basis(base, columns, free, test.band_end_hz)
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
+        lost = {key: basis.T @ part @ basis for key, part in lost.items()}
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
-    moved = np.sum(parts, axis=0)
-    support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
-    return AffineMotion(dataclasses.replace(base, support=support), slope)
+    products = None
+    if lost:
+        count = base.tangent.mass.shape[0]
+        nothing = np.zeros((count, count))
+        rows = [np.stack([lost.get((i, j), nothing) for j in range(size)], axis=-1) for i in losses]
+        products = jax.device_put(np.stack(rows, axis=2))
+        parts.append(np.abs(np.asarray(products)).sum(axis=(2, 3)))
+    entries = np.argwhere(np.sum(parts, axis=0))
+    many = len(entries) > MOST_ENTRIES
+    support = None if many else tuple((int(i), int(j)) for i, j in entries)
+    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, products)
 
 
 def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:

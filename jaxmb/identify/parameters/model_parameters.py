@@ -158,6 +158,6 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
         return model
     new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
     changed_model = eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
-    if "loss_factor" in names or "spring_loss_factor" in names:
+    if {"loss_factor", "spring_loss_factor", "beam_loss_factor"} & set(names):
         return dataclasses.replace(changed_model, structural=True)
     return changed_model

@@ -1,8 +1,11 @@
 """What the tests of a study stand in."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.model_parameters import places, set_parameters
 from jaxmb.identify.study.file import machine_named
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.build import Model
@@ -25,6 +28,21 @@ class Setting(NamedTuple):
     """Seed of simulated noise instead of the study's own."""
 
 
-def measured_model(machine: str | None, setting: Setting) -> Model:
-    """The machine that a simulated test is made of: another one, or the study's own with nothing locked."""
-    return build_model(setting.whole if machine is None else machine_named(machine, setting.folder))
+def measured_model(machine: str | None, values: Mapping[str, float], setting: Setting) -> Model:
+    """The machine that a simulated test is made of: another one, or the study's own with nothing locked.
+
+    Args:
+        machine: name or path of another one.
+        values: of its parameters, by name or pattern; a name overrules a pattern.
+        setting: of the test.
+
+    Raises:
+        ValueError: a name or pattern is none of a parameter.
+    """
+    model = build_model(setting.whole if machine is None else machine_named(machine, setting.folder))
+    names = list(places(model))
+    given: dict[str, float] = {}
+    for pattern, value in values.items():
+        if pattern not in names:
+            given |= dict.fromkeys(matching(names, pattern) or [pattern], value)
+    return set_parameters(model, given | {name: value for name, value in values.items() if name in names})

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmb import make_study
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from tests.identify.crane import crane_study, frf_test, pendulum_study
 from tests.identify.derivatives import assert_jacobian, jacobian_of, residual_of
@@ -53,6 +54,28 @@ def test_the_affine_view_is_the_view(crane):
             a, b = (np.asarray(getattr(s.tangent, name)) for s in (short, direct))
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max(), err_msg=name)
         np.testing.assert_array_equal(short.output_rows, direct.output_rows)
+
+
+def test_loss_factors_beside_stiffness():
+    """Structural damping is the product of both: stiffness and loss factors of joints and links, some tied."""
+    text = {"lower": 1e-3, "upper": 0.5}
+    free = {
+        "stiffness.*": {"lower": 1e3, "upper": 1e6}, "young_modulus.upper": {"lower": 1e10, "upper": 3e11},
+        "loss_factor.upper": text, "loss_factor.[!u]*": text | {"tied": True},
+        "damping.*": {"lower": 1.0, "upper": 1e3},
+    }  # fmt: skip
+    lines = {"first_hz": 1.0, "last_hz": 60.0, "step_hz": 5.0}
+    test = {"kind": "frf", "simulate": {"lines": lines}, "frame": "tool", "noise_log_std": 0.02}
+    study = make_study({"machine": "two-flexible-links", "test": [test], "free": free}, "losses")
+    (affine,) = study.problem.views
+    for seed in range(3):
+        low, high = np.asarray(study.free.lower_value), np.asarray(study.free.upper_value)
+        values = low + np.random.default_rng(seed).uniform(size=low.size) * (high - low)
+        direct = study.tests[0].view(study.free.apply(study.model, values)).tangent
+        for short in (affine(values).tangent, affine(jnp.asarray(values)).tangent):
+            for name in ("mass", "damping", "stiffness", "structural"):
+                a, b = (np.asarray(getattr(t, name)) for t in (short, direct))
+                np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max(), err_msg=name)
 
 
 def test_residual_of_the_affine_view(tmp_path):

@@ -20,6 +20,8 @@ class FrfMetrics(KindMetrics):
 
     log_error: dict[str, float] | None = None
     """Root mean square error of log H of each fitted test, by name."""
+    jq_percent: dict[str, float] | None = None
+    """J_Q of each fitted test by name, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010, eq. 34)."""
     noise_log_std: dict[str, float] | None = None
     """Standard deviation of log H of each test whose noise was to be estimated."""
     measured_modes: tuple[ModePair, ...] | None = None
@@ -36,10 +38,13 @@ class FrfMetrics(KindMetrics):
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "FrfMetrics":
         """Of a fit; see `KindMetrics`."""
-        errors, noise = {}, {}
+        errors, apart, noise = {}, {}, {}
         left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
-        for entry, _, rows in finding.of(entries):
+        for entry, view, rows in finding.of(entries):
             test: Any = entry.test
+            used, measured = np.asarray(test.weight) > 0.0, np.asarray(test.measured)
+            missed = np.abs(np.asarray(test.predict(view)) - measured)[used]
+            apart[entry.name] = 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise_known:
                 own = finding.residual[rows]
@@ -52,6 +57,7 @@ class FrfMetrics(KindMetrics):
         ]
         return cls(
             log_error=errors or None,
+            jq_percent=apart or None,
             noise_log_std=noise or None,
             measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
             unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, WrapValidator, model_validator
 
 from jaxmb.identify.study.format.simulation_format import Simulate
-from jaxmb.identify.study.format.test_format import Band, PointName, PostureTestPart
+from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart
 from jaxmb.machine.values import NonNegative, Part, Positive
 
 
@@ -33,8 +33,8 @@ class BandWeight(Part):
 
     band_hz: Band
     weight: NonNegative
-    outputs: tuple[PointName, ...] | None = None
-    inputs: tuple[PointName, ...] | None = None
+    outputs: Points | None = None
+    inputs: Points | None = None
 
 
 class Weights(Part):
@@ -70,8 +70,8 @@ class FrfTestPart(PostureTestPart):
     file: str | None = None
     simulate: Simulate | None = None
     frame: str = "tool"
-    outputs: tuple[PointName, ...] | None = None
-    inputs: tuple[PointName, ...] | None = None
+    outputs: Points | None = None
+    inputs: Points | None = None
     shape_frames: tuple[str, ...] = ()
     """Frames at which mode shapes were measured beside the outputs, in x, y and z; the fit does not see them."""
     nodes: dict[str, str] = {}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.study.format.simulation_format import SimulateModes
-from jaxmb.identify.study.format.test_format import PointName, PostureTestPart
+from jaxmb.identify.study.format.test_format import Points, PostureTestPart
 from jaxmb.machine.values import Number, Positive
 
 
@@ -34,7 +34,7 @@ class ModesTestPart(PostureTestPart):
     frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
     damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
     content: tuple[tuple[str, ...], ...] | None = None
-    outputs: tuple[PointName, ...] = ()
+    outputs: Points = ()
     """Sensors of the shapes."""
     shapes: tuple[tuple[Component, ...], ...] | None = None
     """One list for each mode: what each sensor moves, of any common scale; a number, or [real, imaginary]."""

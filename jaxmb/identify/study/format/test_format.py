@@ -2,12 +2,30 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
 
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
+SEVERAL = ("xyz", "XYZ")
+"""Directions of three points at one frame."""
+
+
+def _each(points: Any) -> Any:
+    """A list of points with "xyz" of a frame written out."""
+    if not isinstance(points, list | tuple):
+        return points
+    written: list[Any] = []
+    for point in points:
+        if isinstance(point, list | tuple) and len(point) == 2 and point[1] in SEVERAL:
+            written += [(point[0], direction) for direction in point[1]]
+        else:
+            written.append(point)
+    return written
+
+
+Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 
 
 class TestPart(Part):

@@ -10,7 +10,7 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_ca
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.deflection_design import designed
@@ -45,7 +45,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         taken = _taken(part, model, absent, start)
     else:
         how = part.simulate
-        true = set_parameters(measured_model(how.machine, setting), how.parameters)
+        true = measured_model(how.machine, how.parameters, setting)
         seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
         planned = planned_tests(how, part, std, true)
         if how.design is not None:

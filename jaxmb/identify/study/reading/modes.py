@@ -6,7 +6,7 @@ import numpy as np
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
-from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import SimulateModes
 from jaxmb.identify.study.setting import Setting, measured_model
@@ -75,7 +75,7 @@ def _simulated(
     part: ModesTestPart, how: SimulateModes, setting: Setting
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
-    true = set_parameters(measured_model(how.machine, setting), how.parameters)
+    true = measured_model(how.machine, how.parameters, setting)
     seen = motion_view(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
     check_motion(seen, motion_coordinates(true))
     found = modes(seen.tangent)

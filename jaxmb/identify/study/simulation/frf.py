@@ -8,7 +8,7 @@ from jax import Array
 from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
-from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.machine.build import Model
@@ -46,7 +46,7 @@ def simulated_frf(
     Raises:
         ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
     """
-    model = set_parameters(measured_model(how.machine, setting), how.parameters)
+    model = measured_model(how.machine, how.parameters, setting)
     q = posture(model, at)
     seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity)
     check_motion(seen, motion_coordinates(model))
