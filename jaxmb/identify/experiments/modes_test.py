@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float, Int
 from optax.assignment import hungarian_algorithm
 
 from jaxmb.compiled import compiled
@@ -39,6 +39,15 @@ class PairedModes(NamedTuple):
     """Of its shape at the sensors with the measured one."""
     errors: Float[Array, "m r"]
     """Of all that was measured, in units of the noise."""
+
+
+class _Found(NamedTuple):
+    """Modes of the machine as a modal test sees them."""
+
+    eigenvalue: Complex[Array, "n"]
+    seen: Complex[Array, "o n"]
+    """Shapes at the sensors."""
+    shares: Float[Array, "m n"]
 
 
 class ModesTest(PostureTest):
@@ -76,51 +85,63 @@ class ModesTest(PostureTest):
         content and shapes together, so that the cost stays continuous where two predicted modes change places.
         """
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
-        frequency = eigenvalue.imag / (2 * jnp.pi)
-        damping = -eigenvalue.real / jnp.abs(eigenvalue)
-        shares = jnp.zeros((self.frequency_hz.size, frequency.size))
-        if view.stiffness is not None:
-            shares = self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
-        mac, apart = self._compared_shapes(view.output_rows @ shape, eigenvalue)
-        missing = jnp.where(jnp.any(self.content, axis=1)[:, None], jnp.maximum(self.content_share - shares, 0.0), 0.0)
+        found = _Found(eigenvalue, view.output_rows @ shape, self._shares(view, shape))
+        # which belongs to which has no derivative: it is only asked for where modes are compared that stay together
+        fixed = jax.lax.stop_gradient(found)
+        every = jnp.arange(eigenvalue.size)
+        errors = jax.vmap(lambda mode: self._compared(fixed, jnp.broadcast_to(mode, self.frequency_hz.shape))[1])(every)
+        squares = jnp.where(oscillates, jnp.sum(errors**2, axis=-1).T, UNPAIRABLE)
+        rows, columns = hungarian_algorithm(jnp.minimum(squares, UNPAIRABLE))
+        pairs = jnp.zeros(self.frequency_hz.size, dtype=columns.dtype).at[rows].set(columns)
+        (frequency, damping, shares, mac), errors = self._compared(found, pairs)
+        return PairedModes(frequency, damping, shares, mac, errors)
+
+    def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
+        """Share of what the measurement names of each mode in the strain energy of each predicted one; 0 where it
+        names nothing."""
+        if view.stiffness is None:
+            return jnp.zeros((self.frequency_hz.size, shape.shape[1]))
+        return self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
+
+    def _compared(self, found: "_Found", pairs: Int[Array, "m"]) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
+        """Frequency, damping ratio, share and MAC of one predicted mode for each measured one, and all errors."""
+        value = found.eigenvalue[pairs]
+        frequency, damping = value.imag / (2 * jnp.pi), -value.real / jnp.abs(value)
+        shares = jnp.take_along_axis(found.shares, pairs[:, None], axis=1)[:, 0]
+        mac, apart = self._compared_shapes(found, pairs)
+        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - shares, 0.0), 0.0)
         errors = jnp.concatenate([
-            ((frequency[None, :] - self.frequency_hz[:, None]) / self.frequency_std[:, None])[..., None],
-            ((damping[None, :] - self.damping_ratio[:, None]) / self.damping_std[:, None])[..., None],
-            (missing / self.content_std)[..., None],
+            ((frequency - self.frequency_hz) / self.frequency_std)[:, None],
+            ((damping - self.damping_ratio) / self.damping_std)[:, None],
+            (missing / self.content_std)[:, None],
             apart / self.shape_std,
         ], axis=-1)  # fmt: skip
-        squares = jnp.where(oscillates, jnp.sum(errors**2, axis=-1), UNPAIRABLE)
-        rows, columns = hungarian_algorithm(jax.lax.stop_gradient(jnp.minimum(squares, UNPAIRABLE)))
-        pairs = jnp.zeros(self.frequency_hz.size, dtype=columns.dtype).at[rows].set(columns)
-        shares, mac = (jnp.take_along_axis(x, pairs[:, None], axis=1)[:, 0] for x in (shares, mac))
-        errors = jnp.take_along_axis(errors, pairs[:, None, None], axis=1)[:, 0]
-        return PairedModes(frequency[pairs], damping[pairs], shares, mac, errors)
+        return (frequency, damping, shares, mac), errors
 
     def _compared_shapes(
-        self, predicted: Complex[Array, "o n"], eigenvalue: Complex[Array, "n"]
-    ) -> tuple[Float[Array, "m n"], Float[Array, "m n r"]]:
-        """MAC of each measured with each predicted shape, and what the measured one keeps beside the predicted one.
+        self, found: "_Found", pairs: Int[Array, "m"]
+    ) -> tuple[Float[Array, "m"], Float[Array, "m r"]]:
+        """MAC of each measured with its predicted shape, and what the measured one keeps beside the predicted one.
 
         a - B (B^H B)^-1 B^H a, real then imaginary parts: its square is |a|^2 (1 - MAC), whatever the scale of the
         columns of B. These are the predicted shape, and where a machine has several modes of one frequency the shapes
         of all of them: only what they span is known.
         """
         if not self.outputs:
-            pairs = (self.frequency_hz.size, predicted.shape[1])
-            return jnp.ones(pairs), jnp.zeros((*pairs, 0))
-        count = min(MOST_REPEATED, eigenvalue.size)
-        distance = jnp.abs(eigenvalue[:, None] - eigenvalue[None, :])
-        nearest = jnp.argsort(jax.lax.stop_gradient(distance), axis=1)[:, :count]
-        same = jnp.take_along_axis(distance, nearest, axis=1) <= REPEATED * jnp.abs(eigenvalue)[:, None]
-        spanned = jnp.where(same[:, None, :], predicted.T[nearest].swapaxes(1, 2), 0.0)
+            return jnp.ones(pairs.shape), jnp.zeros((*pairs.shape, 0))
+        value, count = found.eigenvalue, min(MOST_REPEATED, found.eigenvalue.size)
+        distance = jax.lax.stop_gradient(jnp.abs(value[pairs][:, None] - value[None, :]))
+        nearest = jnp.argsort(distance, axis=1)[:, :count]
+        same = jnp.take_along_axis(distance, nearest, axis=1) <= REPEATED * jnp.abs(value[pairs])[:, None]
+        spanned = jnp.where(same[:, None, :], found.seen.T[nearest].swapaxes(1, 2), 0.0)
         size = jnp.maximum(jnp.sum(jnp.abs(spanned) ** 2, axis=1), SMALLEST)
         spanned = spanned / jnp.sqrt(size)[:, None, :]
-        gram = jnp.einsum("noa,nob->nab", jnp.conj(spanned), spanned)
+        gram = jnp.einsum("moa,mob->mab", jnp.conj(spanned), spanned)
         gram = gram + jnp.eye(count) * jnp.where(same, ROUNDING, 1.0)[:, None, :]
-        along = jnp.einsum("noa,mo->mna", jnp.conj(spanned), self.shape)
-        parts = jnp.linalg.solve(gram[None], along[..., None])[..., 0]
-        apart = self.shape[:, None, :] - jnp.einsum("noa,mna->mno", spanned, parts)
-        whole = jnp.sum(jnp.abs(self.shape) ** 2, axis=1)[:, None]
+        along = jnp.einsum("moa,mo->ma", jnp.conj(spanned), self.shape)
+        parts = jnp.linalg.solve(gram, along[..., None])[..., 0]
+        apart = self.shape - jnp.einsum("moa,ma->mo", spanned, parts)
+        whole = jnp.sum(jnp.abs(self.shape) ** 2, axis=1)
         mac = jnp.real(jnp.sum(jnp.conj(along) * parts, axis=-1)) / whole
         return mac, jnp.concatenate([apart.real, apart.imag], axis=-1)
 

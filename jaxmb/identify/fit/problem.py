@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,8 +15,9 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import on_host
+from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import moving_independently
 
 
 class Prior(eqx.Module):
@@ -78,6 +79,12 @@ class Problem(eqx.Module):
         return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether several points are better taken one after the other: a machine with many small motions is solved in
+        the way that its numbers ask for, and several at once would be solved in all ways."""
+        return len(moving_independently(self.model)) > FEW
+
+    @property
     def data_rows(self) -> int:
         """Number of rows of all tests."""
         return sum(test.rows for test in self.tests)
@@ -114,13 +121,27 @@ class Problem(eqx.Module):
             def seen_by(t: Test, e: Any, v: Array) -> Array:
                 return with_free_numbers(t, e, v).residual(t.view(self.free.apply(self.model, v)))
 
-            return list(jax.vmap(seen_by, (0, 0, axis))(test, entries, values))
+            return list(self._each(seen_by, (0, 0, axis))(test, entries, values))
         affine = jax.tree.map(lambda *x: jnp.stack(x), *views)
 
         def seen_affinely(t: Test, e: Any, s: AffineView, v: Array) -> Array:
             return with_free_numbers(t, e, v).residual(s(v))
 
-        return list(jax.vmap(seen_affinely, (0, 0, 0, axis))(test, entries, affine, values))
+        return list(self._each(seen_affinely, (0, 0, 0, axis))(test, entries, affine, values))
+
+    def _each(self, function: Callable[..., Array], axes: tuple[int | None, ...]) -> Callable[..., Array]:
+        """`jax.vmap`, or the same one after the other (`one_by_one`)."""
+        if not self.one_by_one:
+            return jax.vmap(function, axes)
+
+        def mapped(*args: Any) -> Array:
+            def one(some: list[Any]) -> Array:
+                left = iter(some)
+                return function(*(next(left) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
+
+            return jax.lax.map(one, [arg for arg, axis in zip(args, axes, strict=True) if axis == 0])
+
+        return mapped
 
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:

@@ -92,7 +92,13 @@ def _advance_least_squares(
         count, s = counted
         return (count < STEPS_AT_ONCE) & ~jnp.all(finished(s))
 
-    _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, jax.vmap(one)(c[1])), (jnp.asarray(0), state))
+    def going(s: LeastSquaresState) -> LeastSquaresState:
+        return jax.lax.cond(finished(s), lambda: s, lambda: one(s))
+
+    def all_once(s: LeastSquaresState) -> LeastSquaresState:
+        return jax.lax.map(going, s) if problem.one_by_one else jax.vmap(one)(s)
+
+    _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, all_once(c[1])), (jnp.asarray(0), state))
     return state
 
 
