@@ -23,7 +23,8 @@ class ModesMetrics(KindMetrics):
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "ModesMetrics | None":
         """Of a fit; see `KindMetrics`."""
-        names, lines = (*finding.model.coordinates, *finding.model.springs), []
+        model, lines = finding.model, []
+        names = (*model.coordinates, *model.springs, *model.beams)
         for entry, view, _ in finding.of(entries):
             test: Any = entry.test
             frequency, damping, share, likeness, _ = (np.asarray(x) for x in predict_modes(test, view))

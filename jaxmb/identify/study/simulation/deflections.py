@@ -19,7 +19,7 @@ from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import close_loops, posture
 
 MOST_TRIES = 1000
 POSITION = np.array([True] * 3 + [False] * 3)
@@ -78,9 +78,12 @@ def _drawn(
 ) -> np.ndarray:
     """A posture in a zone, above the floor where there is one."""
     for _ in range(MOST_TRIES):
-        q = start.copy()
-        for name, (first, last) in ranges.items():
-            q[model.coordinates.index(name)] = draw.uniform(first, last)
+        values = {name: draw.uniform(first, last) for name, (first, last) in ranges.items()}
+        if model.loops:
+            q = np.asarray(close_loops(model, values, jnp.asarray(start)))
+        else:
+            q = start.copy()
+            q[[model.coordinates.index(name) for name in values]] = list(values.values())
         if floor is None or lowest_frame(model, q) > floor:
             return q
     raise ValueError(f"zone '{zone}': no posture drawn keeps all frames above floor_m = {floor:g}")
