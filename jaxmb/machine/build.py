@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.damping import Rayleigh
 from jaxmb.machine.geometry import origin_matrix
 from jaxmb.machine.loop import LoopType
 from jaxmb.machine.schema import LOCKED_BOTH, Body, Coordinate, Machine, RigidMass
@@ -111,6 +112,11 @@ class Model(eqx.Module):
     """Coordinates, with the elastic ones behind them, that follow from the others in small motions."""
     bent_loops: bool = eqx.field(static=True)
     """Whether elastic coordinates of beams open and close loops."""
+
+    rayleigh_mass: Float[Array, ""]
+    """alpha of Rayleigh damping, 1/s."""
+    rayleigh_stiffness: Float[Array, ""]
+    """beta of Rayleigh damping, s."""
 
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
@@ -222,6 +228,8 @@ def tree_model(machine: Machine) -> Model:
         dependent=(),
         following=(),
         bent_loops=False,
+        rayleigh_mass=jax.device_put(np.array(machine.rayleigh.mass, dtype=float)),
+        rayleigh_stiffness=jax.device_put(np.array(machine.rayleigh.stiffness, dtype=float)),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -255,9 +263,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, mass, centre
-    of mass and inertia of bodies and payloads are taken from the model; what did not change keeps the form in which it
-    was written.
+    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, Rayleigh
+    damping, mass, centre of mass and inertia of bodies and payloads are taken from the model; what did not change keeps
+    the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -321,8 +329,9 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
         for i, s in enumerate(machine.virtual_spring)
     )
+    rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
-    return machine.model_copy(update=changed)
+    return machine.model_copy(update=changed | {"rayleigh": rayleigh})
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:

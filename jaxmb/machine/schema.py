@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.damping import Rayleigh
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.values import (
     FEW,
@@ -243,6 +244,7 @@ class Machine(Part):
     independent: Annotated[tuple[Name, ...], FEW] = ()
     """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
+    rayleigh: Rayleigh = Rayleigh()
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 

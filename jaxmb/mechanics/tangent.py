@@ -4,7 +4,6 @@ What the coordinates of small motions are is said here and nowhere else: the coo
 locked, then the elastic coordinates of beams, less those that follow from others where loops close.
 """
 
-import dataclasses
 from typing import Literal
 
 import equinox as eqx
@@ -14,13 +13,12 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.damping import rayleigh_damping, structural_damping, viscous_damping
 from jaxmb.mechanics.dynamics import (
-    beam_effort,
     elastic_effort,
     gravity_effort,
     inverse_dynamics,
     mass_matrix,
-    spring_effort,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import (
@@ -95,8 +93,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness, except of beams in loops at a posture. All three are symmetric. Loss factors of springs make D of
-    structural damping beside them.
+    stiffness, except of beams in loops at a posture. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
+    of springs and beams. All three are symmetric. Loss factors of springs make D of structural damping beside them.
 
     Args:
         model: the machine.
@@ -133,33 +131,14 @@ def tangent_about(
         elastic = elastic_effort(model, x, rest, q_rest)
         return elastic if weightless else gravity_effort(model, x) + elastic
 
-    def damping_effort(xd: Array) -> Array:
-        return elastic_effort(model, point, xd, q_rest)
-
     stiffness = jax.jacfwd(effort)(point)
     if model.following and not weightless:  # the forces that keep loops closed turn with them; unloaded there are none
         forces = closing_forces(model, point, effort(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
-    damping = jax.jacfwd(damping_effort)(rest)
-    mass, damping, stiffness = (columns.T @ part @ columns for part in (mass_matrix(model, point), damping, stiffness))
-    return Tangent(mass, damping, stiffness, structural_damping(model, q_rest, point))
-
-
-def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Float[Array, "m m"] | None:
-    """D of structural damping, the springs' stiffness times their loss factors; None where a machine has none."""
-    if not model.structural:
-        return None
-    lossy = dataclasses.replace(
-        model,
-        stiffness=model.stiffness * model.loss_factor,
-        spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
-    )
-    rest, columns = jnp.zeros_like(point), motion_columns(model, point)
-
-    def effort(x: Array) -> Array:
-        return spring_effort(lossy, x, rest, q_rest) + beam_effort(model, x - q_rest, model.beam_loss_factor)
-
-    return columns.T @ jax.jacfwd(effort)(point) @ columns
+    mass = mass_matrix(model, point)
+    damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)
+    mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
+    return Tangent(mass, damping, stiffness, None if lost is None else columns.T @ lost @ columns)
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -172,6 +151,8 @@ def linearize_moving(
     q_rest: Float[Array, "n"] | None = None,
 ) -> Tangent:
     """Tangent matrices of the machine in motion: C and K then hold gyroscopic, centrifugal and inertial terms.
+
+    Rayleigh damping adds alpha M + beta K_e to C here too; it damps small motions alone, not the motion itself.
 
     Args:
         model: the machine.
@@ -196,5 +177,7 @@ def linearize_moving(
         return inverse_dynamics(model, x, xd, xdd, rest)
 
     free = jnp.array(moving_independently(model), dtype=int)
-    stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
-    return Tangent(mass, damping, stiffness, structural_damping(model, rest, q))
+    stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
+    damping, lost = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
+    mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))
+    return Tangent(mass, damping, stiffness, None if lost is None else lost[free][:, free])

@@ -20,9 +20,14 @@ from jaxmb.response.frf_kind import Point
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
-    "young_modulus", "shear_modulus", "density",
+    "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness",
 })  # fmt: skip
-"""Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
+"""Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
+PRODUCTS = {
+    "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density"}),
+    "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
+}
+"""Leaves by which others are multiplied in the tangent: it is affine in either of them, not in both."""
 ROUNDING = 1e-13
 """Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
 
@@ -63,7 +68,9 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     """
     shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
     size = free.size
-    if test.at != "posture" or shears or not all(place.leaf in LINEAR_LEAVES for place in free.targets) or not size:
+    leaves = {place.leaf for place in free.targets}
+    products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
+    if test.at != "posture" or shears or products or not leaves <= LINEAR_LEAVES or not size:
         return None
     base = test.view(free.apply(model, np.zeros(size)))
     columns = []

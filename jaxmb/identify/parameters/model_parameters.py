@@ -20,7 +20,7 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
-    "young_modulus", "shear_modulus", "density",
+    "young_modulus", "shear_modulus", "density", "rayleigh",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
@@ -44,7 +44,8 @@ def places(model: Model) -> dict[str, Place]:
     springs, and free_length.* of those that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.*
     of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
     xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
-    not after the second in x, y, z, rx, ry, rz) of virtual springs.
+    not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and rayleigh.stiffness of Rayleigh
+    damping.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -76,6 +77,8 @@ def places(model: Model) -> dict[str, Place]:
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
             found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = Place("compliance", entries)
+    for of in ("mass", "stiffness"):
+        found[f"rayleigh.{of}"] = Place(f"rayleigh_{of}", ((),))
     return found
 
 
@@ -108,6 +111,8 @@ def unit(model: Model, name: str) -> str:
     family, item, *axes = name.split(".")
     if family == "compliance":
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
+    if family == "rayleigh":
+        return {"mass": "1/s", "stiffness": "s"}[item]
     if family in ("stiffness", "damping", "rotor_inertia"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
@@ -158,6 +163,6 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
         return model
     new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
     changed_model = eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
-    if "loss_factor" in names or "spring_loss_factor" in names:
+    if any(name.endswith("loss_factor") for name in names):
         return dataclasses.replace(changed_model, structural=True)
     return changed_model
