@@ -154,17 +154,19 @@ def interface_basis(
         # what nothing holds would follow without limit: displacements at a small rate of growth instead
         stiffness = stiffness + (0.1 * highest) ** 2 * mass
     moved = cho_solve(cho_factor(stiffness), rows.T)
+    size = np.sqrt(np.einsum("ij,ij->j", moved, mass @ moved).max(initial=0.0))
     for _ in range(2):
         moved = moved - modes @ (modes.T @ (mass @ moved))
-    basis = np.column_stack([modes, _orthonormal(moved, mass)])
+    basis = np.column_stack([modes, _orthonormal(moved, mass, size)])
     seen = rows @ basis
     return basis @ np.column_stack([np.linalg.pinv(seen), null_space(seen)])
 
 
-def _orthonormal(columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m k"]:
-    """Columns orthonormal in the mass matrix; those that follow from others are left out."""
+def _orthonormal(
+    columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"], size: float
+) -> Float[np.ndarray, "m k"]:
+    """Columns orthonormal in the mass matrix; those that follow from others, but for rounding of a size, are left out."""
     kept = np.zeros((columns.shape[0], 0))
-    size = np.sqrt(np.einsum("ij,ij->j", columns, mass @ columns).max(initial=0.0))
     for column in columns.T:
         for _ in range(2):
             column = column - kept @ (kept.T @ (mass @ column))
