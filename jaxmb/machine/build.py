@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
-from jaxmb.machine.damping import Rayleigh
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.geometry import origin_matrix
 from jaxmb.machine.loop import LoopType
 from jaxmb.machine.schema import LOCKED_BOTH, Body, Coordinate, Machine, RigidMass
@@ -117,6 +117,12 @@ class Model(eqx.Module):
     """alpha of Rayleigh damping, 1/s."""
     rayleigh_stiffness: Float[Array, ""]
     """beta of Rayleigh damping, s."""
+    fractional: bool = eqx.field(static=True)
+    """Whether the machine has fractional damping."""
+    fractional_order: Float[Array, ""]
+    """a in (j omega tau)^a."""
+    fractional_time: Float[Array, ""]
+    """tau in it, s."""
 
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
@@ -169,6 +175,7 @@ def tree_model(machine: Machine) -> Model:
     coordinates = machine.moving_parts
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     rigid_nodes = len(places)
+    law = machine.fractional or Fractional(order=1.0, time=1.0)
     places += [nodes["element", end] for end in machine.ends]
     return Model(
         name=machine.name,
@@ -230,6 +237,9 @@ def tree_model(machine: Machine) -> Model:
         bent_loops=False,
         rayleigh_mass=jax.device_put(np.array(machine.rayleigh.mass, dtype=float)),
         rayleigh_stiffness=jax.device_put(np.array(machine.rayleigh.stiffness, dtype=float)),
+        fractional=machine.fractional is not None,
+        fractional_order=jax.device_put(np.array(law.order, dtype=float)),
+        fractional_time=jax.device_put(np.array(law.time, dtype=float)),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -263,9 +273,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, Rayleigh
-    damping, mass, centre of mass and inertia of bodies and payloads are taken from the model; what did not change keeps
-    the form in which it was written.
+    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, Rayleigh and
+    fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model; what did not
+    change keeps the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -331,7 +341,9 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     )
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
-    return machine.model_copy(update=changed | {"rayleigh": rayleigh})
+    law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
+    laws = {"rayleigh": rayleigh, "fractional": law if model.fractional else None}
+    return machine.model_copy(update=changed | laws)
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:

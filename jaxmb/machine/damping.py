@@ -1,6 +1,10 @@
 """Laws of damping that hold for a whole machine."""
 
-from jaxmb.machine.values import NonNegative, Part
+from typing import Annotated
+
+from pydantic import Field
+
+from jaxmb.machine.values import NonNegative, Part, Positive
 
 
 class Rayleigh(Part):
@@ -10,3 +14,12 @@ class Rayleigh(Part):
     """alpha, 1/s."""
     stiffness: NonNegative = 0.0
     """beta, s."""
+
+
+class Fractional(Part):
+    """Fractional Kelvin-Voigt damping of small motions: K_e (1 + (j omega tau)^a) for K_e of springs and beams."""
+
+    order: Annotated[Positive, Field(le=1.0)]
+    """a; 1 is viscous damping."""
+    time: Positive
+    """tau, s."""

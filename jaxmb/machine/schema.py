@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
-from jaxmb.machine.damping import Rayleigh
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.values import (
     FEW,
@@ -245,6 +245,7 @@ class Machine(Part):
     """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
     rayleigh: Rayleigh = Rayleigh()
+    fractional: Fractional | None = None
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 

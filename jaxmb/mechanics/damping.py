@@ -26,7 +26,8 @@ def viscous_damping(
 
     Source: Rayleigh, The Theory of Sound, 1877; Géradin and Rixen, Mechanical Vibrations, 2015.
     """
-    return _of_rates(model, model.damping, model.spring_damping, q_rest, point) + model.rayleigh_mass * mass
+    own = model.damping, model.spring_damping
+    return _of_rates(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
 
 
 def rayleigh_damping(
@@ -34,7 +35,7 @@ def rayleigh_damping(
 ) -> Float[Array, "x x"]:
     """The part of `viscous_damping` that is not that of dampers."""
     none = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
-    return _of_rates(model, *none, q_rest, point) + model.rayleigh_mass * mass
+    return _of_rates(model, *none, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
 
 
 def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"] | None:
@@ -54,11 +55,17 @@ def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Arr
     return jax.jacfwd(effort)(point)
 
 
+def elastic_stiffness(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"]:
+    """K_e (`viscous_damping`): what springs and beams make of a displacement from where they are, without preload."""
+    none = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
+    return _of_rates(model, *none, q_rest, point, 1.0)
+
+
 def _of_rates(
-    model: Model, damping: Float[Array, "n"], spring_damping: Float[Array, "s"], q_rest: Array, point: Array
-) -> Float[Array, "x x"]:
+    model: Model, damping: Float[Array, "n"], spring_damping: Float[Array, "s"], q_rest: Array, point: Array,
+    beta: Array | float,
+) -> Float[Array, "x x"]:  # fmt: skip
     """Derivative by the rates of the effort of dampers and of beta k beside each spring, and of beams."""
-    beta = model.rayleigh_stiffness
     damped = dataclasses.replace(
         model,
         damping=damping + beta * model.stiffness,

@@ -9,11 +9,11 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.damping import rayleigh_damping, structural_damping, viscous_damping
+from jaxmb.mechanics.damping import elastic_stiffness, rayleigh_damping, structural_damping, viscous_damping
 from jaxmb.mechanics.dynamics import (
     elastic_effort,
     gravity_effort,
@@ -47,6 +47,22 @@ class Tangent(eqx.Module):
     stiffness: Float[Array, "m m"]
     structural: Float[Array, "m m"] | None = None
     """D of structural damping: K + j D stands for K where a motion is harmonic, of positive frequency. None without."""
+    fractional: "FractionalStiffness | None" = None
+    """E s^a, added to K at s = j omega. None without."""
+
+
+class FractionalStiffness(eqx.Module):
+    """Fractional damping of small motions: E s^a, E = tau^a K_e."""
+
+    matrix: Float[Array, "m m"]
+    """E."""
+    order: Float[Array, ""]
+    """a."""
+
+    def power(self, s: Complex[Array, "f"]) -> Complex[Array, "f"]:
+        """s^a on the principal branch, 0 at 0."""
+        still = s == 0.0
+        return jnp.where(still, 0.0, jnp.exp(self.order * jnp.log(jnp.where(still, 1.0, s))))
 
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
@@ -94,7 +110,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
     stiffness, except of beams in loops at a posture. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
-    of springs and beams. All three are symmetric. Loss factors of springs make D of structural damping beside them.
+    of springs and beams. All three are symmetric. Beside them loss factors of springs make D of structural damping,
+    and fractional damping K_e (j omega tau)^a.
 
     Args:
         model: the machine.
@@ -138,7 +155,17 @@ def tangent_about(
     mass = mass_matrix(model, point)
     damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)
     mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
-    return Tangent(mass, damping, stiffness, None if lost is None else columns.T @ lost @ columns)
+    lost = None if lost is None else columns.T @ lost @ columns
+    return Tangent(mass, damping, stiffness, lost, _fractional(model, q_rest, point, columns))
+
+
+def _fractional(
+    model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], columns: Float[Array, "x m"]
+) -> FractionalStiffness | None:
+    if not model.fractional:
+        return None
+    elastic = columns.T @ elastic_stiffness(model, q_rest, point) @ columns
+    return FractionalStiffness(model.fractional_time**model.fractional_order * elastic, model.fractional_order)
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -180,4 +207,5 @@ def linearize_moving(
     stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
     damping, lost = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
     mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))
-    return Tangent(mass, damping, stiffness, None if lost is None else lost[free][:, free])
+    lost = None if lost is None else lost[free][:, free]
+    return Tangent(mass, damping, stiffness, lost, _fractional(model, rest, q, jnp.eye(q.size)[:, free]))

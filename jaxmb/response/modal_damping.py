@@ -16,7 +16,8 @@ LEAST_STIFFNESS = 1e-12
 
 
 def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] | np.ndarray) -> Tangent:
-    """The tangent with a damping ratio for each undamped mode in place of all its damping, structural too.
+    """The tangent with a damping ratio for each undamped mode in place of all its damping, structural and
+    fractional too.
 
     C = M Phi diag(2 zeta omega) Phi^T M, with K Phi = M Phi diag(omega^2) and Phi^T M Phi = I: the modes keep their
     undamped frequencies and shapes, and `modes` finds zeta again where it is below 1.

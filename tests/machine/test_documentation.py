@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmb.machine.beam import Beam, FlexibleBeam
-from jaxmb.machine.damping import Rayleigh
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
@@ -17,7 +17,7 @@ from jaxmb.machine.virtual_spring import VirtualSpring
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 PARTS = (
     Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow,
-    Rayleigh,
+    Rayleigh, Fractional,
 )  # fmt: skip
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 

@@ -83,7 +83,8 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
-    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
+    matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
+    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
     moved = np.sum(parts, axis=0)
     support = tuple((int(i), int(j)) for i, j in zip(*np.nonzero(moved), strict=True))
     return AffineMotion(dataclasses.replace(base, support=support), slope)
@@ -96,6 +97,8 @@ def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
     """
 
     def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
+        if matrix.ndim < 2:  # the order of fractional damping, which no linear parameter moves
+            return change
         size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
         return np.where(np.abs(change) * length > ROUNDING * np.outer(size, size), change, 0.0)
 

@@ -20,11 +20,13 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
-    "young_modulus", "shear_modulus", "density", "rayleigh",
+    "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
 """Families whose numbers belong to the channels of a test and not to the machine."""
+ORDER = "fractional.order"
+"""Name of the order of fractional damping, at most 1."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
@@ -45,7 +47,7 @@ def places(model: Model) -> dict[str, Place]:
     of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
     xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
     not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and rayleigh.stiffness of Rayleigh
-    damping.
+    damping, fractional.order and fractional.time of fractional damping where the machine has it.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -79,6 +81,8 @@ def places(model: Model) -> dict[str, Place]:
             found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = Place("compliance", entries)
     for of in ("mass", "stiffness"):
         found[f"rayleigh.{of}"] = Place(f"rayleigh_{of}", ((),))
+    for of in ("order", "time") if model.fractional else ():
+        found[f"fractional.{of}"] = Place(f"fractional_{of}", ((),))
     return found
 
 
@@ -95,7 +99,8 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
     these are given too. Torque is linear in all ten numbers either way.
 
     Raises:
-        ValueError: a name is not a parameter of the model, or a stiffness, damping, rotor inertia or mass is negative.
+        ValueError: a name is not a parameter of the model, a stiffness, damping, rotor inertia or mass is negative, or
+            the order of fractional damping above 1.
     """
     known = places(model)
     for name, value in values.items():
@@ -103,6 +108,8 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
             raise ValueError(known_name("parameter", name, known))
         if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
             raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
+        if not isinstance(value, Tracer) and name == ORDER and float(value) > 1.0:
+            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 1 or less")
     return assigned(model, [known[name] for name in values], list(values.values()))
 
 
@@ -111,8 +118,8 @@ def unit(model: Model, name: str) -> str:
     family, item, *axes = name.split(".")
     if family == "compliance":
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
-    if family == "rayleigh":
-        return {"mass": "1/s", "stiffness": "s"}[item]
+    if family in ("rayleigh", "fractional"):
+        return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
     if family in ("stiffness", "damping", "rotor_inertia"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]

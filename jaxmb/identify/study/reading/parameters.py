@@ -15,6 +15,7 @@ from jaxmb.machine.build import Model
 
 LOGARITHMIC = (
     "stiffness", "damping", "loss_factor", "gain", "force_gain", "young_modulus", "shear_modulus", "rayleigh",
+    "fractional",
 )  # fmt: skip
 """Families whose logarithm is fitted where a study does not say."""
 
