@@ -43,6 +43,10 @@ class Model(eqx.Module):
     """Of a shaft the rotor's own."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
+    stiffness_slope: Float[Array, "n"]
+    """Of the stiffness over the load, 1/(Nm) or 1/N; 0 where it is constant."""
+    load_dependent: tuple[bool, ...] = eqx.field(static=True)
+    """Whether the stiffness of each coordinate depends on its load."""
     motors: tuple[tuple[int, int], ...] = eqx.field(static=True)
     """Each coordinate with a motor behind its gear, and the coordinate that is the motor's shaft."""
     gear_ratio: Float[Array, "g"]
@@ -190,6 +194,8 @@ def tree_model(machine: Machine) -> Model:
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
+        stiffness_slope=_array([c.stiffness_slope or 0.0 for c in coordinates]),
+        load_dependent=tuple(c.stiffness_slope is not None for c in coordinates),
         motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
         gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
         masses=tuple(rigid.name for rigid, _ in carriers),
@@ -273,9 +279,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, Rayleigh and
-    fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model; what did not
-    change keeps the form in which it was written.
+    Stiffness and its slope, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of
+    beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the
+    model; what did not change keeps the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -284,6 +290,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             "damping": float(model.damping[i]),
             "rotor_inertia": float(model.rotor_inertia[i]),
             "loss_factor": float(model.loss_factor[i]),
+            "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
         }
         for i, name in enumerate(model.coordinates)
     }

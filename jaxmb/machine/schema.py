@@ -74,6 +74,8 @@ class Coordinate(Part):
     axis: Vector = (0.0, 0.0, 1.0)
     stiffness: NonNegative = 0.0
     """Nm/rad or N/m, about the rest position (the posture of the test)."""
+    stiffness_slope: NonNegative | None = None
+    """c in k (1 + c |effort|), effort the static load of the coordinate: 1/(Nm) or 1/N. None: k is constant."""
     damping: NonNegative = 0.0
     """Nm s/rad or N s/m."""
     loss_factor: NonNegative = 0.0
@@ -103,6 +105,12 @@ class Coordinate(Part):
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:
         check_unit("axis", self.axis)
+        return self
+
+    @model_validator(mode="after")
+    def _stiff_under_load(self) -> Self:
+        if self.stiffness_slope is not None and self.stiffness == 0.0:
+            raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected that without load")
         return self
 
     @model_validator(mode="after")

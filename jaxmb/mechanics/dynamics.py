@@ -243,7 +243,8 @@ def inverse_dynamics(
     """Effort [n] at the coordinates that gives the machine this motion: the residual f(q, qd, qdd).
 
     f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included. Rayleigh
-    damping and loss factors are of small motions (`linearize`) and not in it.
+    damping and loss factors are of small motions (`linearize`) and not in it, nor is what the
+    load adds to a stiffness.
 
     Args:
         model: the machine.

@@ -21,6 +21,7 @@ from jaxmb.mechanics.dynamics import (
     mass_matrix,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.joint_load import at_load, check_constant_stiffness
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
@@ -111,7 +112,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
     stiffness, except of beams in loops at a posture. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
     of springs and beams. All three are symmetric. Beside them loss factors of springs make D of structural damping,
-    and fractional damping K_e (j omega tau)^a.
+    and fractional damping K_e (j omega tau)^a. Stiffness that depends on the load is that at q (`at_load`).
 
     Args:
         model: the machine.
@@ -122,6 +123,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Raises:
         ValueError: q does not have the machine's n coordinates, a loop is open there, or `at` is neither of the two.
         RuntimeError: no equilibrium was found.
+        NotImplementedError: a coordinate has a `stiffness_slope`, and the machine has loops or `at` is "equilibrium".
 
     Source: Huynh et al. 2020, eq. 15-17.
     """
@@ -137,6 +139,7 @@ def tangent_about(
     Of beams in loops gravity is left out at a posture: how they carry it there depends on how they were mounted.
     """
     check_no_virtual_springs(model)
+    model = at_load(model, q_rest)
     q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
@@ -190,12 +193,13 @@ def linearize_moving(
 
     Raises:
         ValueError: an argument does not have the machine's n coordinates.
-        NotImplementedError: the machine has loops.
+        NotImplementedError: the machine has loops, or a stiffness that depends on the load.
 
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
     if model.loops:
         raise NotImplementedError(f"'{model.name}' has loops: it is linearized at rest only")
+    check_constant_stiffness(model, "linearize_moving")
 
     rest = whole(model, model.reference if q_rest is None else q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))

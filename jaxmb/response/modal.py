@@ -13,6 +13,7 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
+from jaxmb.mechanics.joint_load import at_load
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_columns
 from jaxmb.mechanics.tangent import Tangent
@@ -232,6 +233,7 @@ def spring_matrices(
         point: about which the machine moves [n], where that is not q.
     """
 
+    model = at_load(model, q)
     n, rest = len(model.coordinates), whole(model, q)
     place = rest if point is None else whole(model, point)
 

@@ -20,14 +20,17 @@ from jaxmb.response.frf_kind import Point
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
-    "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness",
+    "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
 })  # fmt: skip
 """Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
 PRODUCTS = {
     "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density"}),
     "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
+    "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness"}),
 }
 """Leaves by which others are multiplied in the tangent: it is affine in either of them, not in both."""
+LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffness"})
+"""Leaves that the loads of joints follow from, on the size of which a stiffness may depend."""
 ROUNDING = 1e-13
 """Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
 
@@ -70,6 +73,7 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     size = free.size
     leaves = {place.leaf for place in free.targets}
     products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
+    products = products or (any(model.load_dependent) and bool(leaves & LOADS))
     if test.at != "posture" or shears or products or not leaves <= LINEAR_LEAVES or not size:
         return None
     base = test.view(free.apply(model, np.zeros(size)))

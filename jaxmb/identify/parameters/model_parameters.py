@@ -21,6 +21,7 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
     "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
+    "stiffness_slope",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
@@ -47,7 +48,8 @@ def places(model: Model) -> dict[str, Place]:
     of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
     xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
     not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and rayleigh.stiffness of Rayleigh
-    damping, fractional.order and fractional.time of fractional damping where the machine has it.
+    damping, fractional.order and fractional.time of fractional damping where the machine has it; stiffness_slope.*
+    of coordinates that have one.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -58,6 +60,9 @@ def places(model: Model) -> dict[str, Place]:
                 found[f"{family}.{name}"] = Place(family, ((i,),))
         for i, name in enumerate(model.springs):
             found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
+    for i, name in moving:
+        if model.load_dependent[i]:
+            found[f"stiffness_slope.{name}"] = Place("stiffness_slope", ((i,),))
     for i, name in moving:
         if i not in driven:
             found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
@@ -120,6 +125,8 @@ def unit(model: Model, name: str) -> str:
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
     if family in ("rayleigh", "fractional"):
         return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
+    if family == "stiffness_slope":
+        return "1/(N m)" if model.revolute[model.coordinates.index(item)] else "1/N"
     if family in ("stiffness", "damping", "rotor_inertia"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
