@@ -132,6 +132,7 @@ from .response.modal import (
     spring_names as spring_names,
     undamped_modes as undamped_modes,
 )
+from .response.modal_damping import with_modal_damping as with_modal_damping
 from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
 from .response.sensor import Sensor as Sensor
 from .response.static import (

@@ -38,10 +38,11 @@ def receptance(
     inputs: Float[Array, "i n"],
     support: Support | None = None,
     structural: Float[Array, "n n"] | None = None,
+    fractional: tuple[Float[Array, "n n"], Complex[Array, "f"]] | None = None,
 ) -> Complex[Array, "f o i"]:
-    """Displacement at the outputs for a unit force at the inputs: H = O (K + j D + j w C - w^2 M)^-1 I^T.
+    """Displacement at the outputs for a unit force at the inputs: H = O (K + j D + p E + j w C - w^2 M)^-1 I^T.
 
-    M, C, K and D are symmetric, as those of any machine at rest. The derivative is taken in closed form,
+    M, C, K, D and E are symmetric, as those of any machine at rest. The derivative is taken in closed form,
     dH = -X_o^T dZ X_i with X = Z^-1 O^T or Z^-1 I^T, which for all parameters together costs about as much as H itself,
     where differentiating the solve costs a solve for each.
 
@@ -53,38 +54,47 @@ def receptance(
         outputs: O [o, n].
         inputs: I [i, n]; the same array as the outputs where they are the same points, which saves their solve.
         structural: D [n, n] of structural damping; none where not given.
-        support: entries of M, C, K and D outside of which they have no derivative, where the caller knows that; springs
-            and dampers on coordinates touch only the diagonal, which makes their derivatives n times cheaper.
+        fractional: E [n, n] of fractional damping and its factor p at each frequency; none where not given.
+        support: entries of M, C, K, D and E outside of which they have no derivative, where the caller knows that;
+            springs and dampers on coordinates touch only the diagonal, which makes their derivatives n times cheaper.
     """
-    return _receptance(support, outputs is inputs, mass, damping, stiffness, structural, omega, outputs, inputs)
+    matrices = mass, damping, stiffness, structural, fractional
+    return _receptance(support, outputs is inputs, *matrices, omega, outputs, inputs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _receptance(
     support: Support | None, same: bool, mass: Array, damping: Array, stiffness: Array, structural: Array | None,
-    omega: Array, outputs: Array, inputs: Array,
+    fractional: tuple[Array, Array] | None, omega: Array, outputs: Array, inputs: Array,
 ) -> Array:  # fmt: skip
-    return jnp.einsum("on,fni->foi", outputs, _responses(mass, damping, stiffness, structural, omega, inputs))
+    solved = _responses(mass, damping, stiffness, structural, fractional, omega, inputs)
+    return jnp.einsum("on,fni->foi", outputs, solved)
 
 
 def _responses(
-    mass: Array, damping: Array, stiffness: Array, structural: Array | None, omega: Array, rows: Array
-) -> Array:
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None, fractional: tuple[Array, Array] | None,
+    omega: Array, rows: Array,
+) -> Array:  # fmt: skip
     """X = Z^-1 B^T [f, n, k] for rows B [k, n]."""
     if mass.shape[0] <= FEW:
-        return _by_factorization(mass, damping, stiffness, structural, omega, rows)
+        return _by_factorization(mass, damping, stiffness, structural, fractional, omega, rows)
     mu, shapes, viscous, lossy = _modal_form(mass, damping, stiffness, structural)
+    remembered = None if fractional is None else (shapes.T @ fractional[0] @ shapes, fractional[1])
 
     def by_modes() -> Array:
         w = omega[:, None]
         factors = jax.lax.complex(1.0 - w**2 * mu, w * jnp.diagonal(viscous) + jnp.diagonal(lossy))
+        if remembered is not None:
+            factors = factors + remembered[1][:, None] * jnp.diagonal(remembered[0])
         seen = shapes.T @ rows.T
         return jnp.einsum("nm,fmk->fnk", shapes, seen / factors[:, :, None])
 
     def by_factorization() -> Array:
-        return _by_factorization(mass, damping, stiffness, structural, omega, rows)
+        return _by_factorization(mass, damping, stiffness, structural, fractional, omega, rows)
 
     coupling = _off_diagonal(lossy) + jnp.max(jnp.abs(omega)) * _off_diagonal(viscous)
+    if remembered is not None:
+        coupling = coupling + jnp.max(jnp.abs(remembered[1])) * _off_diagonal(remembered[0])
     # NaN where nothing holds the machine: K has no factors then
     return jax.lax.cond(coupling <= UNCOUPLED, by_modes, by_factorization)
 
@@ -152,22 +162,25 @@ def _damped_modes_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -
 
 
 def _by_factorization(
-    mass: Array, damping: Array, stiffness: Array, structural: Array | None, omega: Array, rows: Array
-) -> Array:
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None, fractional: tuple[Array, Array] | None,
+    omega: Array, rows: Array,
+) -> Array:  # fmt: skip
     w = omega[:, None, None]
     lost = w * damping if structural is None else w * damping + structural
     dynamic_stiffness = jax.lax.complex(stiffness - w**2 * mass, lost)
+    if fractional is not None:
+        dynamic_stiffness = dynamic_stiffness + fractional[1][:, None, None] * fractional[0]
     right = rows.T.astype(dynamic_stiffness.dtype)
     return jnp.linalg.solve(dynamic_stiffness, jnp.broadcast_to(right, (omega.size, *right.shape)))
 
 
 def _receptance_jvp(
-    support: Support | None, same: bool, primals: tuple[Array, ...], tangents: tuple[Any, ...]
+    support: Support | None, same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    mass, damping, stiffness, structural, omega, outputs, inputs = primals
-    d_mass, d_damping, d_stiffness, d_structural, d_omega, d_outputs, d_inputs = tangents
+    mass, damping, stiffness, structural, fractional, omega, outputs, inputs = primals
+    d_mass, d_damping, d_stiffness, d_structural, d_fractional, d_omega, d_outputs, d_inputs = tangents
     rows = inputs if same else jnp.concatenate([inputs, outputs])
-    solved = _responses(mass, damping, stiffness, structural, omega, rows)
+    solved = _responses(mass, damping, stiffness, structural, fractional, omega, rows)
     to_inputs = solved[..., : inputs.shape[0]]
     to_outputs = to_inputs if same else solved[..., inputs.shape[0] :]
     value = jnp.einsum("on,fni->foi", outputs, to_inputs)
@@ -194,6 +207,13 @@ def _receptance_jvp(
         change = change - 1j * w * through(d_damping)
     if d_structural is not None and not isinstance(d_structural, SymbolicZero):
         change = change - 1j * through(d_structural)
+    if fractional is not None:
+        d_matrix, d_power = d_fractional
+        if not isinstance(d_matrix, SymbolicZero):
+            change = change - fractional[1][:, None, None] * through(d_matrix)
+        if not isinstance(d_power, SymbolicZero):
+            by_power = jnp.einsum("fno,fni->foi", to_outputs, fractional[0] @ to_inputs)
+            change = change - d_power[:, None, None] * by_power
     if not isinstance(d_mass, SymbolicZero):
         change = change + w**2 * through(d_mass)
     if not isinstance(d_omega, SymbolicZero):

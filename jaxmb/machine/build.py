@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.geometry import origin_matrix
 from jaxmb.machine.loop import LoopType
 from jaxmb.machine.schema import LOCKED_BOTH, Body, Coordinate, Machine, RigidMass
@@ -42,6 +43,10 @@ class Model(eqx.Module):
     """Of a shaft the rotor's own."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
+    stiffness_slope: Float[Array, "n"]
+    """Of the stiffness over the load, 1/(Nm) or 1/N; 0 where it is constant."""
+    load_dependent: tuple[bool, ...] = eqx.field(static=True)
+    """Whether the stiffness of each coordinate depends on its load."""
     motors: tuple[tuple[int, int], ...] = eqx.field(static=True)
     """Each coordinate with a motor behind its gear, and the coordinate that is the motor's shaft."""
     gear_ratio: Float[Array, "g"]
@@ -112,6 +117,17 @@ class Model(eqx.Module):
     bent_loops: bool = eqx.field(static=True)
     """Whether elastic coordinates of beams open and close loops."""
 
+    rayleigh_mass: Float[Array, ""]
+    """alpha of Rayleigh damping, 1/s."""
+    rayleigh_stiffness: Float[Array, ""]
+    """beta of Rayleigh damping, s."""
+    fractional: bool = eqx.field(static=True)
+    """Whether the machine has fractional damping."""
+    fractional_order: Float[Array, ""]
+    """a in (j omega tau)^a."""
+    fractional_time: Float[Array, ""]
+    """tau in it, s."""
+
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
@@ -163,6 +179,7 @@ def tree_model(machine: Machine) -> Model:
     coordinates = machine.moving_parts
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     rigid_nodes = len(places)
+    law = machine.fractional or Fractional(order=1.0, time=1.0)
     places += [nodes["element", end] for end in machine.ends]
     return Model(
         name=machine.name,
@@ -177,6 +194,8 @@ def tree_model(machine: Machine) -> Model:
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
+        stiffness_slope=_array([c.stiffness_slope or 0.0 for c in coordinates]),
+        load_dependent=tuple(c.stiffness_slope is not None for c in coordinates),
         motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
         gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
         masses=tuple(rigid.name for rigid, _ in carriers),
@@ -222,6 +241,11 @@ def tree_model(machine: Machine) -> Model:
         dependent=(),
         following=(),
         bent_loops=False,
+        rayleigh_mass=jax.device_put(np.array(machine.rayleigh.mass, dtype=float)),
+        rayleigh_stiffness=jax.device_put(np.array(machine.rayleigh.stiffness, dtype=float)),
+        fractional=machine.fractional is not None,
+        fractional_order=jax.device_put(np.array(law.order, dtype=float)),
+        fractional_time=jax.device_put(np.array(law.time, dtype=float)),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
     )
@@ -255,9 +279,9 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of beams, mass, centre
-    of mass and inertia of bodies and payloads are taken from the model; what did not change keeps the form in which it
-    was written.
+    Stiffness and its slope, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of
+    beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the
+    model; what did not change keeps the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -266,6 +290,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             "damping": float(model.damping[i]),
             "rotor_inertia": float(model.rotor_inertia[i]),
             "loss_factor": float(model.loss_factor[i]),
+            "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
         }
         for i, name in enumerate(model.coordinates)
     }
@@ -321,8 +346,11 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
         for i, s in enumerate(machine.virtual_spring)
     )
+    rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
-    return machine.model_copy(update=changed)
+    law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
+    laws = {"rayleigh": rayleigh, "fractional": law if model.fractional else None}
+    return machine.model_copy(update=changed | laws)
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.values import (
     FEW,
@@ -73,6 +74,8 @@ class Coordinate(Part):
     axis: Vector = (0.0, 0.0, 1.0)
     stiffness: NonNegative = 0.0
     """Nm/rad or N/m, about the rest position (the posture of the test)."""
+    stiffness_slope: NonNegative | None = None
+    """c in k (1 + c |effort|), effort the static load of the coordinate: 1/(Nm) or 1/N. None: k is constant."""
     damping: NonNegative = 0.0
     """Nm s/rad or N s/m."""
     loss_factor: NonNegative = 0.0
@@ -102,6 +105,12 @@ class Coordinate(Part):
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:
         check_unit("axis", self.axis)
+        return self
+
+    @model_validator(mode="after")
+    def _stiff_under_load(self) -> Self:
+        if self.stiffness_slope is not None and self.stiffness == 0.0:
+            raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected that without load")
         return self
 
     @model_validator(mode="after")
@@ -243,6 +252,8 @@ class Machine(Part):
     independent: Annotated[tuple[Name, ...], FEW] = ()
     """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
+    rayleigh: Rayleigh = Rayleigh()
+    fractional: Fractional | None = None
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
 

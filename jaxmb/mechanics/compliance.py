@@ -16,6 +16,7 @@ from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
+from jaxmb.mechanics.joint_load import check_constant_stiffness
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
 from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
 from jaxmb.spatial import rotation_by, vee
@@ -70,7 +71,11 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         q: posture [n].
         gravity: whether what gravity's pull changes as the coordinates move is part of their stiffness, as in
             `linearize`.
+
+    Raises:
+        NotImplementedError: a coordinate has a stiffness that depends on its load.
     """
+    check_constant_stiffness(model, "compliance")
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     size = first + 6 * len(model.elements)
     # coordinates and beams have a stiffness, virtual springs a compliance that may have none

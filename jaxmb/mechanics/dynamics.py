@@ -242,7 +242,9 @@ def inverse_dynamics(
 ) -> Float[Array, "n"]:
     """Effort [n] at the coordinates that gives the machine this motion: the residual f(q, qd, qdd).
 
-    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included.
+    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included. Rayleigh
+    damping and loss factors are of small motions (`linearize`) and not in it, nor is what the
+    load adds to a stiffness.
 
     Args:
         model: the machine.

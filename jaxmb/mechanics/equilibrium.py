@@ -11,6 +11,7 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
+from jaxmb.mechanics.joint_load import check_constant_stiffness
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
@@ -52,6 +53,7 @@ def static_equilibrium(
     Raises:
         ValueError: sizes or the frame's name are wrong.
         RuntimeError: no equilibrium was found (a coordinate without stiffness under load, or buckling).
+        NotImplementedError: a coordinate has a stiffness that depends on its load.
     """
     check_coordinates(model, q_rest=q_rest)
     check_no_virtual_springs(model)
@@ -71,6 +73,7 @@ def equilibrium_or_nan(
     model: Model, q_rest: Float[Array, "n"], frame: str | None = None, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "n"]:
     """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
+    check_constant_stiffness(model, "static equilibrium")
     q_rest = whole(model, q_rest)
     held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
     for _, shaft in model.motors:

@@ -4,25 +4,24 @@ What the coordinates of small motions are is said here and nowhere else: the coo
 locked, then the elastic coordinates of beams, less those that follow from others where loops close.
 """
 
-import dataclasses
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.damping import elastic_stiffness, rayleigh_damping, structural_damping, viscous_damping
 from jaxmb.mechanics.dynamics import (
-    beam_effort,
     elastic_effort,
     gravity_effort,
     inverse_dynamics,
     mass_matrix,
-    spring_effort,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.joint_load import at_load, check_constant_stiffness
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
@@ -49,6 +48,22 @@ class Tangent(eqx.Module):
     stiffness: Float[Array, "m m"]
     structural: Float[Array, "m m"] | None = None
     """D of structural damping: K + j D stands for K where a motion is harmonic, of positive frequency. None without."""
+    fractional: "FractionalStiffness | None" = None
+    """E s^a, added to K at s = j omega. None without."""
+
+
+class FractionalStiffness(eqx.Module):
+    """Fractional damping of small motions: E s^a, E = tau^a K_e."""
+
+    matrix: Float[Array, "m m"]
+    """E."""
+    order: Float[Array, ""]
+    """a."""
+
+    def power(self, s: Complex[Array, "f"]) -> Complex[Array, "f"]:
+        """s^a on the principal branch, 0 at 0."""
+        still = s == 0.0
+        return jnp.where(still, 0.0, jnp.exp(self.order * jnp.log(jnp.where(still, 1.0, s))))
 
 
 def motion_coordinates(model: Model) -> tuple[str, ...]:
@@ -95,8 +110,9 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness, except of beams in loops at a posture. All three are symmetric. Loss factors of springs make D of
-    structural damping beside them.
+    stiffness, except of beams in loops at a posture. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
+    of springs and beams. All three are symmetric. Beside them loss factors of springs make D of structural damping,
+    and fractional damping K_e (j omega tau)^a. Stiffness that depends on the load is that at q (`at_load`).
 
     Args:
         model: the machine.
@@ -107,6 +123,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Raises:
         ValueError: q does not have the machine's n coordinates, a loop is open there, or `at` is neither of the two.
         RuntimeError: no equilibrium was found.
+        NotImplementedError: a coordinate has a `stiffness_slope`, and the machine has loops or `at` is "equilibrium".
 
     Source: Huynh et al. 2020, eq. 15-17.
     """
@@ -122,6 +139,7 @@ def tangent_about(
     Of beams in loops gravity is left out at a posture: how they carry it there depends on how they were mounted.
     """
     check_no_virtual_springs(model)
+    model = at_load(model, q_rest)
     q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
@@ -133,33 +151,24 @@ def tangent_about(
         elastic = elastic_effort(model, x, rest, q_rest)
         return elastic if weightless else gravity_effort(model, x) + elastic
 
-    def damping_effort(xd: Array) -> Array:
-        return elastic_effort(model, point, xd, q_rest)
-
     stiffness = jax.jacfwd(effort)(point)
     if model.following and not weightless:  # the forces that keep loops closed turn with them; unloaded there are none
         forces = closing_forces(model, point, effort(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
-    damping = jax.jacfwd(damping_effort)(rest)
-    mass, damping, stiffness = (columns.T @ part @ columns for part in (mass_matrix(model, point), damping, stiffness))
-    return Tangent(mass, damping, stiffness, structural_damping(model, q_rest, point))
+    mass = mass_matrix(model, point)
+    damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)
+    mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
+    lost = None if lost is None else columns.T @ lost @ columns
+    return Tangent(mass, damping, stiffness, lost, _fractional(model, q_rest, point, columns))
 
 
-def structural_damping(model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"]) -> Float[Array, "m m"] | None:
-    """D of structural damping, the springs' stiffness times their loss factors; None where a machine has none."""
-    if not model.structural:
+def _fractional(
+    model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], columns: Float[Array, "x m"]
+) -> FractionalStiffness | None:
+    if not model.fractional:
         return None
-    lossy = dataclasses.replace(
-        model,
-        stiffness=model.stiffness * model.loss_factor,
-        spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
-    )
-    rest, columns = jnp.zeros_like(point), motion_columns(model, point)
-
-    def effort(x: Array) -> Array:
-        return spring_effort(lossy, x, rest, q_rest) + beam_effort(model, x - q_rest, model.beam_loss_factor)
-
-    return columns.T @ jax.jacfwd(effort)(point) @ columns
+    elastic = columns.T @ elastic_stiffness(model, q_rest, point) @ columns
+    return FractionalStiffness(model.fractional_time**model.fractional_order * elastic, model.fractional_order)
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -173,6 +182,8 @@ def linearize_moving(
 ) -> Tangent:
     """Tangent matrices of the machine in motion: C and K then hold gyroscopic, centrifugal and inertial terms.
 
+    Rayleigh damping adds alpha M + beta K_e to C here too; it damps small motions alone, not the motion itself.
+
     Args:
         model: the machine.
         q: coordinates [n], rad or m.
@@ -182,12 +193,13 @@ def linearize_moving(
 
     Raises:
         ValueError: an argument does not have the machine's n coordinates.
-        NotImplementedError: the machine has loops.
+        NotImplementedError: the machine has loops, or a stiffness that depends on the load.
 
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
     if model.loops:
         raise NotImplementedError(f"'{model.name}' has loops: it is linearized at rest only")
+    check_constant_stiffness(model, "linearize_moving")
 
     rest = whole(model, model.reference if q_rest is None else q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))
@@ -196,5 +208,8 @@ def linearize_moving(
         return inverse_dynamics(model, x, xd, xdd, rest)
 
     free = jnp.array(moving_independently(model), dtype=int)
-    stiffness, damping, mass = (part[free][:, free] for part in jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd))
-    return Tangent(mass, damping, stiffness, structural_damping(model, rest, q))
+    stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
+    damping, lost = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
+    mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))
+    lost = None if lost is None else lost[free][:, free]
+    return Tangent(mass, damping, stiffness, lost, _fractional(model, rest, q, jnp.eye(q.size)[:, free]))

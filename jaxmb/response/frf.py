@@ -100,18 +100,35 @@ def sensed_receptance(
     """Frequency responses at s = j omega + decay as sensors measure them.
 
     M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
-    K + decay C + decay^2 M for K. Structural damping is taken as at j omega.
+    K + decay C + decay^2 M for K. Structural damping is taken as at j omega, fractional damping at s.
     """
     s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
     rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
     damping = t.damping + 2.0 * decay * t.mass
     stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
-    h = receptance(t.mass, damping, stiffness, omega, rows, input_rows, support, t.structural)
+    seen = Tangent(t.mass, damping, stiffness, t.structural, t.fractional)
+    h = tangent_receptance(seen, omega, rows, input_rows, support, s)
     factor = s[:, None, None] ** derivatives
     if tilt is not None:
         moved, tilted = jnp.split(h, 2, axis=1)
         h = moved + tilted / s[:, None, None] ** 2
     return h * factor * high_pass(s, sensor)[:, None, None]
+
+
+def tangent_receptance(
+    t: Tangent,
+    omega: Float[Array, "f"],
+    output_rows: Float[Array, "o m"],
+    input_rows: Float[Array, "i m"],
+    support: Support | None = None,
+    s: Complex[Array, "f"] | None = None,
+) -> Complex[Array, "f o i"]:
+    """`receptance` of small motions; fractional damping is taken at s, which is j omega where it is not given."""
+    fractional = None
+    if t.fractional is not None:
+        fractional = t.fractional.matrix, t.fractional.power(1j * omega if s is None else s)
+    rows = output_rows, input_rows
+    return receptance(t.mass, t.damping, t.stiffness, omega, *rows, support, t.structural, fractional)
 
 
 @takes_numbers("q")
@@ -151,9 +168,7 @@ def frf_finite_force(
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
     q = whole(model, q)
     every, columns = jnp.eye(efforts.shape[1]), motion_columns(model, q)
-    dq = receptance(
-        tangent.mass, tangent.damping, tangent.stiffness, omega, every, efforts, structural=tangent.structural
-    )
+    dq = tangent_receptance(tangent, omega, every, efforts)
 
     def displacement(moved: Array) -> Array:
         return pose[:3, :3].T @ (frame_pose(model, q + columns @ moved, frame)[:3, 3] - pose[:3, 3])

@@ -78,6 +78,8 @@ def record_hits(
     """
     if tangent.structural is not None:
         raise NotImplementedError("structural damping has no motion in time: records need viscous damping")
+    if tangent.fractional is not None:
+        raise NotImplementedError("fractional damping has a memory: records need viscous damping")
     fastest = jnp.abs(eigenpairs(first_order(tangent))[0]).max()
     between = max(1, math.ceil(float(fastest) / (2 * math.pi) * STEPS_PER_PERIOD / sample_rate_hz))
     if samples * between > MOST_STEPS:

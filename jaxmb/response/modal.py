@@ -13,9 +13,11 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
+from jaxmb.mechanics.joint_load import at_load
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_columns
 from jaxmb.mechanics.tangent import Tangent
+from jaxmb.response.fractional_modes import fractional_modes
 
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
@@ -43,13 +45,15 @@ def modes(tangent: Tangent) -> Modes:
     (lambda^2 M + lambda C + K) phi = 0, by the first-order form of eq. 18-19; frequency and damping by eq. 20. With
     structural damping K + j D stands for K, which holds for positive frequencies: the modes are those with
     Im(lambda) > 0, and without viscous damping lambda^2 = -omega^2 (1 + j eta), eta the mode's loss factor, its
-    frequency |lambda| / 2 pi is that of omega (1 + eta^2)^(1/4), and its damping ratio nearly eta / 2.
+    frequency |lambda| / 2 pi is that of omega (1 + eta^2)^(1/4), and its damping ratio nearly eta / 2. Fractional
+    damping adds lambda^a tau^a K_e to K; nothing then stands apart as overdamped.
 
     Args:
         tangent: from `linearize`.
 
     Raises:
         ValueError: the mass matrix is singular.
+        RuntimeError: a mode of a machine with fractional damping was not found.
 
     Returns:
         The modes with Im(lambda) > 0; what is overdamped stands apart. For use inside `jit`, where the number of modes
@@ -62,6 +66,10 @@ def modes(tangent: Tangent) -> Modes:
     K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
     n = M.shape[0]
     check_mass_matrix(M)
+    if tangent.fractional is not None:
+        E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
+        found = fractional_modes(M, C, K.astype(complex), E, order)
+        return _modes(found[0], _unit_shapes(found[1]), np.zeros(0))
     if n > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
@@ -113,7 +121,12 @@ def oscillating_modes(
 
     Always n of them, so that it can be compiled and differentiated: where a pair is overdamped the last entries are
     real eigenvalues, marked False.
+
+    Raises:
+        NotImplementedError: the machine has fractional damping.
     """
+    if tangent.fractional is not None:
+        raise NotImplementedError("fractional damping: modes are not compiled nor fitted, expected FRFs alone")
     n = tangent.mass.shape[0]
     if n <= FEW:
         return _by_first_order(tangent)
@@ -220,6 +233,7 @@ def spring_matrices(
         point: about which the machine moves [n], where that is not q.
     """
 
+    model = at_load(model, q)
     n, rest = len(model.coordinates), whole(model, q)
     place = rest if point is None else whole(model, point)
 

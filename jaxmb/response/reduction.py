@@ -10,10 +10,9 @@ from jaxtyping import Array, Complex, Float
 from scipy.linalg import cho_factor, cho_solve, eigh, null_space
 
 from jaxmb.compiled import compiled, takes_numbers
-from jaxmb.linalg import receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
-from jaxmb.response.frf import response_rows
+from jaxmb.response.frf import response_rows, tangent_receptance
 from jaxmb.response.frf_kind import FrfKind, Point, check_kind, endpoints
 
 MODES_TO = 4.0
@@ -123,7 +122,7 @@ def reduced_frf(
 
 @compiled
 def _receptance(t: Tangent, omega: Array, outputs: Array, inputs: Array) -> Array:
-    return receptance(t.mass, t.damping, t.stiffness, omega, outputs, inputs, structural=t.structural)
+    return tangent_receptance(t, omega, outputs, inputs)
 
 
 def interface_basis(
@@ -156,17 +155,19 @@ def interface_basis(
         # what nothing holds would follow without limit: displacements at a small rate of growth instead
         stiffness = stiffness + (0.1 * highest) ** 2 * mass
     moved = cho_solve(cho_factor(stiffness), rows.T)
+    size = np.sqrt(np.einsum("ij,ij->j", moved, mass @ moved).max(initial=0.0))
     for _ in range(2):
         moved = moved - modes @ (modes.T @ (mass @ moved))
-    basis = np.column_stack([modes, _orthonormal(moved, mass)])
+    basis = np.column_stack([modes, _orthonormal(moved, mass, size)])
     seen = rows @ basis
     return basis @ np.column_stack([np.linalg.pinv(seen), null_space(seen)])
 
 
-def _orthonormal(columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m k"]:
-    """Columns orthonormal in the mass matrix; those that follow from others are left out."""
+def _orthonormal(
+    columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m"], size: float
+) -> Float[np.ndarray, "m k"]:
+    """Columns orthonormal in the mass matrix, without those that follow from others but for rounding of a size."""
     kept = np.zeros((columns.shape[0], 0))
-    size = np.sqrt(np.einsum("ij,ij->j", columns, mass @ columns).max(initial=0.0))
     for column in columns.T:
         for _ in range(2):
             column = column - kept @ (kept.T @ (mass @ column))
@@ -178,7 +179,12 @@ def _orthonormal(columns: Float[np.ndarray, "m p"], mass: Float[np.ndarray, "m m
 
 def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangent:
     """Tangent of the motions that a basis spans."""
-    return jax.tree.map(lambda part: jax.device_put(basis.T @ np.asarray(part) @ basis), tangent)
+
+    def reduced(part: Array) -> Array:
+        matrix = np.asarray(part)
+        return jax.device_put(basis.T @ matrix @ basis if matrix.ndim == 2 else matrix)
+
+    return jax.tree.map(reduced, tangent)
 
 
 def _independent(rows: Float[np.ndarray, "p m"]) -> Float[np.ndarray, "p m"]:

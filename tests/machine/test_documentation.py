@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmb.machine.beam import Beam, FlexibleBeam
+from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
@@ -14,6 +15,10 @@ from jaxmb.machine.tables import DhRow, DhTable
 from jaxmb.machine.virtual_spring import VirtualSpring
 
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
+PARTS = (
+    Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow,
+    Rayleigh, Fractional,
+)  # fmt: skip
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -25,10 +30,7 @@ def test_examples(number, coordinates, tmp_path):
     assert load_machine(tmp_path / "example.toml").coordinates == coordinates
 
 
-@pytest.mark.parametrize(
-    "part",
-    [Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow],
-)
+@pytest.mark.parametrize("part", PARTS)
 def test_every_key_is_described(part):
     missing = [key for key in part.model_fields if f"`{key}`" not in TEXT and f"[[{key}]]" not in TEXT and key != "row"]
     assert missing == []

@@ -22,11 +22,19 @@ from jaxmb.response.frf_kind import Point
 
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
-    "young_modulus", "shear_modulus", "density",
+    "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
 })  # fmt: skip
-"""Leaves of the model in which the equations of motion, and so the tangent at a fixed posture, are linear."""
+"""Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
 LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})
 """Leaves in which structural damping is linear beside the stiffness that they belong to."""
+PRODUCTS = {
+    "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density"}),
+    "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
+    "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
+}
+"""Leaves by which others are multiplied in the tangent: it is affine in either of them, not in both."""
+LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffness"})
+"""Leaves that the loads of joints follow from, on the size of which a stiffness may depend."""
 MOST_PRODUCTS = 400
 """Pairs of a loss factor and another free value that are computed beforehand."""
 MOST_ENTRIES = 400
@@ -90,7 +98,11 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     losses = tuple(sorted({i for place, i in pairs if place.leaf in LOSS_FACTORS}))
     others = tuple(sorted({i for place, i in pairs if place.leaf not in LOSS_FACTORS}))
     known = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
-    if test.at != "posture" or shears or not known or not size or len(losses) * len(others) > MOST_PRODUCTS:
+    products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
+    products = (
+        products or (any(model.load_dependent) and bool(leaves & LOADS)) or len(losses) * len(others) > MOST_PRODUCTS
+    )
+    if test.at != "posture" or shears or products or not known or not size:
         return None
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
@@ -116,18 +128,19 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
         lost = {key: basis.T @ part @ basis for key, part in lost.items()}
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
-    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent)]
-    products = None
+    matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
+    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
+    lost_slope = None
     if lost:
         count = base.tangent.mass.shape[0]
         nothing = np.zeros((count, count))
         rows = [np.stack([lost.get((i, j), nothing) for j in range(size)], axis=-1) for i in losses]
-        products = jax.device_put(np.stack(rows, axis=2))
-        parts.append(np.abs(np.asarray(products)).sum(axis=(2, 3)))
+        lost_slope = jax.device_put(np.stack(rows, axis=2))
+        parts.append(np.abs(np.asarray(lost_slope)).sum(axis=(2, 3)))
     entries = np.argwhere(np.sum(parts, axis=0))
     many = len(entries) > MOST_ENTRIES
     support = None if many else tuple((int(i), int(j)) for i, j in entries)
-    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, products)
+    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, lost_slope)
 
 
 def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
@@ -137,6 +150,8 @@ def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
     """
 
     def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
+        if matrix.ndim < 2:  # the order of fractional damping, which no linear parameter moves
+            return change
         size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
         return np.where(np.abs(change) * length > ROUNDING * np.outer(size, size), change, 0.0)
 

@@ -12,6 +12,7 @@ from jaxmb.compiled import compiled
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.joint_load import at_load
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about
 from jaxmb.response.frf import response_rows
@@ -53,6 +54,7 @@ def motion_view(
     With the stiffness of each spring where its share in the strain energy of modes is asked for. NaN where the test is
     linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere.
     """
+    model = at_load(model, q) if at == "posture" else model
     point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)

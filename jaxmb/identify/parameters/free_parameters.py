@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, Place, assigned, places
+from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, ORDER, Place, assigned, places
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
@@ -149,6 +149,8 @@ def check_bound(bound: Bound) -> None:
         raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
     if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
         raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
+    if ORDER in bound.names and bound.upper > 1.0:
+        raise ValueError(f"{place}: upper bound {bound.upper:g}, expected 1 or less")
     if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
         raise ValueError(
             f"{place}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"

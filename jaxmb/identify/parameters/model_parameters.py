@@ -20,11 +20,14 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
-    "young_modulus", "shear_modulus", "density",
+    "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
+    "stiffness_slope",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
 """Families whose numbers belong to the channels of a test and not to the machine."""
+ORDER = "fractional.order"
+"""Name of the order of fractional damping, at most 1."""
 _AXES = "xyz"
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
@@ -44,7 +47,9 @@ def places(model: Model) -> dict[str, Place]:
     springs, and free_length.* of those that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.*
     of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
     xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
-    not after the second in x, y, z, rx, ry, rz) of virtual springs.
+    not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and rayleigh.stiffness of Rayleigh
+    damping, fractional.order and fractional.time of fractional damping where the machine has it; stiffness_slope.*
+    of coordinates that have one.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -55,6 +60,9 @@ def places(model: Model) -> dict[str, Place]:
                 found[f"{family}.{name}"] = Place(family, ((i,),))
         for i, name in enumerate(model.springs):
             found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
+    for i, name in moving:
+        if model.load_dependent[i]:
+            found[f"stiffness_slope.{name}"] = Place("stiffness_slope", ((i,),))
     for i, name in moving:
         if i not in driven:
             found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
@@ -76,6 +84,10 @@ def places(model: Model) -> dict[str, Place]:
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
             found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = Place("compliance", entries)
+    for of in ("mass", "stiffness"):
+        found[f"rayleigh.{of}"] = Place(f"rayleigh_{of}", ((),))
+    for of in ("order", "time") if model.fractional else ():
+        found[f"fractional.{of}"] = Place(f"fractional_{of}", ((),))
     return found
 
 
@@ -92,7 +104,8 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
     these are given too. Torque is linear in all ten numbers either way.
 
     Raises:
-        ValueError: a name is not a parameter of the model, or a stiffness, damping, rotor inertia or mass is negative.
+        ValueError: a name is not a parameter of the model, a stiffness, damping, rotor inertia or mass is negative, or
+            the order of fractional damping above 1.
     """
     known = places(model)
     for name, value in values.items():
@@ -100,6 +113,8 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
             raise ValueError(known_name("parameter", name, known))
         if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
             raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
+        if not isinstance(value, Tracer) and name == ORDER and float(value) > 1.0:
+            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 1 or less")
     return assigned(model, [known[name] for name in values], list(values.values()))
 
 
@@ -108,6 +123,10 @@ def unit(model: Model, name: str) -> str:
     family, item, *axes = name.split(".")
     if family == "compliance":
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
+    if family in ("rayleigh", "fractional"):
+        return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
+    if family == "stiffness_slope":
+        return "1/(N m)" if model.revolute[model.coordinates.index(item)] else "1/N"
     if family in ("stiffness", "damping", "rotor_inertia"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
@@ -158,6 +177,6 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
         return model
     new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
     changed_model = eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
-    if {"loss_factor", "spring_loss_factor", "beam_loss_factor"} & set(names):
+    if any(name.endswith("loss_factor") for name in names):
         return dataclasses.replace(changed_model, structural=True)
     return changed_model

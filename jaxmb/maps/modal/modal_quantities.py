@@ -111,8 +111,9 @@ def modal_quantities(
     """
     check_no_virtual_springs(model)
     check_open_chain(model, "maps")
-    if model.structural:
-        raise NotImplementedError("modal maps are of machines with viscous damping, this one has loss factors")
+    if model.structural or model.fractional:
+        which = "loss factors" if model.structural else "fractional damping"
+        raise NotImplementedError(f"modal maps are of machines with viscous damping, this one has {which}")
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
     along = _checked_direction(model, quantities, frame, direction, band_hz)

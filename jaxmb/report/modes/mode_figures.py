@@ -69,12 +69,16 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
     fitted = fitted_modes(result, test)
     names, known = spring_names(result.study.model), np.array(giving_way(result.study.model))
     count = min(fitted.frequency_hz.size, MOST_MODES)
+    # of a machine with many springs those that hold most in any mode
+    largest = np.argsort(-np.max(np.abs(fitted.share[:count]), axis=0), kind="stable")[:MOST_SPRINGS]
+    drawn = np.sort(largest)
+    left_out, names = len(names) - drawn.size, [names[i] for i in drawn]
     figure = Figure(figsize=(max(4.2, 1.4 + 0.38 * len(names)), 0.9 + 0.95 * count), layout="constrained")
     grid = np.atleast_1d(figure.subplots(count, 1, sharex=True, sharey=True))
     lowest = 118.0 * min(float(fitted.share[:count].min()), 0.0)  # of a spring under load that turns with the mode
     for m, axes in enumerate(grid):
-        named = np.asarray(test.content[m])[known]
-        share = 100.0 * fitted.share[m]
+        named = np.asarray(test.content[m])[known][drawn]
+        share = 100.0 * fitted.share[m][drawn]
         bars = axes.bar(range(len(names)), share, width=0.7, color=[FITTED if on else MEASURED for on in named])
         axes.bar_label(bars, labels=[f"{s:.0f}" if s >= 0.5 else "" for s in share], fontsize=6.5, padding=1)
         axes.set_title(f"mode {m + 1}, {fitted.frequency_hz[m]:.2f} Hz", loc="left", pad=2)
@@ -87,6 +91,7 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
     if np.asarray(test.content).any():
         handles.append(Patch(color=FITTED, label="named in the measurement"))
     note = "" if count == fitted.frequency_hz.size else f" (first {count} of {fitted.frequency_hz.size} modes)"
+    note += f", without the {left_out} that hold least" if left_out else ""
     figure.legend(
         handles=handles,
         loc="outside upper center",

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.report.parameters.parameter_table import free_values
@@ -96,6 +97,8 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
             axes.plot(result.study.truth[name], row, ls="", marker="|", ms=11, mew=2.2, color=TRUE)
         axes.plot(p.value, row, ls="", **_MARKER[p.identifiable])
     axes.set_xlim(*limits)
+    if axes.get_xscale() == "log" and limits[1] > 10.0 * limits[0]:
+        axes.xaxis.set_minor_formatter(NullFormatter())  # powers of ten are enough
     axes.set_ylim(len(names) - 0.4, -0.6)
     labels = {name: label.split(".", 1)[1] for label, name in free_values(result)}
     axes.set_yticks(range(len(names)), [labels[name] for name in names])

@@ -52,7 +52,8 @@ NAMES = (
     *(f"mass.{item}" for item in ("slide", "lever", "tool")),
     *(f"first_moment.{item}.{axis}" for item in ("slide", "lever", "tool") for axis in "xyz"),
     *(f"inertia.{item}.{axes}" for item in ("slide", "lever", "tool") for axes in AXES),
-)
+    "rayleigh.mass", "rayleigh.stiffness",
+)  # fmt: skip
 
 
 def test_names():

@@ -13,7 +13,10 @@ from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
-LOGARITHMIC = ("stiffness", "damping", "loss_factor", "gain", "force_gain", "young_modulus", "shear_modulus")
+LOGARITHMIC = (
+    "stiffness", "damping", "loss_factor", "gain", "force_gain", "young_modulus", "shear_modulus", "rayleigh",
+    "fractional",
+)  # fmt: skip
 """Families whose logarithm is fitted where a study does not say."""
 
 

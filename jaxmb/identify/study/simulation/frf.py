@@ -15,6 +15,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
+from jaxmb.mechanics.joint_load import at_load
 from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
@@ -48,7 +49,7 @@ def simulated_frf(
     """
     model = measured_model(how.machine, how.parameters, setting)
     q = posture(model, at)
-    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity)
+    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False)
     check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
     if how.hits is not None:
@@ -109,7 +110,7 @@ def _from_hits(
     samples = round(how.record_s * how.sample_rate_hz)
     force, response = record_hits(
         seen.tangent,
-        motion_stiffness(model),
+        motion_stiffness(at_load(model, q)),
         Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
         seen.output_rows,
         jnp.asarray(np.repeat(rows, how.hits, axis=0)),
