@@ -2,9 +2,10 @@
 
     python experiments/surgiscope/run.py [--out results/surgiscope]
 
-Measured is a stand-in: the machine of the study `surgiscope-modes`, each joint of it another 5 % off, so that nothing is
-symmetric any more. Step one fits 21 stiffnesses to its natural frequencies and shapes at 40 points in both
-configurations, step two the loss factor to its FRFs for a vertical hit at the platform, 0.5 to 100 Hz, with 3 % of noise.
+Measured is a stand-in: the machine of the study `surgiscope-modes`, each joint of it another 5 % off, so that nothing
+is symmetric any more. Step one fits 21 stiffnesses to its natural frequencies and shapes at 40 points in both
+configurations, step two the loss factor to its FRFs for a vertical hit at the platform, 0.5 to 100 Hz, with 3 % of
+noise.
 """
 
 import argparse
@@ -26,6 +27,12 @@ UNEVEN = 0.05
 LOSS_FACTOR = 0.096
 
 
+def description(study: jaxmb.Study) -> dict[str, Any]:
+    """A study as plain data."""
+    assert study.origin is not None
+    return study.origin.file.model_dump(mode="json", exclude_defaults=True)
+
+
 def true_values(study: jaxmb.Study, seed: int) -> dict[str, float]:
     """Stiffnesses of the stand-in, each with its own deviation, and its loss factor."""
     draw = np.random.default_rng(seed)
@@ -42,7 +49,7 @@ def true_values(study: jaxmb.Study, seed: int) -> dict[str, float]:
 
 def first_step(values: dict[str, float]) -> jaxmb.Result:
     """Stiffnesses from modes in both configurations."""
-    data = jaxmb.load_study("surgiscope-modes").file.model_dump(mode="json", exclude_defaults=True)
+    data = description(jaxmb.load_study("surgiscope-modes"))
     for test in data["test"]:
         test["simulate"]["parameters"] = values
     return jaxmb.identify(jaxmb.make_study(data, "surgiscope-modes, uneven"))
@@ -51,7 +58,7 @@ def first_step(values: dict[str, float]) -> jaxmb.Result:
 def second_step(values: dict[str, float], first: jaxmb.Result, folder: Path) -> jaxmb.Result:
     """The loss factor from FRFs in the first configuration."""
     jaxmb.write_machine(first.machine, folder / "stiffness.toml")
-    data: dict[str, Any] = first.study.file.model_dump(mode="json", exclude_defaults=True)
+    data: dict[str, Any] = description(first.study)
     test = {
         "kind": "frf", "name": "hits", "posture": data["test"][0]["posture"], "outputs": data["test"][0]["outputs"],
         "inputs": [["tool", "z"]], "noise_log_std": 0.03,
@@ -68,7 +75,8 @@ def modes_beside_table(first: jaxmb.Result) -> list[dict[str, Any]]:
     model = jaxmb.build_model(jaxmb.load_machine("surgiscope"))
     rows = []
     for test, (measured, modelled) in zip(first.study.tests, TABLE_IV.values(), strict=True):
-        found = np.asarray(jaxmb.modes(jaxmb.linearize(model, test.posture)).frequency_hz)
+        q = jaxmb.reference_posture(model) if test.posture is None else test.posture
+        found = np.asarray(jaxmb.modes(jaxmb.linearize(model, q)).frequency_hz)
         rows.append({"configuration": test.name, "printed_measured_hz": measured, "printed_model_hz": modelled,
                      "ours_hz": np.round(found[found < 43.0], 3).tolist()})  # fmt: skip
     return rows
@@ -94,12 +102,10 @@ def main() -> None:
     print("configuration         measured   fitted  deviation   MAC")
     for mode in told["modes"]:
         measured, fitted = mode["measured_frequency_hz"], mode["frequency_hz"]
-        print(
-            f"{mode['posture']:20s} {measured:8.2f} Hz {fitted:8.2f} {100 * (fitted / measured - 1):7.2f} %  {mode['mac']:.3f}"
-        )
-    print(
-        f"loss factor {told['loss_factor']:.4f}, true {LOSS_FACTOR}; J_Q {told['jq_percent']['hits']:.2f} % up to 100 Hz"
-    )
+        deviation = 100 * (fitted / measured - 1)
+        print(f"{mode['posture']:20s} {measured:7.2f} Hz {fitted:7.2f} {deviation:8.2f} %  {mode['mac']:.3f}")
+    print(f"loss factor {told['loss_factor']:.4f}, true {LOSS_FACTOR}")
+    print(f"J_Q {told['jq_percent']['hits']:.2f} % up to 100 Hz")
     print(f"known: {', '.join(name for name, known in told['known'].items() if known == 'yes')}")
 
 

@@ -13,6 +13,9 @@ from jaxmb.report.modes.mode_pairs import data_word, fitted_modes
 from jaxmb.report.style import FITTED, MEASURED
 from jaxmb.response.modal import giving_way, spring_names
 
+MOST_SPRINGS = 32
+"""Bars of a mode."""
+
 
 def measured_modes_figure(result: Result, entry: Entry) -> Figure:
     """Given and identified frequencies and damping ratios of a modal test, and their difference beside
