@@ -1,0 +1,71 @@
+"""Tables of Khalil and Kleinfinger in machine files."""
+
+import csv
+
+import numpy as np
+import pytest
+import tomli_w
+
+import jaxmb
+
+HEADS = ("joint", "a", "mu", "sigma", "gamma", "b", "alpha", "d", "theta", "r")
+ROWS = [["1", 0, 1, 0, 0, 0, "-pi/2", 0, "q1", 0], ["2", 1, 1, 0, 0, 0, 0, "L", "q2", 0],
+        ["E", 2, 0, 2, 0, 0, 0, "L", 0, 0]]  # fmt: skip
+TUBE = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 8e-4, "second_moment_y": 1.6e-7,
+        "second_moment_z": 1.6e-7, "torsion_constant": 3.2e-7}  # fmt: skip
+TABLES = {
+    "geometry": ROWS, "beams": [[1, 1, "L", "tube", 0, 0, 0]], "symbols": {"L": 0.5}, "sections": {"tube": TUBE},
+    "stiffness": {"2": {"rz": 1e4, "rx": 3e4}}, "damping": {"1": {"rz": 5.0}}, "loss_factor": 0.02,
+}  # fmt: skip
+
+
+def load(folder, tables=TABLES, **more):
+    (folder / "arm.toml").write_text(tomli_w.dumps({"name": "arm", "khalil": tables} | more))
+    return jaxmb.load_machine(folder / "arm.toml")
+
+
+def test_what_a_file_describes(tmp_path):
+    model = jaxmb.build_model(load(tmp_path, frame=[{"name": "tool", "body": "body2", "origin": {"xyz": [0.5, 0, 0]}}]))
+    assert model.coordinates == ("q1", "q2", "q2_rx")
+    values = jaxmb.parameters(model)
+    told = {name: values[name] for name in ("stiffness.q2", "stiffness.q2_rx", "damping.q1", "loss_factor.q2_rx",
+                                            "loss_factor.beam1_1", "loss_factor.q1")}  # fmt: skip
+    assert list(told.values()) == [1e4, 3e4, 5.0, 0.02, 0.02, 0.0]
+    # a plane arm whose first axis lies along y: q1 turns it down
+    q = jaxmb.posture(model, {"q1": "90 deg", "q2": "-90 deg"})
+    np.testing.assert_allclose(jaxmb.frame_pose(model, q, "tool")[:3, 3], [0.5, 0.0, -0.5], atol=1e-15)
+
+
+def test_springs_have_the_axes_of_their_joints_frame(tmp_path):
+    """With the second link upright, its x axis is the ground's z axis, and a spring about x turns about that."""
+    model = jaxmb.build_model(load(tmp_path))
+    twist = jaxmb.frame_jacobian(model, jaxmb.posture(model, {"q2": "-90 deg"}), "RE")
+    np.testing.assert_allclose(twist[3:, model.coordinates.index("q2_rx")], [0.0, 0.0, 1.0], atol=1e-15)
+
+
+def test_tables_beside_the_file(tmp_path):
+    with open(tmp_path / "geometry.csv", "w", newline="") as file:
+        csv.writer(file).writerows([HEADS, *ROWS])
+    inside = load(tmp_path)
+    assert load(tmp_path, TABLES | {"geometry": "geometry.csv"}) == inside
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"geometri": []}, "khalil: found 'geometri', expected geometry and some of beams"),
+        ({"geometry": "no.csv"}, "no.csv: cannot be read"),
+        ({"geometry": [["1", 0]]}, "geometry: row 1 is ['1', 0], expected joint, a, mu"),
+        ({"geometry": 5}, "geometry: found 5, expected rows or the name of a CSV file"),
+        ({"symbols": ["L"]}, "khalil: symbols: found ['L'], expected a table"),
+        ({"sections": {"tube": 3}}, "khalil: sections: tube: found 3, expected a table"),
+        ({"loops": [["R1"]]}, "khalil: loops: found ['R1'], expected two frames"),
+        ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: joint 7 is none that moves in the geometry"),
+        ({"damping": {"1": {"about z": 1.0}}}, "damping: joint 1: found 'about z', expected some of x, y, z"),
+        ({"stiffness": {"2": {"rx": -1.0}}}, "stiffness: found -1.0, expected a number not below 0"),
+    ],
+)
+def test_wrong_tables(tmp_path, change, message):
+    with pytest.raises(jaxmb.InputError) as raised:
+        load(tmp_path, TABLES | change)
+    assert message in str(raised.value)
