@@ -88,3 +88,15 @@ def test_next_posture_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert max(after) < 0.5
     # errors in standard deviations: their mean square over 18 parameters is 1 on average; above 3 in one of 1e5 draws
     assert np.mean(np.square(list(names["within"].values()))) < 3.0
+
+
+def test_parallel_robot_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs of the symmetric configuration, which split in the other one; few motions answer for all."""
+    names = runpy.run_path(str(ROOT / "notebooks" / "parallel_robot.py"))
+    pair, split = names["of_first"], names["of_second"]
+    assert abs(pair[1] / pair[0] - 1.0) < 1e-6
+    assert split[1] / split[0] - 1.0 > 1e-2
+    assert names["reduced"].error < 1e-3
+    # damping of 5 % instead of half the loss factor: a resonance as much lower
+    assert names["change"] / names["before"] == pytest.approx(0.048 / 0.05, rel=0.05)
+    assert "platform at [ 0.   0.  -1.1]" in capsys.readouterr().out
