@@ -56,11 +56,11 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
     does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
     line. Nothing is looked for where noise explains all, or where what is left cannot be told from noise that was to be
-    estimated (`Finding.systematic`).
+    estimated (`Finding.systematic`), nor for machines with many small motions (`Problem.one_by_one`).
     """
     scatter = _scatter(finding)
-    if scatter is None:
-        return ()
+    if scatter is None or finding.study.problem.one_by_one:
+        return ()  # each change of a machine with many small motions would take minutes
     study, size = finding.study, finding.u.size
     stated = stated_joints(finding.model, study.free)
     changes, places = _changes(study.problem, finding.model, stated)
