@@ -102,7 +102,7 @@ def test_shares_of_a_mode(fitted):
     assert shares[:3].sum() == pytest.approx(1.0, abs=1e-3)
     assert shares[3:].sum() == pytest.approx(1.0, abs=1e-3)
     shape = np.asarray(jaxmb.modes(view.tangent).shape)[:, 1]
-    energy = np.asarray(view.stiffness) * np.abs(shape) ** 2
+    energy = np.asarray(finding.model.stiffness) * np.abs(shape) ** 2
     np.testing.assert_allclose(shares[:3], energy / energy.sum(), atol=1e-2)
 
 
