@@ -57,6 +57,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/motor-side/run.py
 	$(BIN)/python experiments/hammer-tests/run.py
 	$(BIN)/python experiments/kr90-flexible-links/run.py
+	$(BIN)/python experiments/surgiscope/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml

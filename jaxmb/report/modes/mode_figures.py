@@ -90,7 +90,9 @@ def energy_figure(result: Result, entry: Entry) -> Figure:
         axes.grid(False, axis="x")
     grid[-1].set_xticks(range(len(names)), names, rotation=0 if len(names) <= 12 else 90)
     figure.supylabel("share of strain energy (%)", fontsize=8)
-    handles = [Patch(color=MEASURED, label="coordinate or spring" if result.study.model.springs else "coordinate")]
+    model = result.study.model
+    what = "coordinate" + " or spring" * bool(model.springs) + " or beam" * bool(model.beams)
+    handles = [Patch(color=MEASURED, label=what)]
     if np.asarray(test.content).any():
         handles.append(Patch(color=FITTED, label="named in the measurement"))
     note = "" if count == fitted.frequency_hz.size else f" (first {count} of {fitted.frequency_hz.size} modes)"
