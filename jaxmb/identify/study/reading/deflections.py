@@ -35,6 +35,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     model = setting.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
+    turn_std = 0.0 if part.instruments is None else part.instruments.repeat_std
+    if turn_std > 0.0 and setting.file.complete is not None:
+        raise NotImplementedError("instruments: repeat_deg cannot be used with [complete], expected 0")
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
     gravity = not all(other.static for other in setting.file.test) and not model.virtual_springs
@@ -54,9 +57,6 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         check_cases(model, cases)
         truth = Truth(motion_coordinates(true), parameters(true))
     _check_moved(model, cases)
-    turn_std = 0.0 if part.instruments is None else part.instruments.repeat_std
-    if turn_std > 0.0 and setting.file.complete is not None:
-        raise NotImplementedError("instruments: repeat_deg cannot be used with [complete], expected 0")
     test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity, turn_std)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
     return [Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *taken))]
