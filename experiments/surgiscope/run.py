@@ -35,7 +35,8 @@ LINES_HZ = np.arange(0.5, 100.1, 0.5)
 
 def description(study: jaxmb.Study) -> dict[str, Any]:
     """A study as plain data."""
-    assert study.origin is not None
+    if study.origin is None:
+        raise ValueError(f"study '{study.name}' was not made from a description")
     return study.origin.file.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -75,7 +75,10 @@ def modes(tangent: Tangent) -> Modes:
         if proportional:
             kept = np.imag(root) > 0.0
             order = np.argsort(np.abs(root[kept]), kind="stable")
-            return _modes(root[kept][order], _unit_shapes(shapes[:, kept][:, order]), np.sort(np.real(root[~kept])))
+            one, still = np.real(root[~kept]), np.real(shapes[:, ~kept])
+            other = 1.0 / (one * np.einsum("ni,nm,mi->i", still, M, still))  # s^2 mu + s c + 1 = 0 has two roots
+            real = np.sort(np.concatenate([one, other]))
+            return _modes(root[kept][order], _unit_shapes(shapes[:, kept][:, order]), real)
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
     values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
@@ -131,17 +134,21 @@ def oscillating_modes(
     if n <= FEW:
         return _by_first_order(tangent)
     found, shapes, proportional = damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
-    return jax.lax.cond(
-        proportional, lambda: (found, _largest_one(shapes), found.imag > 0.0), lambda: _by_first_order(tangent)
-    )
+    return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _by_first_order(tangent))
 
 
 def _by_first_order(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
     values, vectors = eigenpairs(first_order(tangent))
-    n = tangent.mass.shape[0]
+    return _in_order(values, vectors[: tangent.mass.shape[0]])
+
+
+def _in_order(
+    values: Complex[Array, "m"], shapes: Complex[Array, "n m"]
+) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
+    """As many as there are coordinates, those that oscillate first."""
     above = values.imag > 0.0
-    order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[:n]
-    return values[order], _largest_one(vectors[:n, order]), above[order]
+    order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[: shapes.shape[0]]
+    return values[order], _largest_one(shapes[:, order]), above[order]
 
 
 def _largest_one(shapes: Complex[Array, "n m"]) -> Complex[Array, "n m"]:

@@ -1,13 +1,13 @@
 """Machines with many elastic coordinates, reduced to a few: modes, and static displacements of chosen points."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
-from scipy.linalg import cho_factor, cho_solve, eigh, null_space
+from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
@@ -141,7 +141,7 @@ def interface_basis(
     Args:
         mass: M [m, m].
         stiffness: K [m, m].
-        interface: directions, rows; those that follow from ones before are left out.
+        interface: directions, rows; what follows from others is left out.
         highest_hz: up to which motions are asked for.
 
     Source: residual flexibility, MacNeal 1971, Rubin 1975; interface coordinates as Craig and Bampton 1968.
@@ -188,14 +188,10 @@ def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangen
 
 
 def _independent(rows: Float[np.ndarray, "p m"]) -> Float[np.ndarray, "p m"]:
-    """Rows without those that follow from ones before, or are zero."""
-    kept, directions = list[int](), np.zeros((0, rows.shape[1]))
-    for k, row in enumerate(rows):
-        size = np.linalg.norm(row)
-        left = row / size if size else row
-        for _ in range(2):
-            left = left - directions.T @ (directions @ left)
-        if np.linalg.norm(left) > DEPENDENT:
-            kept.append(k)
-            directions = np.vstack([directions, left / np.linalg.norm(left)])
-    return rows[kept]
+    """As many rows as say something of their own."""
+    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not size.any():
+        return rows[:0]
+    found: Any = qr((rows / np.where(size > 0.0, size, 1.0)).T, mode="r", pivoting=True)
+    count = int(np.sum(np.abs(np.diagonal(found[0])) > DEPENDENT))
+    return rows[np.sort(found[1][:count])]

@@ -28,6 +28,7 @@ CASES = [
     ("none", "spring"),
     ("damper", "eta"),
 ]
+HEAVY = 0.4 * STIFFNESS
 OMEGA = np.linspace(0.5, 7.0, 30)
 
 
@@ -66,6 +67,22 @@ def test_modes(damping, structural):
     assert bool(np.all(oscillates))
     left = [(s**2 * M + s * C + K) @ v for s, v in zip(np.asarray(root), np.asarray(shapes).T, strict=True)]
     assert np.abs(left).max() < 1e-8
+
+
+def test_overdamped_modes_stand_apart():
+    """Damping in proportion to stiffness is heavy in high modes: both roots of each are told, and none oscillates."""
+    t = Tangent(jnp.asarray(MASS), jnp.asarray(HEAVY), jnp.asarray(STIFFNESS))
+    zero, one = np.zeros((SIZE, SIZE)), np.eye(SIZE)
+    values = eig(np.block([[zero, one], [-STIFFNESS, -HEAVY]]), np.block([[one, zero], [zero, MASS]]), right=False)
+    found = modes(t)
+    real = np.abs(values.imag) < 1e-9
+    assert 10 < real.sum() < 2 * SIZE - 10
+    np.testing.assert_allclose(found.overdamped, np.sort(values[real].real), rtol=1e-8)
+    oscillating = values[values.imag > 1e-9]
+    np.testing.assert_allclose(found.eigenvalue, oscillating[np.argsort(np.abs(oscillating))], rtol=1e-8)
+    root, _, oscillates = oscillating_modes(t)
+    assert np.asarray(oscillates).tolist() == [True] * oscillating.size + [False] * (SIZE - oscillating.size)
+    np.testing.assert_allclose(root[: oscillating.size], found.eigenvalue, rtol=1e-8)
 
 
 @pytest.mark.parametrize(("damping", "structural"), [("Rayleigh", None), ("none", "eta"), ("damper", "eta")])

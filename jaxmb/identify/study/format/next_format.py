@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from jaxmb.identify.study.format.test_format import Band, Points
 from jaxmb.io.validation import known_name
-from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
+from jaxmb.machine.values import Angle, Name, Part, Positive
 
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
 
-PointName = tuple[str, str]
-Band = tuple[NonNegative, NonNegative]
 MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
 MOST_LINES = 20_000
@@ -22,11 +21,11 @@ RANGES, LISTED = "ranges", "postures"
 class PointsPart(Part):
     """Where a test is excited and where it responds; the inputs are the outputs where they are not given."""
 
-    outputs: Annotated[tuple[PointName, ...], Field(min_length=1, max_length=100)]
-    inputs: Annotated[tuple[PointName, ...], Field(min_length=1, max_length=100)] | None = None
+    outputs: Annotated[Points, Field(min_length=1, max_length=100)]
+    inputs: Annotated[Points, Field(min_length=1, max_length=100)] | None = None
 
     @property
-    def ends(self) -> tuple[tuple[PointName, ...], tuple[PointName, ...]]:
+    def ends(self) -> tuple[Points, Points]:
         """Outputs and inputs."""
         return self.outputs, self.outputs if self.inputs is None else self.inputs
 
