@@ -200,7 +200,7 @@ def test_compliances_are_parameters_and_go_back_into_the_file(elastic, tmp_path)
     assert jaxmb.parameters(model)["compliance.arm.y.y"] == 2e-9
     model = jaxmb.set_parameters(model, {"compliance.arm.y.rz": 1e-9})
     assert model.compliance[0, 1, 5] == model.compliance[0, 5, 1] == 1e-9
-    from jaxmb.machine.build import machine_of
+    from jaxmb.machine.changed import machine_of
 
     jaxmb.write_machine(machine_of(machine, model), tmp_path / "arm.toml")
     again = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.toml"))

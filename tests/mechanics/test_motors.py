@@ -6,7 +6,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.stiffness_model.complete_model import complete_model
-from jaxmb.machine.build import machine_of, with_locked
+from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.file import machine_toml
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 

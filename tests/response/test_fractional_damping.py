@@ -11,7 +11,7 @@ from scipy.linalg import eig
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.linalg import receptance
-from jaxmb.machine.build import machine_of
+from jaxmb.machine.changed import machine_of
 from jaxmb.response.frf import IDEAL, sensed_receptance
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, shapes, study_of
 from tests.identify.derivatives import assert_jacobian

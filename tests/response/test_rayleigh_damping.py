@@ -9,7 +9,7 @@ from scipy.linalg import eigh
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
-from jaxmb.machine.build import machine_of
+from jaxmb.machine.changed import machine_of
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, study_of
 from tests.identify.derivatives import assert_jacobian
 

@@ -27,7 +27,8 @@ from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prio
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import place, validated
-from jaxmb.machine.build import Model, machine_of, with_locked
+from jaxmb.machine.build import Model
+from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import motion_coordinates

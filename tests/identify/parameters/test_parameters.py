@@ -7,7 +7,7 @@ import pytest
 
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, matching
 from jaxmb.identify.parameters.model_parameters import parameters, places, set_parameters, unit
-from jaxmb.machine.build import machine_of
+from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.kinematics import reference_posture

@@ -37,7 +37,8 @@ from jaxmb.identify.stiffness_model.variants import (
 )
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import place
-from jaxmb.machine.build import Model, machine_of
+from jaxmb.machine.build import Model
+from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.postures import build_model

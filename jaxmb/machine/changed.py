@@ -1,0 +1,125 @@
+"""Machines changed: some coordinates locked, or the numbers of a model written back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model, tree_model
+from jaxmb.machine.damping import Fractional, Rayleigh
+from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
+
+
+def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
+    """The machine with some more of its coordinates locked.
+
+    Raises:
+        ValueError: a name is not a coordinate, or that of one whose motor is not locked.
+    """
+    for name in names:
+        if name not in machine.coordinates:
+            raise ValueError(known_name("locked coordinate", name, machine.coordinates))
+
+    def held(coordinate: Coordinate) -> Coordinate:
+        shaft, change = coordinate.shaft, dict[str, Any]()
+        if coordinate.motor is not None and shaft is not None:
+            braked = shaft.locked or shaft.name in names
+            if coordinate.name in names and not braked:
+                raise ValueError(
+                    f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not: {LOCKED_BOTH}"
+                )
+            change["motor"] = coordinate.motor.model_copy(update={"locked": braked})
+        return coordinate.model_copy(update=change | {"locked": coordinate.locked or coordinate.name in names})
+
+    body = tuple(b.model_copy(update={"joint": tuple(held(c) for c in b.joint)}) for b in machine.body)
+    return machine.model_copy(update={"body": body})
+
+
+def machine_of(machine: Machine, model: Model) -> Machine:
+    """The machine with the numbers of a model that was built from it and then changed.
+
+    Stiffness and its slope, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of
+    beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the
+    model; what did not change keeps the form in which it was written.
+    """
+    start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
+    elastic: dict[str, dict[str, Any]] = {
+        name: {
+            "stiffness": float(model.stiffness[i]),
+            "damping": float(model.damping[i]),
+            "rotor_inertia": float(model.rotor_inertia[i]),
+            "loss_factor": float(model.loss_factor[i]),
+            "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
+        }
+        for i, name in enumerate(model.coordinates)
+    }
+    for joint, motor, shaft in machine.drives:
+        found = elastic[shaft.name]
+        of_motor = {"inertia": found["rotor_inertia"], "stiffness": found["stiffness"], "damping": found["damping"]}
+        elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
+    rigid: dict[str, dict[str, Any]] = {}
+    for i, name in enumerate(model.masses):
+        pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]
+        if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
+            mass, moment, inertia = (np.asarray(b) for _, b in pairs)
+            center, about_center = central_inertia(float(mass), moment, inertia)
+            symmetric = 0.5 * (about_center + about_center.T)
+            rigid[name] = {
+                "mass": float(mass),
+                "center_of_mass": tuple(center.tolist()),
+                "inertia_products": None,
+                "inertia_tensor": tuple(tuple(row) for row in symmetric.tolist()),
+            }
+    body = tuple(
+        b.model_copy(
+            update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)} | rigid.get(b.name, {})
+        )
+        for b in machine.body
+    )
+    payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
+    spring = tuple(
+        s.model_copy(
+            update={
+                "stiffness": float(model.spring_stiffness[i]),
+                "damping": float(model.spring_damping[i]),
+                "loss_factor": float(model.spring_loss_factor[i]),
+            }
+            | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
+        )
+        for i, s in enumerate(machine.spring)
+    )
+    beam = tuple(
+        b.model_copy(
+            update={
+                "young_modulus": float(model.young_modulus[i]),
+                "shear_modulus": float(model.shear_modulus[i]),
+                "density": float(model.density[i]),
+                "loss_factor": float(model.beam_loss_factor[i]),
+            }
+        )
+        for i, b in enumerate(machine.beam)
+    )
+    virtual = tuple(
+        s
+        if np.array_equal(start.compliance[i], model.compliance[i])
+        else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
+        for i, s in enumerate(machine.virtual_spring)
+    )
+    rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
+    changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
+    law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
+    laws = {"rayleigh": rayleigh, "fractional": law if model.fractional else None}
+    return machine.model_copy(update=changed | laws)
+
+
+def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Centre of mass and inertia about it, from the standard form: the inverse of `standard_inertia`."""
+    c = first_moment / mass if mass else np.zeros(3)
+    return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in np.asarray(0.5 * (matrix + matrix.T)).tolist())
