@@ -44,6 +44,7 @@ def predict(
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import frame_name
+    from jaxmb.mechanics.loops import independent_coordinates
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.frf.predicted import predicted_sections
@@ -73,7 +74,8 @@ def predict(
     h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    at = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    every = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    at = {coordinate: every[coordinate] for coordinate in independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)

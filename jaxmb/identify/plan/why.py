@@ -12,6 +12,7 @@ from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, planned
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_coordinates
 
 BEYOND = 1.1
 """How far above a mode a band has to end, of the mode's frequency, for its resonance to be seen whole."""
@@ -240,11 +241,12 @@ def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
 
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
-    """Coordinates that differ from zero, in deg or m."""
+    """Coordinates that differ from zero, in deg or m; of closed chains the independent ones."""
+    given = independent_coordinates(model)
     coordinates = [
         f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
         for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True)
-        if value != 0.0
+        if value != 0.0 and name in given
     ]
     return ", ".join(coordinates) or "the zero posture"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
 from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
@@ -168,3 +169,13 @@ def test_a_complete_stiffness_model_is_refused(narrow):
     study = dataclasses.replace(narrow.study, complete=CompletePart())
     with pytest.raises(NotImplementedError, match="reduced to what its tests can tell by `identify`"):
         jaxmb.inspect(study)
+
+
+def test_postures_of_closed_chains_are_told_by_what_is_given():
+    """What follows is left out, where it is rounding of zero too."""
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    q = np.array([0.5, 1e-16, -0.3])
+    closed = dataclasses.replace(model, dependent=(1, 2))
+    first = f"{model.coordinates[0]} 29 deg"
+    assert posture_text(closed, q) == first
+    assert posture_text(model, q).startswith(first + ", ")
