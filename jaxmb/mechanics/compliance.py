@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
@@ -76,6 +76,54 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         NotImplementedError: a coordinate has a stiffness that depends on its load.
     """
     check_constant_stiffness(model, "compliance")
+    if model.following:
+        return _inverse(*closed_stiffness(model, q, gravity))
+    n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
+    stiff, stiffness, elastic = _stiffness(model, q, gravity)
+    both = elastic[:, None] & elastic[None, :]
+    diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
+    scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
+    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(stiff.size))
+    inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
+    if model.springs or gravity:
+        stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
+        inverse = jnp.where(stable, inverse, jnp.nan)
+    size = first + 6 * len(model.elements)
+    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(stiff, stiff)].set(inverse)
+    for s in range(len(model.virtual_springs)):
+        block = slice(n + 6 * s, n + 6 * s + 6)
+        compliance = compliance.at[block, block].set(model.compliance[s])
+    return compliance
+
+
+def closed_stiffness(
+    model: Model, q: Float[Array, "n"], gravity: bool = False
+) -> tuple[Float[Array, "e r"], Float[Array, "r r"]]:
+    """Motions R of the elastic degrees of freedom that keep the loops closed, and their stiffness R^T K R.
+
+    The forces that keep the loops closed turn with them. A motion that does not give way has a column of zeros.
+
+    Args:
+        model: a machine with loops.
+        q: posture [n].
+        gravity: as in `compliance_matrix`.
+    """
+    _, stiffness, elastic = _stiffness(model, q, gravity)
+    x = whole(model, jnp.asarray(q))
+    if model.springs or gravity:
+        pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
+        forces = closing_forces(model, x, pull)
+        stiffness = stiffness - jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
+    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
+    columns = jnp.where(gives_way, motion_columns(model, x), 0.0)
+    still = jnp.diag(jnp.where(gives_way, 0.0, 1.0))
+    return columns, columns.T @ stiffness @ columns + still
+
+
+def _stiffness(
+    model: Model, q: Float[Array, "n"], gravity: bool
+) -> tuple[Int[np.ndarray, "k"], Float[Array, "k k"], Bool[Array, "k"]]:
+    """Which elastic degrees of freedom have a stiffness and not a compliance, that stiffness, and which give way."""
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     size = first + 6 * len(model.elements)
     # coordinates and beams have a stiffness, virtual springs a compliance that may have none
@@ -95,43 +143,20 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     if gravity:
         stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, moved(x)))(still)
-    if model.following:
-        x = whole(model, q)
-        pull = jax.grad(lambda y: spring_energy(model, y, x))(x)
-        if gravity:
-            pull = pull + jax.grad(lambda y: gravity_energy(model, y))(x)
-        return _through_loops(model, x, stiffness, elastic & ~held, closing_forces(model, x, pull))
-    elastic = elastic & ~held
-    both = elastic[:, None] & elastic[None, :]
-    diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
-    scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
-    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(stiff.size))
-    inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
-    if model.springs or gravity:
-        stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
-        inverse = jnp.where(stable, inverse, jnp.nan)
-    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(stiff, stiff)].set(inverse)
-    for s in range(len(model.virtual_springs)):
-        block = slice(n + 6 * s, n + 6 * s + 6)
-        compliance = compliance.at[block, block].set(model.compliance[s])
-    return compliance
+    return stiff, stiffness, elastic & ~held
 
 
-def _through_loops(
-    model: Model, x: Float[Array, "e"], stiffness: Array, elastic: Array, forces: Float[Array, "c"]
-) -> Float[Array, "e e"]:
-    """R (R^T K R)^-1 R^T, R the motions of those independent coordinates that give way; the forces that keep the loops
-    closed turn with them."""
-    columns = motion_columns(model, x)
-    turning = jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
-    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
-    both = gives_way[:, None] & gives_way[None, :]
-    reduced = jnp.where(both, columns.T @ (stiffness - turning) @ columns, jnp.eye(gives_way.size))
-    size = jnp.sqrt(jnp.abs(jnp.diagonal(reduced)))
-    scaled = reduced / (size[:, None] * size[None, :])
-    stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
-    inverse = jnp.where(both, jnp.linalg.inv(scaled) / (size[:, None] * size[None, :]), 0.0)
-    return jnp.where(stable, columns @ inverse @ columns.T, jnp.nan)
+def _inverse(columns: Float[Array, "e r"], stiffness: Float[Array, "r r"]) -> Float[Array, "e e"]:
+    """R (R^T K R)^-1 R^T; NaN where it is not stable."""
+    return columns @ stable_inverse(stiffness) @ columns.T
+
+
+def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
+    """Inverse of a stiffness; NaN where that does not hold itself."""
+    size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
+    scaled = stiffness / (size[:, None] * size[None, :])
+    stable = jnp.linalg.eigvalsh(jax.lax.stop_gradient(scaled))[0] > LEAST_STABLE
+    return jnp.where(stable, jnp.linalg.inv(scaled) / (size[:, None] * size[None, :]), jnp.nan)
 
 
 def elastic_deflection(

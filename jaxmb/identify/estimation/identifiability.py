@@ -148,9 +148,9 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
     null = svd.right[svd.rank :].T
     found = []
     for part in _components(np.abs(null @ null.T) > COUPLED):
-        share = np.linalg.norm(null[part], axis=1)
-        if share.max() > COUPLED:
-            found.append(_null_group(part, null / svd.scale[:, None], round(float(np.sum(share**2)))))
+        dimension = round(float(np.sum(null[part] ** 2)))
+        if dimension:
+            found.append(_null_group(part, null / svd.scale[:, None], dimension))
     known = knowledge(rows, np.ones(len(rows)), prior_std)
     unit = np.ones(svd.scale.size) if prior_std is None else np.where(np.isfinite(prior_std), prior_std, 1.0)
     limit = float(np.min(limits(prior_std)[0] / unit))

@@ -51,7 +51,7 @@ def reducing_basis(
     outputs = np.asarray(base.output_rows)
     inputs = outputs if base.input_rows is None else np.asarray(base.input_rows)
     changes = [part for s in slopes for part in (s.tangent.mass, s.tangent.damping, s.tangent.stiffness)]
-    directions = [_directions(np.asarray(part)) for part in changes]
+    directions = [directions_of_change(np.asarray(part)) for part in changes]
     # what acts nearly everywhere is no interface; whether modes and points are enough for it, the responses tell
     directions = [found for found in directions if found.shape[0] <= size // 10]
     points = [rows for rows in (inputs, outputs) if rows.shape[0] <= MOST_POINTS]
@@ -85,7 +85,7 @@ def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionVie
     )
 
 
-def _directions(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "k m"]:
+def directions_of_change(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "k m"]:
     """Directions on which a change of a symmetric matrix acts."""
     moved = np.flatnonzero(np.any(change != 0.0, axis=0))
     found = np.zeros((moved.size, change.shape[0]))

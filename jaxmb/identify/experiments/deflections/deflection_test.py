@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.experiments.deflections.correlation import Decorrelation, decorrelation
+from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness, ElasticView, affine_stiffness
 from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
     LoadCase,
@@ -71,20 +72,27 @@ class DeflectionTest(Test):
     decorrelation: Decorrelation | None = None
     """Where the displacements of a load case have errors in common."""
 
-    def view(self, model: Model) -> Float[Array, "*t e e"]:
+    def view(self, model: Model) -> ElasticView:
         """Compliance of all elastic degrees of freedom; at each posture where springs between frames, loops or gravity
         make it depend on that."""
-        if model.springs or model.loops or self.gravity:
-            return compliances(model, self.q, self.gravity)
-        return compliance_matrix(model, self.q[0])
+        each = model.springs or model.loops or self.gravity
+        compliance = compliances(model, self.q, self.gravity) if each else compliance_matrix(model, self.q[0])
+        return ElasticView(compliance, self.at_point, self.effort)
 
-    def predict(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
+        """`view` of a machine with loops in few degrees of freedom; None where that cannot be."""
+        rows = (np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
+        return affine_stiffness(model, free, np.asarray(self.q), rows, self.gravity)
+
+    def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
-        if view.ndim == 3:
-            return jnp.einsum("me,mef,mf->m", self.at_point, view[self.case], self.effort)
-        return jnp.sum((self.at_point @ view) * self.effort, axis=1)
+        if view.compliance.ndim == 3:
+            given_way = jnp.einsum("mef,mf->me", view.compliance[self.case], view.effort)
+        else:
+            given_way = view.effort @ view.compliance
+        return jnp.sum(view.at_point * given_way, axis=1)
 
-    def residual(self, view: Float[Array, "*t e e"]) -> Float[Array, "m"]:
+    def residual(self, view: ElasticView) -> Float[Array, "m"]:
         """sqrt(weight) (predicted - measured) / standard deviation; of combinations of rows where errors are common."""
         return self._scaled(self.predict(view))
 
@@ -104,7 +112,7 @@ class DeflectionTest(Test):
         """Weight of each row."""
         return on_host(self.weight)
 
-    def score(self, view: Float[Array, "*t e e"], reference_hz: np.ndarray | None) -> Score:
+    def score(self, view: ElasticView, reference_hz: np.ndarray | None) -> Score:
         """How much of the measured translations is explained; of the rotations where there are no translations."""
         turns = np.asarray(self.is_rotation)
         rows = np.flatnonzero(turns if turns.all() else ~turns)

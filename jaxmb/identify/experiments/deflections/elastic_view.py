@@ -1,0 +1,129 @@
+"""What a deflection test sees of a machine: its compliance, and the points and loads in the same degrees of freedom."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
+from jaxmb.identify.experiments.reduced_view import directions_of_change
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import closed_stiffness, stable_inverse
+
+
+class ElasticView(NamedTuple):
+    """Displacement of each row: at_point C effort, with C the compliance of each load case or of all."""
+
+    compliance: Float[Array, "*t e e"]
+    at_point: Float[Array, "m e"]
+    """Row of the measured point's elastic Jacobian."""
+    effort: Float[Array, "m e"]
+    """J_l^T w of the loaded frame."""
+
+
+class AffineStiffness(eqx.Module):
+    """An `ElasticView` of a machine with loops, whose stiffness matrices are affine functions of the free values."""
+
+    base: Float[Array, "t r r"]
+    slope: Float[Array, "t r r d"]
+    at_point: Float[Array, "m r"]
+    effort: Float[Array, "m r"]
+
+    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> ElasticView:
+        """The view at physical values."""
+        return ElasticView(_compliances(self.base, self.slope, jnp.asarray(values)), self.at_point, self.effort)
+
+    def joined(self, others: list[Self]) -> Self:
+        """The same: views of one form can be stacked as they are."""
+        return self
+
+
+class _Posture(NamedTuple):
+    """Motions of a machine at a posture, their stiffness in the middle of the bounds, and its slopes."""
+
+    columns: Float[np.ndarray, "e k"]
+    stiffness: Float[np.ndarray, "k k"]
+    slope: Float[np.ndarray, "d k k"]
+
+
+def affine_stiffness(
+    model: Model,
+    free: FreeParameters,
+    q: Float[np.ndarray, "t n"],
+    rows: tuple[Float[np.ndarray, "m e"], Float[np.ndarray, "m e"], Int[np.ndarray, "m"]],
+    gravity: bool,
+) -> AffineStiffness | None:
+    """The view of a machine with loops in as few degrees of freedom as its loads and what is free act on; exact.
+
+    Where all that is free changes a stiffness K_0 by B^T S B, a displacement u under an effort g has
+    K_0 u = g - B^T S B u: it is a combination of K_0^-1 g and the columns of K_0^-1 B^T, whatever S is.
+
+    Args:
+        model: the machine.
+        free: the free parameters.
+        q: posture of each load case.
+        rows: points, efforts and load case of each row, in all elastic degrees of freedom.
+        gravity: as in `compliance_matrix`.
+
+    Returns:
+        None where the machine has no loops, or its stiffness is not affine in what is free.
+    """
+    known = {place.leaf for place in free.targets} <= LINEAR_LEAVES | LOSS_FACTORS
+    if not model.following or not known or "timoshenko" in model.beam_theory:
+        return None
+    lower, upper = np.asarray(free.lower_value), np.asarray(free.upper_value)
+    middle = 0.5 * (lower + upper)
+    at_middle = free.apply(model, middle)
+    moved = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
+    postures = [_posture(at_middle, moved, upper - middle, there, gravity) for there in q]
+    if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
+        return None
+    at_point, effort = (
+        [part[rows[2] == t] @ posture.columns for t, posture in enumerate(postures)] for part in rows[:2]
+    )
+    acting = [
+        np.concatenate([np.unique(loads, axis=0), *map(directions_of_change, posture.slope)])
+        for loads, posture in zip(effort, postures, strict=True)
+    ]
+    size = max(map(len, acting))
+    bases = [_basis(posture.stiffness, parts, size) for posture, parts in zip(postures, acting, strict=True)]
+    base, slope = [], []
+    for posture, basis in zip(postures, bases, strict=True):
+        slopes = basis.T @ posture.slope @ basis
+        slope.append(np.moveaxis(slopes, 0, -1))
+        base.append(basis.T @ posture.stiffness @ basis - np.einsum("drs,d->rs", slopes, middle))
+    seen = (np.concatenate([p @ basis for p, basis in zip(part, bases, strict=True)]) for part in (at_point, effort))
+    return AffineStiffness(*map(jax.device_put, (np.stack(base), np.stack(slope), *seen)))
+
+
+def _posture(at_middle: Model, moved: Sequence[Model], by: np.ndarray, q: np.ndarray, gravity: bool) -> _Posture:
+    columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), gravity))
+    there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in moved]
+    slope = np.stack([(k - stiffness) / step for k, step in zip(there, by, strict=True)])
+    return _Posture(columns, stiffness, slope)
+
+
+def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"], size: int) -> np.ndarray:
+    """Displacements under efforts, orthonormal in the stiffness [k, size], and any others where these are fewer."""
+    factor = np.linalg.cholesky(stiffness)
+    padded = np.zeros((len(stiffness), min(size, len(stiffness))))
+    if len(acting) < len(stiffness):
+        scaled = np.linalg.solve(factor, acting.T)
+        padded[:, : len(acting)] = scaled / np.linalg.norm(scaled, axis=0)
+    return np.linalg.solve(factor.T, np.linalg.qr(padded)[0])
+
+
+@compiled
+def _closed_stiffness(model: Model, q: Float[Array, "n"], gravity: bool) -> tuple[Array, Array]:
+    return closed_stiffness(model, q, gravity)
+
+
+@compiled
+def _compliances(base: Array, slope: Array, values: Array) -> Array:
+    return jax.vmap(stable_inverse)(base + jnp.einsum("trsd,d->trs", slope, values))
