@@ -5,6 +5,7 @@ beam, translation and rotation in its own axes. The drives hold the coordinates 
 from there. A coordinate that is locked or without stiffness does not give way.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -16,6 +17,7 @@ from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.joint_load import check_constant_stiffness
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
 from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
@@ -165,7 +167,7 @@ def elastic_deflection(
     """How far a machine gives way under a wrench, e = C J(q, e)^T w, found by iterating just that.
 
     Each step is nearer by the part that the load's own stiffness is of the machine's, a thousandth or so; under a load
-    near buckling there is no end.
+    near buckling there is no end. A machine with loops: the equilibrium without gravity that keeps them closed.
 
     Args:
         model: the machine.
@@ -178,9 +180,16 @@ def elastic_deflection(
         e [e], differentiable with respect to all but names; NaN where there is none.
 
     Raises:
-        NotImplementedError: the machine has loops.
+        NotImplementedError: the machine has loops and springs between frames.
     """
-    check_open_chain(model, "a deflection that is not linear in the load")
+    if model.loops:
+        if model.springs:
+            raise NotImplementedError(
+                f"'{model.name}' has loops and springs between frames: its deflections are linear in the load only"
+            )
+        weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
+        there = equilibrium_or_nan(weightless, q, frame, wrench, without_stiffness_held=True)
+        return there - whole(model, q)
     n = len(model.coordinates)
     compliance = compliance_matrix(model, q)
     if hold:

@@ -70,14 +70,24 @@ def static_equilibrium(
 
 
 def equilibrium_or_nan(
-    model: Model, q_rest: Float[Array, "n"], frame: str | None = None, wrench: Float[Array, "6"] | None = None
+    model: Model,
+    q_rest: Float[Array, "n"],
+    frame: str | None = None,
+    wrench: Float[Array, "6"] | None = None,
+    without_stiffness_held: bool = False,
 ) -> Float[Array, "n"]:
-    """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost."""
+    """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost.
+
+    Where asked for, coordinates that neither have a stiffness nor follow from loops stay at q_rest too.
+    """
     check_constant_stiffness(model, "static equilibrium")
     q_rest = whole(model, q_rest)
     held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
     for _, shaft in model.motors:
         held = held.at[shaft].set(held[shaft] | (model.stiffness[shaft] == 0.0))
+    if without_stiffness_held:
+        leading = jnp.array([i not in model.following for i in range(len(model.coordinates))])
+        held = held.at[: leading.size].set(held[: leading.size] | (leading & (model.stiffness == 0.0)))
 
     def pull(q: Array) -> Array:
         effort = gravity_effort(model, q)

@@ -87,3 +87,11 @@ def test_a_prior_is_the_measure():
     (weak,) = groups(rows, prior)
     assert weak.members == (1,)
     assert weak.std == pytest.approx((0.05**2 / 0.5**2 + 1.0) ** -0.5)
+
+
+def test_a_small_part_in_several_directions_without_effect():
+    """Two pairs act together but for a millionth of a fifth parameter, which couples with neither."""
+    a, b, c = np.linalg.qr(np.random.default_rng(0).normal(size=(50, 3)))[0].T
+    found = groups(1e3 * np.stack([a, a + 1.5e-6 * c, b, b + 1.5e-6 * c, c], axis=1))
+    assert sorted(sorted(group.members) for group in found) == [[0, 1], [2, 3]]
+    assert all(group.dimension == 1 and np.isinf(group.std) for group in found)
