@@ -182,11 +182,11 @@ def deflection_test(
         turn_std: standard deviation of what each revolute coordinate turns between two readings, rad.
     """
     displacement, std = measured_displacements(cases)
-    rows = elastic_rows(model, cases)
+    q, rows = np.stack([case.q for case in cases]), elastic_rows(model, cases)
     turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, c.measured.shape)[c.measured] for c in cases])
     return DeflectionTest(
         name=name,
-        q=jnp.asarray(np.stack([case.q for case in cases])),
+        q=jnp.asarray(q),
         case=jnp.asarray(rows.case),
         at_point=jnp.asarray(rows.at_point),
         effort=jnp.asarray(rows.effort),
@@ -196,7 +196,7 @@ def deflection_test(
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
         is_robust=robust,
-        decorrelation=decorrelation(model, rows, std, turn_std) if turn_std > 0.0 else None,
+        decorrelation=decorrelation(model, q, rows, std, turn_std) if turn_std > 0.0 else None,
     )
 
 

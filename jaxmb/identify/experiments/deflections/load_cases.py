@@ -15,6 +15,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
+from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -175,6 +176,13 @@ def point_jacobians(model: Model, cases: Sequence[LoadCase]) -> list[Float[np.nd
     for members, (jacobians, _) in _grouped(model, cases):
         found |= dict(zip(members, jacobians, strict=True))
     return [found[i] for i in range(len(cases))]
+
+
+def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
+    """How coordinates move as each revolute one turns of those that a posture gives; what follows from loops goes with
+    it."""
+    given = [model.coordinates.index(name) for name in independent_coordinates(model)]
+    return np.asarray(motion_map(model, jnp.asarray(q)))[:, [model.revolute[i] for i in given]]
 
 
 def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:

@@ -13,12 +13,14 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     equilibria,
     point_jacobians,
     predicted,
+    turning,
 )
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart, Instruments, SimulateDeflections
 from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import close_loops, posture
 
 MOST_TRIES = 1000
@@ -113,13 +115,12 @@ def measured_with(
     """
     true = list(tests)
     if errors is not None:
-        turns = np.array(model.revolute) * errors.coordinate_std
         true = []
         for test in tests:
             size = float(np.linalg.norm(test.wrench[:3]))
             # A pure moment is not weighed with a balance.
             factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
-            q = test.q + turns * draw.normal(size=test.q.size)
+            q = _misread(model, test.q, errors.coordinate_std, draw)
             true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
     turned = iter(_turned(model, true, 0.0 if errors is None else errors.repeat_std, draw))
@@ -133,15 +134,24 @@ def measured_with(
     return seen
 
 
+def _misread(model: Model, q: np.ndarray, std: float, draw: np.random.Generator) -> np.ndarray:
+    """Where a machine is whose encoders of revolute coordinates have errors, rad; what follows from loops follows."""
+    there = q + std * np.array(model.revolute) * draw.normal(size=q.size)
+    if not model.loops or std == 0.0:
+        return there
+    given = {name: there[model.coordinates.index(name)] for name in independent_coordinates(model)}
+    return np.asarray(close_loops(model, given, jnp.asarray(q)))
+
+
 def _turned(model: Model, tests: Sequence[LoadCase], std: float, draw: np.random.Generator) -> list[np.ndarray]:
     """By what the points of each test move [p, 6] where each revolute coordinate turns by a standard deviation, rad."""
     if std == 0.0:
         return [np.zeros((len(test.points), 6)) for test in tests]
-    turns = std * np.array(model.revolute)
-    return [
-        jacobian[:, :, : turns.size] @ (turns * draw.normal(size=turns.size))
-        for jacobian in point_jacobians(model, tests)
-    ]
+    found = []
+    for test, jacobian in zip(tests, point_jacobians(model, tests), strict=True):
+        columns = turning(model, test.q)
+        found.append(jacobian[:, :, : len(columns)] @ columns @ (std * draw.normal(size=columns.shape[1])))
+    return found
 
 
 def simulated_tests(

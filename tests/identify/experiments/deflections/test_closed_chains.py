@@ -7,8 +7,10 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase
+from jaxmb.identify.experiments.deflections.instruments import Instruments
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, turning
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
+from jaxmb.identify.study.simulation.deflections import measured_with
 
 SECTION = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 2e-4, "second_moment_y": 2e-9,
            "second_moment_z": 3e-9, "torsion_constant": 4e-9, "elements": 2}  # fmt: skip
@@ -73,3 +75,26 @@ def test_where_it_cannot_be_so(model, deflections):
     assert deflections.affine_view(model, length) is not None  # acts on nothing: no slope
     open_chain = dataclasses.replace(model, following=())
     assert deflections.affine_view(open_chain, length) is None
+
+
+def test_drives_that_do_not_repeat(model):
+    """Points move by the platform's own motion map, by differences of closed postures; the loop stays closed."""
+    q = jaxmb.posture(model, {"q1": 1.9, "q3": 1.0})
+    columns = turning(model, np.asarray(q))
+    assert columns.shape == (4, 2)
+    for i, name in enumerate(("q1", "q3")):
+        value = {"q1": 1.9, "q3": 1.0}[name]
+        steps = [np.asarray(jaxmb.close_loops(model, {name: value + h}, q)) for h in (1e-5, -1e-5)]
+        np.testing.assert_allclose(columns[:, i], (steps[0] - steps[1]) / 2e-5, atol=1e-8)
+    case = LoadCase("load", np.asarray(q), "tool", np.eye(6)[0], ("tool",), np.zeros((1, 6)), np.full((1, 6), 1e-5))
+    errors = Instruments.model_validate({"tracker_mm": 1e-9, "reflectors_m": 1.0, "repeat_deg": 1.0})
+    seen = measured_with(model, [case] * 200, errors, np.random.default_rng(0))
+    moved = np.stack([one.displacement[0] for one in seen])
+    there = np.asarray(jaxmb.frame_jacobian(model, q, "tool")) @ columns
+    expected = errors.repeat_std**2 * there @ there.T
+    plane = np.ix_([0, 1, 5], [0, 1, 5])
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))[plane]
+    # 200 draws tell a variance to 10 %
+    np.testing.assert_allclose(np.cov(moved.T)[plane] / scale, expected[plane] / scale, atol=0.3)
+    tilted = Instruments.model_validate({"tracker_mm": 1e-9, "reflectors_m": 1.0, "encoder_deg": 2.0})
+    assert np.isfinite(measured_with(model, [case], tilted, np.random.default_rng(0))[0].displacement).all()
