@@ -18,6 +18,10 @@ FEW = 40
 """Coordinates up to which a factorization at each frequency is faster than modes, which need not be uncoupled then."""
 UNCOUPLED = 1e-10
 """Damping between two modes, beside the stiffness of each, that is rounding: damping is then proportional."""
+MOST_DIRECTIONS = 80
+"""In which dampers couple the modes: with more, or with more than a fourth of all, each frequency is factorized."""
+NEAREST = 12
+"""Modes nearest to resonance that are not eliminated where dampers couple modes."""
 
 
 def on_host(array: Array | np.ndarray) -> Any:
@@ -81,22 +85,66 @@ def _responses(
     mu, shapes, viscous, lossy = _modal_form(mass, damping, stiffness, structural)
     remembered = None if fractional is None else (shapes.T @ fractional[0] @ shapes, fractional[1])
 
-    def by_modes() -> Array:
+    def factors(viscous_part: Array) -> Array:
         w = omega[:, None]
-        factors = jax.lax.complex(1.0 - w**2 * mu, w * jnp.diagonal(viscous) + jnp.diagonal(lossy))
-        if remembered is not None:
-            factors = factors + remembered[1][:, None] * jnp.diagonal(remembered[0])
-        seen = shapes.T @ rows.T
-        return jnp.einsum("nm,fmk->fnk", shapes, seen / factors[:, :, None])
+        found = jax.lax.complex(1.0 - w**2 * mu, w * viscous_part + jnp.diagonal(lossy))
+        return found if remembered is None else found + remembered[1][:, None] * jnp.diagonal(remembered[0])
+
+    def by_modes() -> Array:
+        return _in_modes(shapes, rows, factors(jnp.diagonal(viscous)))
+
+    def by_dampers() -> Array:
+        size, directions = jnp.linalg.eigh(viscous)
+        order = jnp.argsort(-jnp.abs(size))
+        size, few = size[order], min(MOST_DIRECTIONS, mass.shape[0] // 4)
+        none = jnp.zeros_like(mu)
+        return jax.lax.cond(
+            highest * jnp.abs(size[few]) <= UNCOUPLED,
+            lambda: _with_dampers(shapes, rows, factors(none), omega, size[:few], directions[:, order[:few]]),
+            by_factorization,
+        )
 
     def by_factorization() -> Array:
         return _by_factorization(mass, damping, stiffness, structural, fractional, omega, rows)
 
-    coupling = _off_diagonal(lossy) + jnp.max(jnp.abs(omega)) * _off_diagonal(viscous)
+    highest = jnp.max(jnp.abs(omega))
+    coupling = _off_diagonal(lossy)
     if remembered is not None:
         coupling = coupling + jnp.max(jnp.abs(remembered[1])) * _off_diagonal(remembered[0])
+    by_viscous = highest * _off_diagonal(viscous)
     # NaN where nothing holds the machine: K has no factors then
-    return jax.lax.cond(coupling <= UNCOUPLED, by_modes, by_factorization)
+    way = jnp.where(coupling + by_viscous <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
+    return jax.lax.switch(way, [by_modes, by_dampers, by_factorization])
+
+
+def _in_modes(shapes: Array, rows: Array, factors: Array) -> Array:
+    """V F^-1 V^T B^T for diagonal F [f, n]."""
+    return jnp.einsum("nm,fmk->fnk", shapes, (shapes.T @ rows.T) / factors[:, :, None])
+
+
+def _with_dampers(shapes: Array, rows: Array, factors: Array, omega: Array, size: Array, directions: Array) -> Array:
+    """V Z^-1 V^T B^T with Z = F + j w U S U^T, F and S diagonal, in the few directions U [n, r].
+
+    With y = j w S U^T x it is F x + U y = b. The modes that are nearest to resonance, where F is small, stay unknown
+    beside y; the others are eliminated.
+    """
+    count, near = size.shape[0], min(NEAREST, shapes.shape[0])
+    damper = 1j * omega[:, None] * size
+    line, closest = jnp.arange(omega.size)[:, None], jax.lax.top_k(-jnp.abs(factors), near)[1]
+    inverse = (1.0 / factors).at[line, closest].set(0.0)
+    products = (directions[:, :, None] * directions[:, None, :]).reshape(-1, count**2)
+    through = jax.lax.complex(inverse.real @ products, inverse.imag @ products).reshape(-1, count, count)
+    of_near = directions[closest].astype(factors.dtype)
+    load = shapes.T @ rows.T
+    free = inverse[:, :, None] * load
+    upper = jnp.concatenate([jax.vmap(jnp.diag)(factors[line, closest]), of_near], axis=2)
+    lower = jnp.concatenate(
+        [-damper[:, :, None] * jnp.swapaxes(of_near, 1, 2), jnp.eye(count) + damper[:, :, None] * through], axis=2
+    )
+    right = jnp.concatenate([load[closest], damper[:, :, None] * jnp.einsum("nr,fnk->frk", directions, free)], axis=1)
+    found = jnp.linalg.solve(jnp.concatenate([upper, lower], axis=1), right)
+    moved = free - inverse[:, :, None] * jnp.einsum("nr,frk->fnk", directions, found[:, near:])
+    return jnp.einsum("nm,fmk->fnk", shapes, moved.at[line, closest].set(found[:, :near]))
 
 
 def _modal_form(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.linalg import eig
+from scipy.linalg import eig, eigh
 
 from jaxmb.linalg import FEW, receptance
 from jaxmb.mechanics.tangent import Tangent
@@ -18,7 +18,12 @@ PART = RANDOM.normal(size=(3, SIZE, SIZE))
 MASS = np.eye(SIZE) + 0.1 * PART[0] @ PART[0].T / SIZE
 STIFFNESS = np.diag(np.linspace(1.0, 40.0, SIZE)) + 0.1 * PART[1] @ PART[1].T / SIZE
 TIP = np.eye(SIZE)[:1]
-DAMPING = {"none": np.zeros((SIZE, SIZE)), "Rayleigh": 0.01 * MASS + 1e-3 * STIFFNESS, "damper": 0.1 * TIP.T @ TIP}
+DAMPING = {
+    "none": np.zeros((SIZE, SIZE)),
+    "Rayleigh": 0.01 * MASS + 1e-3 * STIFFNESS,
+    "damper": 0.1 * TIP.T @ TIP,
+    "dampers": 0.01 * PART[2, :, :30] @ PART[2, :, :30].T,
+}
 STRUCTURAL = {"eta": 0.02 * STIFFNESS, "spring": 0.3 * TIP.T @ TIP}
 CASES = [
     ("Rayleigh", None),
@@ -27,6 +32,7 @@ CASES = [
     ("damper", None),
     ("none", "spring"),
     ("damper", "eta"),
+    ("dampers", "eta"),
 ]
 HEAVY = 0.4 * STIFFNESS
 OMEGA = np.linspace(0.5, 7.0, 30)
@@ -51,6 +57,20 @@ def test_responses(damping, structural):
     found = receptance(t.mass, t.damping, t.stiffness, jnp.asarray(OMEGA), rows, rows, structural=t.structural)
     expected = [rows @ np.linalg.solve(K + 1j * w * C - w**2 * M, rows.T) for w in OMEGA]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_dampers_at_resonance():
+    """Lines on undamped natural frequencies, also on triple ones, of machines that dampers hardly hold."""
+    triple = np.kron(np.eye(3), np.diag(np.linspace(1.0, 40.0, SIZE // 3)) + 0.1)
+    ends = np.zeros((SIZE, SIZE))
+    ends[[0, 15, 30], [0, 15, 30]] = 1e-3, 2e-3, 3e-3
+    rows = np.eye(SIZE)[[0, 3, SIZE - 1]]
+    everywhere = 1e-3 * np.outer(PART[2, 0], PART[2, 0])
+    for K, M, C in ((STIFFNESS, MASS, everywhere), (triple, np.eye(SIZE), ends)):
+        omega = np.sqrt(eigh(K, M, eigvals_only=True)[[0, 3, 6]])
+        found = receptance(M, C, K, jnp.asarray(omega), rows, rows)
+        expected = [rows @ np.linalg.solve(K + 1j * w * C - w**2 * M, rows.T) for w in omega]
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(("damping", "structural"), CASES)
