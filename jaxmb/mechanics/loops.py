@@ -125,6 +125,12 @@ def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only=True))
 
 
+def closing(model: Model, q: Float[Array, "n"]) -> Float[Array, "d"]:
+    """How far the dependent coordinates of a posture are from where they would close the loops, to first order."""
+    _, basis, triangle = _factored(model, q, model.dependent, rigid_only=False)
+    return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, q))
+
+
 def moving_independently(model: Model) -> list[int]:
     """Which coordinates, with the elastic ones behind them, those of small motions are."""
     return [i for i in _moving(model) if i not in set(model.following)]

@@ -1,0 +1,1 @@
+"""Recorded motions with the torques of their drives."""

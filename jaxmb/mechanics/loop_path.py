@@ -1,0 +1,63 @@
+"""Motions of closed chains: loops closed at every sample, each from the one before."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import OPEN, check_closed, closing, independent_coordinates, loop_gaps, motion_map
+
+STEPS = 4
+"""Newton's steps at each sample: each doubles the digits, and the first error is of the square of the way."""
+MOST_BESIDE = 0.5
+"""How far a closed posture may lie beside where the motion map leads, as a part of the way: farther is another
+branch."""
+
+
+def closed_along(model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
+    """All coordinates along a motion of the independent ones, on the branch of a posture that is near its start.
+
+    Each sample is predicted by the motion map from the one before, and closed by Newton's method.
+
+    Args:
+        model: the machine; one without loops has nothing that follows.
+        z: independent coordinates, in the order of `independent_coordinates` [k, m], rad or m.
+        near: a closed posture [n] at or near the first sample.
+
+    Raises:
+        ValueError: a loop opens on the way; the sample is named.
+    """
+    if not model.loops:
+        return z
+    check_closed(model, near, "near")
+    q, left = map(np.asarray, _followed(model, jnp.asarray(z), jnp.asarray(near)))
+    open_at = np.flatnonzero(~(left <= OPEN))
+    if open_at.size:
+        names = ", ".join(
+            f"{name} = {value:.4g}" for name, value in zip(independent_coordinates(model), z[open_at[0]], strict=True)
+        )
+        raise ValueError(
+            f"a loop of '{model.name}' opens at sample {open_at[0] + 1}, {names}: it is out of reach there"
+        )
+    return q
+
+
+@compiled
+def _followed(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> tuple[Array, Array]:
+    given = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
+    follow = np.array(model.dependent, dtype=int)
+
+    def step(q: Array, there: Array) -> tuple[Array, tuple[Array, Array]]:
+        way = motion_map(model, q) @ (there - q[given])
+        guess = q + way
+
+        def close(_: int, x: Array) -> Array:
+            return x.at[follow].add(-closing(model, x))
+
+        closed = jax.lax.fori_loop(0, STEPS, close, guess.at[given].set(there))
+        beside = jnp.max(jnp.abs(closed - guess)) > MOST_BESIDE * jnp.max(jnp.abs(way)) + OPEN
+        return closed, (closed, jnp.where(beside, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed)))))
+
+    return jax.lax.scan(step, near, z)[1]

@@ -1,0 +1,57 @@
+"""Motions in CSV files: what was written is read, and wrong files are told where."""
+
+import numpy as np
+import pytest
+
+from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
+from jaxmb.measurement.motion.record import MotionRecord
+
+TIME = np.arange(30) / 100.0
+
+
+def record(**changes):
+    q = np.stack([np.sin(TIME), 0.1 * TIME], axis=1)
+    effort = np.stack([np.cos(TIME), np.full(30, np.nan)], axis=1)
+    return MotionRecord(**{"time_s": TIME, "names": ("a", "b"), "position": q, "effort": effort} | changes)
+
+
+def test_written_and_read(tmp_path):
+    velocity = np.stack([np.cos(TIME), np.full(30, np.nan)], axis=1)
+    write_motion(tmp_path / "motion.csv", record(velocity=velocity))
+    found = read_motion(tmp_path / "motion.csv", ("b", "a", "c"))
+    assert found.names == ("b", "a")
+    assert found.rate_hz == pytest.approx(100.0)
+    np.testing.assert_array_equal(found.position[:, ::-1], record().position)
+    np.testing.assert_array_equal(found.effort[:, 1], np.cos(TIME))
+    assert np.isnan(found.effort[:, 0]).all()
+    np.testing.assert_array_equal(found.velocity[:, 1], np.cos(TIME))
+    assert found.acceleration is None
+
+
+def lines(heads="time_s,a,a.torque", rows=None):
+    rows = [f"{t},{t},{2 * t}" for t in TIME] if rows is None else rows
+    return "\n".join([heads, *rows])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
+        (lines("time_s,x,a.torque"), "column: coordinate 'x' does not exist"),
+        (lines("time_s,a,b.torque"), "column 'b.torque' stands without one for 'b'"),
+        (lines("time_s,a,a.force"), "column 'a.force': 'a.' 'force' does not exist"),
+        (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
+        (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
+        (lines(rows=[f"{t},nan,1" for t in TIME]), "a is nan at sample 1"),
+        (lines(rows=[f"{-t},1,1" for t in TIME]), r"time_s goes from -?0 to -0.01 s at sample 2"),
+        (lines(rows=[f"{t**1.1},1,1" for t in TIME]), "time_s is not even"),
+        (lines(rows=[f"{t},{9000 * t},1" for t in TIME]), "is it in degrees, or counts"),
+        (lines(rows=["0,1,1", "1,1,1"]), "there are 2 samples, expected at least 20"),
+        (lines("time_s,a,b"), r"no torque was measured, expected a column such as 'a.torque'"),
+    ],
+)
+def test_wrong_files(tmp_path, text, message):
+    (tmp_path / "motion.csv").write_text(text)
+    with pytest.raises(ValueError, match=message) as raised:
+        read_motion(tmp_path / "motion.csv", ("a", "b"))
+    assert "motion.csv" in str(raised.value)

@@ -1,0 +1,44 @@
+"""Rates and accelerations of recorded angles, against what a sine has in closed form."""
+
+import numpy as np
+import pytest
+
+from jaxmb.measurement.motion.signals import decimation, edge, low_pass, rates
+
+RATE, CUTOFF = 1000.0, 20.0
+TIME = np.arange(0.0, 4.0, 1.0 / RATE)
+INSIDE = slice(edge(RATE, CUTOFF), -edge(RATE, CUTOFF))
+
+
+def test_slow_motion_passes_without_delay_and_fast_noise_does_not():
+    slow, fast = np.sin(2 * np.pi * TIME), 0.1 * np.sin(2 * np.pi * 200.0 * TIME)
+    found = low_pass(np.stack([slow + fast, slow], axis=1), RATE, CUTOFF)
+    np.testing.assert_allclose(found[INSIDE, 0], slow[INSIDE], atol=2e-4)
+    np.testing.assert_allclose(found[INSIDE, 1], slow[INSIDE], atol=2e-4)
+
+
+def test_the_gain_at_the_cutoff_is_a_half():
+    found = low_pass(np.sin(2 * np.pi * CUTOFF * TIME), RATE, CUTOFF)
+    assert np.abs(found[INSIDE]).max() == pytest.approx(0.5, rel=1e-2)
+
+
+def test_rates_of_a_sine():
+    w = 2 * np.pi * 1.5
+    velocity, acceleration = rates(np.sin(w * TIME), RATE)
+    # central differences are off by (w h)^2 / 6 and / 12
+    np.testing.assert_allclose(velocity[1:-1], w * np.cos(w * TIME[1:-1]), atol=w * (w / RATE) ** 2 / 5)
+    np.testing.assert_allclose(acceleration[1:-1], -(w**2) * np.sin(w * TIME[1:-1]), atol=w**2 * (w / RATE) ** 2 / 11)
+
+
+def test_noise_of_decimated_samples_is_nearly_independent():
+    noise = low_pass(np.random.default_rng(0).normal(size=200_000), RATE, CUTOFF)[:: decimation(RATE, CUTOFF)]
+    assert abs(np.corrcoef(noise[:-1], noise[1:])[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("cutoff", "count", "message"),
+    [(600.0, 4000, "below half the sampling rate of 1000 Hz"), (1.0, 500, "too few for a cut-off at 1 Hz")],
+)
+def test_wrong_cutoffs(cutoff, count, message):
+    with pytest.raises(ValueError, match=message):
+        low_pass(np.zeros(count), RATE, cutoff)
