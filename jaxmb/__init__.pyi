@@ -19,6 +19,11 @@ from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
 )
+from .identify.parameters.torque_regressor import (
+    regressor_names as regressor_names,
+    stacked_torque_regressor as stacked_torque_regressor,
+    torque_regressor as torque_regressor,
+)
 from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
@@ -85,6 +90,7 @@ from .measurement.records.time_records import (
     estimate_frf as estimate_frf,
     estimate_periodic_frf as estimate_periodic_frf,
 )
+from .mechanics.actuators import actuator_effort as actuator_effort
 from .mechanics.dynamics import (
     gravity_effort as gravity_effort,
     inverse_dynamics as inverse_dynamics,

@@ -39,6 +39,10 @@ class Model(eqx.Module):
     damping: Float[Array, "n"]
     rotor_inertia: Float[Array, "n"]
     """Of a shaft the rotor's own."""
+    friction: Float[Array, "n"]
+    """Coulomb friction, Nm or N."""
+    offset: Float[Array, "n"]
+    """Constant part of the effort, Nm or N."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
     stiffness_slope: Float[Array, "n"]
@@ -49,6 +53,13 @@ class Model(eqx.Module):
     """Each coordinate with a motor behind its gear, and the coordinate that is the motor's shaft."""
     gear_ratio: Float[Array, "g"]
     """Of each motor, its turns for one of the joint, or rad/m."""
+    transmissions: tuple[str, ...] = eqx.field(static=True)
+    """Names of the drives that turn with several coordinates at once."""
+    transmission_rate: Float[Array, "t n"]
+    """c of each: s' = sum_i c_i q_i'."""
+    transmission_inertia: Float[Array, "t"]
+    transmission_damping: Float[Array, "t"]
+    transmission_friction: Float[Array, "t"]
 
     masses: tuple[str, ...] = eqx.field(static=True)
     """Names of what has mass: bodies, then payloads."""
@@ -191,11 +202,20 @@ def tree_model(machine: Machine) -> Model:
         stiffness=_array([c.stiffness for c in coordinates]),
         damping=_array([c.damping for c in coordinates]),
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
+        friction=_array([c.friction for c in coordinates]),
+        offset=_array([c.offset for c in coordinates]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
         stiffness_slope=_array([c.stiffness_slope or 0.0 for c in coordinates]),
         load_dependent=tuple(c.stiffness_slope is not None for c in coordinates),
         motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
         gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
+        transmissions=tuple(t.name for t in machine.transmission),
+        transmission_rate=_array(
+            [[t.coordinates.get(name, 0.0) for name in names] for t in machine.transmission], (len(names),)
+        ),
+        transmission_inertia=_array([t.inertia for t in machine.transmission]),
+        transmission_damping=_array([t.damping for t in machine.transmission]),
+        transmission_friction=_array([t.friction for t in machine.transmission]),
         masses=tuple(rigid.name for rigid, _ in carriers),
         mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
         mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),

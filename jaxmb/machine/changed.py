@@ -41,9 +41,10 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness and its slope, damping, rotor inertia of coordinates and springs, moduli, density and loss factor of
-    beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the
-    model; what did not change keeps the form in which it was written.
+    Stiffness and its slope, damping, rotor inertia, friction and offset of coordinates, stiffness and damping of
+    springs, inertia, damping and friction of transmissions, moduli, density and loss factor of beams, Rayleigh and
+    fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model;
+    what did not change keeps the form in which it was written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -51,6 +52,8 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             "stiffness": float(model.stiffness[i]),
             "damping": float(model.damping[i]),
             "rotor_inertia": float(model.rotor_inertia[i]),
+            "friction": float(model.friction[i]),
+            "offset": float(model.offset[i]),
             "loss_factor": float(model.loss_factor[i]),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
         }
@@ -58,7 +61,8 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     }
     for joint, motor, shaft in machine.drives:
         found = elastic[shaft.name]
-        of_motor = {"inertia": found["rotor_inertia"], "stiffness": found["stiffness"], "damping": found["damping"]}
+        of_motor = {key: found[key] for key in ("stiffness", "damping", "friction", "offset")}
+        of_motor["inertia"] = found["rotor_inertia"]
         elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(model.masses):
@@ -108,8 +112,19 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
         for i, s in enumerate(machine.virtual_spring)
     )
+    transmission = tuple(
+        t.model_copy(
+            update={
+                "inertia": float(model.transmission_inertia[i]),
+                "damping": float(model.transmission_damping[i]),
+                "friction": float(model.transmission_friction[i]),
+            }
+        )
+        for i, t in enumerate(machine.transmission)
+    )
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
+    changed["transmission"] = transmission
     law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
     laws = {"rayleigh": rayleigh, "fractional": law if model.fractional else None}
     return machine.model_copy(update=changed | laws)

@@ -15,6 +15,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.loop import Loop
+from jaxmb.machine.transmission import Transmission
 from jaxmb.machine.values import (
     FEW,
     GROUND,
@@ -55,6 +56,10 @@ class Motor(Part):
     """With which the controller holds the shaft, Nm/rad at the shaft."""
     damping: NonNegative = 0.0
     """Viscous, of bearings and controller, Nm s/rad at the shaft."""
+    friction: NonNegative = 0.0
+    """Coulomb friction, Nm at the shaft; small motions do not have it."""
+    offset: Number = 0.0
+    """Constant part of the effort, Nm at the shaft; small motions do not have it."""
     locked: bool = False
     """The brake is on."""
 
@@ -82,6 +87,10 @@ class Coordinate(Part):
     """eta of structural damping: the stiffness is k (1 + j eta) where a motion is harmonic."""
     rotor_inertia: NonNegative = 0.0
     """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
+    friction: NonNegative = 0.0
+    """Coulomb friction of its motion, Nm or N; small motions do not have it."""
+    offset: Number = 0.0
+    """Constant part of the effort, Nm or N, of a measurement's zero for example; small motions do not have it."""
     locked: bool = False
     """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
     motor: Motor | None = None
@@ -99,6 +108,8 @@ class Coordinate(Part):
             stiffness=m.stiffness,
             damping=m.damping,
             rotor_inertia=m.inertia,
+            friction=m.friction,
+            offset=m.offset,
             locked=m.locked,
         )
 
@@ -252,6 +263,7 @@ class Machine(Part):
     independent: Annotated[tuple[Name, ...], FEW] = ()
     """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
+    transmission: Annotated[tuple[Transmission, ...], FEW] = ()
     rayleigh: Rayleigh = Rayleigh()
     fractional: Fractional | None = None
     posture: Annotated[dict[Name, Angle], FEW] = {}
@@ -292,6 +304,10 @@ class Machine(Part):
         _unique("body or frame", list(self.frames))
         names = [*self.coordinates, *(s.name for s in self.spring), *(b.name for b in self.beam)]
         _unique("coordinate or spring", names)
+        _unique("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)])
+        for transmission in self.transmission:
+            for coordinate in transmission.coordinates:
+                _known(f"transmission '{transmission.name}': coordinate", coordinate, self.coordinates)
         _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
         self._check_tree()
         for frame in self.frame:

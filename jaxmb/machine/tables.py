@@ -27,6 +27,8 @@ class DhRow(RigidMass):
     stiffness: NonNegative = 0.0
     damping: NonNegative = 0.0
     rotor_inertia: NonNegative = 0.0
+    friction: NonNegative = 0.0
+    offset: Number = 0.0
     motor: Motor | None = None
 
 
@@ -69,7 +71,8 @@ def machine_from_dh(
         name: name of the machine.
         rows: name, type, a [m], alpha [rad or "90 deg"], d [m], theta [rad or "90 deg"] of each row, and optionally
             mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping,
-            rotor_inertia and motor. Coordinate and body of a row have its name, its DH frame is `<name>_dh`.
+            rotor_inertia, friction, offset and motor. Coordinate and body of a row have its name, its DH frame is
+            `<name>_dh`.
         convention: "standard" or "modified".
         parent: body that carries the table's frame 0.
         origin: frame 0 in the parent's frame, as in a machine file: {"xyz": [...], "rpy": [...]}.
@@ -130,7 +133,8 @@ def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> dict[str, Any]:
     given = row.model_fields_set
-    coordinate = {key: getattr(row, key) for key in ("name", "type", "stiffness", "damping", "rotor_inertia", "motor")}
+    keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
+    coordinate = {key: getattr(row, key) for key in keys}
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass

@@ -88,7 +88,7 @@ def _not_too_many(value: Any) -> Any:
 
 
 def _some(value: Any) -> Any:
-    if isinstance(value, list | tuple) and not value:
+    if isinstance(value, list | tuple | dict) and not value:
         raise ValueError("expected at least one")
     return _not_too_many(value)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import beam_effort, spring_effort
+from jaxmb.mechanics.dynamics import beam_effort, spring_effort, transmission_rates
 
 
 def viscous_damping(
@@ -27,7 +27,11 @@ def viscous_damping(
     Source: Rayleigh, The Theory of Sound, 1877; Géradin and Rixen, Mechanical Vibrations, 2015.
     """
     own = model.damping, model.spring_damping
-    return _of_rates(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    damping = _of_rates(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    if not model.transmissions:
+        return damping
+    c = transmission_rates(model, point)
+    return damping + c.T @ (model.transmission_damping[:, None] * c)
 
 
 def rayleigh_damping(

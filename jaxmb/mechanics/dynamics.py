@@ -83,6 +83,11 @@ def reflected_inertia(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     return jnp.concatenate([own, jnp.zeros(q.shape[0] - own.size)])
 
 
+def transmission_rates(model: Model, q: Float[Array, "n"]) -> Float[Array, "t n"]:
+    """c of each transmission [t, n], 0 for the elastic coordinates that q may hold."""
+    return jnp.pad(model.transmission_rate, ((0, 0), (0, q.shape[0] - len(model.coordinates))))
+
+
 def own_stretch(model: Model, change: Float[Array, "n"]) -> Float[Array, "n"]:
     """Stretch of each coordinate's own spring for a change of the coordinates: of a gear, q - theta / ratio."""
     change = jnp.asarray(change)[: len(model.coordinates)]
@@ -103,7 +108,7 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
 
     M(q) = sum_i m_i J_i^T J_i + W_i^T R_i Phi_i R_i^T W_i, J_i and W_i the Jacobians of body i's centre of mass and
     of its orientation, Phi_i its central inertia in its own frame; plus the reflected rotor inertias on the diagonal,
-    and the rotors of motors, on the diagonal and with what carries them (`inertias`).
+    and the rotors of motors, on the diagonal and with what carries them (`inertias`), and c^T I c of transmissions.
 
     Args:
         model: the machine.
@@ -120,7 +125,11 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     check_coordinates(model, q=q)
     change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
     moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
-    return jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model, q))
+    mass = jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model, q))
+    if not model.transmissions:
+        return mass
+    c = transmission_rates(model, q)
+    return mass + c.T @ (model.transmission_inertia[:, None] * c)
 
 
 def inertial_effort(
@@ -137,7 +146,11 @@ def inertial_effort(
     (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
     _, pull_back = jax.vjp(pose, q)
     (effort,) = pull_back(acceleration @ inertias(model))
-    return effort + reflected_inertia(model, q) * qdd
+    effort = effort + reflected_inertia(model, q) * qdd
+    if not model.transmissions:
+        return effort
+    c = transmission_rates(model, q)
+    return effort + c.T @ (model.transmission_inertia * (c @ qdd))
 
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
@@ -231,6 +244,15 @@ def spring_energy(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"])
     return 0.5 * jnp.sum(model.spring_stiffness * spring_stretch(model, q, q_rest) ** 2)
 
 
+def total_energy(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
+) -> Float[Array, ""]:
+    """Kinetic and potential energy of the machine [J]: of masses, gravity and springs, its beams rigid."""
+    kinetic = 0.5 * qd @ mass_matrix(model, q) @ qd
+    own = 0.5 * jnp.sum(model.stiffness * own_stretch(model, q - q_rest) ** 2)
+    return kinetic + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
+
+
 @takes_numbers("q", "qd", "qdd", "q_rest")
 @compiled
 def inverse_dynamics(
@@ -242,9 +264,9 @@ def inverse_dynamics(
 ) -> Float[Array, "n"]:
     """Effort [n] at the coordinates that gives the machine this motion: the residual f(q, qd, qdd).
 
-    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included. Rayleigh
-    damping and loss factors are of small motions (`linearize`) and not in it, nor is what the
-    load adds to a stiffness.
+    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included, and
+    transmissions. Rayleigh damping and loss factors are of small motions (`linearize`) and not in it, nor is what the
+    load adds to a stiffness; Coulomb friction and offsets are in `actuator_effort`.
 
     Args:
         model: the machine.
@@ -266,4 +288,7 @@ def inverse_dynamics(
     check_coordinates(model, q=q, qd=qd, qdd=qdd, q_rest=q_rest)
     q_rest = whole(model, q_rest)[: q.shape[0]]
     static = gravity_effort(model, q) + elastic_effort(model, q, qd, q_rest)
+    if model.transmissions:
+        c = transmission_rates(model, q)
+        static = static + c.T @ (model.transmission_damping * (c @ qd))
     return inertial_effort(model, q, qd, qdd) + static

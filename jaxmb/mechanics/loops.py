@@ -97,14 +97,24 @@ def loop_inverse_dynamics(
 
     Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
     """
+    R, turning = loop_motion(model, q, zd)
+    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + turning, q_rest)
+
+
+def loop_motion(
+    model: Model, q: Float[Array, "n"], zd: Float[Array, "m"]
+) -> tuple[Float[Array, "n m"], Float[Array, "n"]]:
+    """R [n, m] of a closed posture (`motion_map`), and R' zd [n], the accelerations that the rates alone make."""
     n = len(model.coordinates)
 
     def rates(x: Array) -> Array:
         return _columns(model, x, model.dependent, range(n), rigid_only=False)
 
     R = rates(q)
+    if not model.dependent:
+        return R, jnp.zeros(n)
     _, turning = jax.jvp(rates, (q,), (R @ zd,))
-    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + turning @ zd, q_rest)
+    return R, turning @ zd
 
 
 def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:

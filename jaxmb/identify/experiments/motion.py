@@ -23,12 +23,13 @@ from jaxmb.response.frf_kind import Point
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
     "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
+    "friction", "offset", "transmission_inertia", "transmission_damping", "transmission_friction",
 })  # fmt: skip
 """Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
 LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})
 """Leaves in which structural damping is linear beside the stiffness that they belong to."""
 PRODUCTS = {
-    "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density"}),
+    "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density", "transmission_inertia"}),
     "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
     "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
 }

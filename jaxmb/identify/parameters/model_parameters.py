@@ -21,7 +21,7 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
     "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
-    "stiffness_slope",
+    "stiffness_slope", "friction",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
@@ -42,14 +42,14 @@ class Place(NamedTuple):
 def places(model: Model) -> dict[str, Place]:
     """Every parameter of a model by name, and where it stands.
 
-    stiffness.*, damping.*, loss_factor.*, rotor_inertia.* of coordinates that are not locked, shafts of motors among
-    them: a shaft has no loss_factor, and what a motor drives no rotor_inertia; stiffness.*, damping.*, loss_factor.* of
-    springs, and free_length.* of those that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.*
-    of beams; mass.*, first_moment.*.x (y, z) and inertia.*.xx (yy, zz,
-    xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x (x.y ... rz.rz, the first
-    not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and rayleigh.stiffness of Rayleigh
-    damping, fractional.order and fractional.time of fractional damping where the machine has it; stiffness_slope.*
-    of coordinates that have one.
+    stiffness.*, damping.*, loss_factor.*, rotor_inertia.*, friction.*, offset.* of coordinates that are not locked,
+    shafts of motors among them: a shaft has no loss_factor, and what a motor drives no rotor_inertia; rotor_inertia.*,
+    damping.*, friction.* of transmissions; stiffness.*, damping.*, loss_factor.* of springs, and free_length.* of those
+    that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.* of beams; mass.*,
+    first_moment.*.x (y, z) and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's
+    frame; compliance.*.x.x (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs;
+    rayleigh.mass and rayleigh.stiffness of Rayleigh damping, fractional.order and fractional.time of fractional damping
+    where the machine has it; stiffness_slope.* of coordinates that have one.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -66,6 +66,12 @@ def places(model: Model) -> dict[str, Place]:
     for i, name in moving:
         if i not in driven:
             found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+    for family in ("friction", "offset"):
+        for i, name in moving:
+            found[f"{family}.{name}"] = Place(family, ((i,),))
+    for family, of in (("rotor_inertia", "inertia"), ("damping", "damping"), ("friction", "friction")):
+        for i, name in enumerate(model.transmissions):
+            found[f"{family}.{name}"] = Place(f"transmission_{of}", ((i,),))
     for i, name in enumerate(model.springs):
         if model.spring_type[i] == "length":
             found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))
@@ -127,15 +133,20 @@ def unit(model: Model, name: str) -> str:
         return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
     if family == "stiffness_slope":
         return "1/(N m)" if model.revolute[model.coordinates.index(item)] else "1/N"
-    if family in ("stiffness", "damping", "rotor_inertia"):
+    if family in ("stiffness", "damping", "rotor_inertia", "friction", "offset"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
+        elif item in model.transmissions:  # seen at its first coordinate
+            rates = np.asarray(model.transmission_rate[model.transmissions.index(item)])
+            rotation = model.revolute[int(np.flatnonzero(rates)[0])]
         else:
             rotation = model.spring_type[model.springs.index(item)] == "rotation"
         units = {
             "stiffness": ("N/m", "N m/rad"),
             "damping": ("N s/m", "N m s/rad"),
             "rotor_inertia": ("kg", "kg m^2"),
+            "friction": ("N", "N m"),
+            "offset": ("N", "N m"),
         }
         return units[family][rotation]
     return {

@@ -48,7 +48,7 @@ NAMES = (
         for family in ("stiffness", "damping", "loss_factor")
         for item in ("s", "r", "strut", "twist")
     ),
-    *(f"rotor_inertia.{item}" for item in ("s", "r")),
+    *(f"{family}.{item}" for family in ("rotor_inertia", "friction", "offset") for item in ("s", "r")),
     *(f"mass.{item}" for item in ("slide", "lever", "tool")),
     *(f"first_moment.{item}.{axis}" for item in ("slide", "lever", "tool") for axis in "xyz"),
     *(f"inertia.{item}.{axes}" for item in ("slide", "lever", "tool") for axes in AXES),
@@ -131,7 +131,8 @@ def test_values_survive_the_way_through_a_machine():
     [
         ("stiffness.s", "N/m"), ("stiffness.r", "N m/rad"), ("stiffness.strut", "N/m"), ("stiffness.twist", "N m/rad"),
         ("damping.s", "N s/m"), ("damping.r", "N m s/rad"), ("damping.strut", "N s/m"), ("damping.twist", "N m s/rad"),
-        ("rotor_inertia.s", "kg"), ("rotor_inertia.r", "kg m^2"), ("mass.tool", "kg"),
+        ("rotor_inertia.s", "kg"), ("rotor_inertia.r", "kg m^2"),
+        ("friction.s", "N"), ("friction.r", "N m"), ("offset.s", "N"), ("offset.r", "N m"), ("mass.tool", "kg"),
         ("first_moment.lever.x", "kg m"), ("inertia.lever.xy", "kg m^2"),
     ],
 )  # fmt: skip
@@ -142,7 +143,8 @@ def test_units(name, expected):
 def test_patterns():
     names = list(places(MODEL))
     assert matching(names, "stiffness.*") == [f"stiffness.{x}" for x in ("s", "r", "strut", "twist")]
-    assert matching(names, "*.r") == ["stiffness.r", "damping.r", "loss_factor.r", "rotor_inertia.r"]
+    families = ("stiffness", "damping", "loss_factor", "rotor_inertia", "friction", "offset")
+    assert matching(names, "*.r") == [f"{family}.r" for family in families]
     assert matching(names, "inertia.lever.[xy][xy]") == [f"inertia.lever.{x}" for x in ("xx", "yy", "xy")]
     assert matching(names, "stiffness.?") == ["stiffness.s", "stiffness.r"]
     assert matching(names, "Stiffness.*") == []

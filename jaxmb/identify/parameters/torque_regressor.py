@@ -1,0 +1,186 @@
+"""Efforts of the drives as a linear function of the numbers of a machine: the regressor of torque tests."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.identify.parameters.model_parameters import Place, places
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.actuators import SLOWEST, actuator_effort
+from jaxmb.mechanics.dynamics import total_energy
+from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
+
+LINEAR = (
+    "stiffness", "damping", "rotor_inertia", "friction", "offset", "density", "mass", "first_moment", "inertia",
+)  # fmt: skip
+"""Families of parameters in which the effort of a rigid machine is linear. Beams do not bend in torque tests, and the
+free length of a spring is multiplied by its stiffness: it is taken as known."""
+BLOCK = 512
+"""Samples that one call of a compiled program takes: enough for speed, few for memory."""
+
+
+def regressor_names(model: Model) -> tuple[str, ...]:
+    """Names of the p columns of `torque_regressor`, in their order, as in `parameters`.
+
+    stiffness.*, damping.*, rotor_inertia.*, friction.*, offset.* of coordinates, stiffness.* and damping.* of springs,
+    rotor_inertia.*, damping.* and friction.* of transmissions, density.* of beams, mass.*, first_moment.* and inertia.*
+    of bodies and payloads, each without those that the machine does not have. Everything else is taken as known.
+    """
+    return tuple(_linear_places(model))
+
+
+@takes_numbers("q", "qd", "qdd", "q_rest")
+@takes_numbers("friction_speed", least=SLOWEST)
+@at_closed_posture
+@compiled
+def torque_regressor(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "m"],
+    qdd: Float[Array, "m"],
+    q_rest: Float[Array, "n"] | None = None,
+    *,
+    friction_speed: float | Float[Array, ""] | None = None,
+) -> Float[Array, "m p"]:
+    """Y [m, p] with `actuator_effort` = Y @ [value of each of `regressor_names`], at one state.
+
+    Y = d tau / d K, tau = R^T (f(q, qd, qdd; K) + friction + offset), exact as tau is linear in K: with first moments
+    and inertias about the origins of the bodies' frames, as the model holds them, and each of the ten numbers of a body
+    by itself (where `set_parameters` sets a mass alone, moments and inertia follow).
+
+    Args:
+        model: the machine; Y does not depend on the values of these parameters.
+        q: coordinates [n] of a posture whose loops are closed, rad or m.
+        qd: rates of the m independent coordinates [m], which are all n without loops; or those of all [n].
+        qdd: their accelerations, of as many coordinates.
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        friction_speed: as in `actuator_effort`.
+
+    Returns:
+        Y [m, p], Nm or N at the independent coordinates per unit of each parameter.
+
+    Raises:
+        ValueError: an argument has not one value for each coordinate, or a loop is open at q.
+
+    Source: Pyrhonen et al. 2024, eq. 11 and 16.
+    """
+    return _columns(model, lambda m: actuator_effort(m, q, qd, qdd, q_rest, friction_speed=friction_speed))
+
+
+def stacked_torque_regressor(
+    model: Model,
+    q: Float[Array, "k n"] | np.ndarray,
+    qd: Float[Array, "k m"] | np.ndarray,
+    qdd: Float[Array, "k m"] | np.ndarray,
+    q_rest: Float[Array, "n"] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    friction_speed: float | None = None,
+) -> Float[np.ndarray, "k m p"]:
+    """Regressors [k, m, p] of k samples of a motion (`torque_regressor`), computed in blocks that fit into memory.
+
+    Args:
+        model: the machine.
+        q: coordinates [k, n] of postures whose loops are closed, rad or m.
+        qd: rates of the independent coordinates [k, m], or of all [k, n].
+        qdd: their accelerations, of as many coordinates.
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        names: of the columns to return; all of `regressor_names` where not given.
+        friction_speed: as in `actuator_effort`.
+
+    Raises:
+        ValueError: the arguments have not as many samples, one has not a value for each coordinate, a name is not one
+            of `regressor_names`, or a loop is open at a sample.
+    """
+    known = regressor_names(model)
+    chosen = np.array([_column(known, name) for name in (known if names is None else names)], dtype=int)
+    states = [np.asarray(part, dtype=float) for part in (q, qd, qdd)]
+    count = states[0].shape[0]
+    for name, part in zip(("q", "qd", "qdd"), states, strict=True):
+        if part.ndim != 2 or part.shape[0] != count:
+            raise ValueError(f"{name} has shape {part.shape}, expected a row for each of the {count} samples of q")
+        if not np.isfinite(part).all():
+            raise ValueError(f"{name} holds {part[~np.isfinite(part)][0]:g}, expected finite numbers")
+    found = np.empty((count, len(independent_coordinates(model)), chosen.size))
+    for first in range(0, count, BLOCK):
+        rows = slice(first, min(first + BLOCK, count))
+        filled = [_filled(part[rows], min(BLOCK, count)) for part in states]
+        Y, left = _block(model, filled[0], filled[1], filled[2], q_rest, friction_speed)
+        gaps = np.asarray(left)[: rows.stop - first]
+        if not (gaps <= OPEN).all():
+            sample = int(np.argmax(~(gaps <= OPEN)))
+            raise ValueError(
+                f"q: the loops of '{model.name}' are open by {gaps[sample]:.3g} at sample {first + sample};"
+                " `close_loops` closes them"
+            )
+        found[rows] = np.asarray(Y)[: rows.stop - first, :, chosen]
+    return found
+
+
+@takes_numbers("q", "qd")
+@compiled
+def energy_regressor(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], q_rest: Float[Array, "n"] | None = None
+) -> Float[Array, "p"]:
+    """Row h [p] with T + V at a state less V at the rest of all springs = h @ [value of each of `regressor_names`].
+
+    What it leaves out are constants, on which no motion depends. Dampers, friction and offsets have no energy.
+
+    Args:
+        model: the machine.
+        q: coordinates [n] of a posture whose loops are closed, rad or m.
+        qd: rates of the independent coordinates [m].
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+
+    Source: Pyrhonen et al. 2024, eq. 2.
+    """
+    rest = model.reference if q_rest is None else q_rest
+    rates = loop_motion(model, q, qd)[0] @ qd
+
+    def energy(changed: Model) -> Array:
+        still = total_energy(changed, rest, jnp.zeros_like(rest), rest)
+        return jnp.atleast_1d(total_energy(changed, q, rates, rest) - still)
+
+    return _columns(model, energy)[0]
+
+
+def _linear_places(model: Model) -> dict[str, Place]:
+    return {name: place for name, place in places(model).items() if name.split(".")[0] in LINEAR}
+
+
+def _columns(model: Model, linear: Callable[[Model], Float[Array, "m"]]) -> Float[Array, "m p"]:
+    """Derivative of a linear function of a machine by each of its linear parameters."""
+    columns = _linear_places(model)
+    leaves = {place.leaf: getattr(model, place.leaf) for place in columns.values()}
+    slopes: dict[str, Any] = jax.jacrev(lambda changed: linear(dataclasses.replace(model, **changed)))(leaves)
+    found = [sum(slopes[place.leaf][(slice(None), *entry)] for entry in place.entries) for place in columns.values()]
+    return jnp.stack(found, axis=-1)
+
+
+def _column(names: Sequence[str], name: str) -> int:
+    if name not in names:
+        raise ValueError(known_name("parameter of the regressor", name, names))
+    return names.index(name)
+
+
+def _filled(part: np.ndarray, count: int) -> Array:
+    """Samples repeated at the end until they are as many as in other blocks, so that one program serves all."""
+    return jax.device_put(np.concatenate([part, np.repeat(part[-1:], count - part.shape[0], axis=0)]))
+
+
+@compiled
+def _block(
+    model: Model, q: Array, qd: Array, qdd: Array, q_rest: Array | None, friction_speed: float | None
+) -> tuple[Float[Array, "k m p"], Float[Array, "k"]]:
+    def of_sample(posture: Array, rate: Array, acceleration: Array) -> tuple[Array, Array]:
+        gaps = jnp.max(jnp.abs(loop_gaps(model, posture)), initial=0.0)
+        return torque_regressor(model, posture, rate, acceleration, q_rest, friction_speed=friction_speed), gaps
+
+    return jax.vmap(of_sample)(q, qd, qdd)

@@ -1,0 +1,85 @@
+"""Efforts of the drives of a machine along a motion, with friction: what a torque test measures."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.dynamics import inverse_dynamics
+from jaxmb.mechanics.loops import at_closed_posture, independent_coordinates, loop_motion
+
+SLOWEST = 1e-9
+"""Smallest rate of smoothed friction, rad/s or m/s."""
+
+
+@takes_numbers("q", "qd", "qdd", "q_rest")
+@takes_numbers("friction_speed", least=SLOWEST)
+@at_closed_posture
+@compiled
+def actuator_effort(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "m"],
+    qdd: Float[Array, "m"],
+    q_rest: Float[Array, "n"] | None = None,
+    *,
+    friction_speed: float | Float[Array, ""] | None = None,
+) -> Float[Array, "m"]:
+    """Effort [m] of the drives that gives the machine this motion against inertia, gravity, springs and friction.
+
+    tau = R^T (f(q, qd, qdd) + f_c sign(qd) + f_0 + sum_t c_t f_t sign(c_t . qd)), f the residual of the tree
+    (`inverse_dynamics`), f_c the Coulomb friction and f_0 the offset of each coordinate, c_t and f_t rates and friction
+    of each transmission, R the map from the independent coordinates to all of them (`motion_map`). It is linear in the
+    numbers of `regressor_names`. A locked coordinate is held by its brake, not by its spring, damper and drive.
+
+    Args:
+        model: the machine.
+        q: coordinates [n] of a posture whose loops are closed, rad or m. Beams are rigid.
+        qd: rates of the m independent coordinates [m], which are all n without loops; or those of all [n].
+        qdd: their accelerations, of as many coordinates.
+        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        friction_speed: rate v in rad/s or m/s at which tanh(qd / v) stands for sign(qd), which is 0 at rest; the exact
+            sign where not given.
+
+    Returns:
+        tau [m] at the independent coordinates, Nm or N.
+
+    Raises:
+        ValueError: an argument has not one value for each coordinate, or a loop is open at q.
+
+    Source: Pyrhonen et al. 2024, eq. 11 and 17.
+    """
+    n, m = len(model.coordinates), len(independent_coordinates(model))
+    q_rest = model.reference if q_rest is None else q_rest
+    for name, array, counts in (("q", q, (n,)), ("qd", qd, (m, n)), ("qdd", qdd, (m, n)), ("q_rest", q_rest, (n,))):
+        if array.shape not in [(count,) for count in counts]:
+            expected = " or ".join(f"({count},)" for count in dict.fromkeys(counts))
+            raise ValueError(f"{name} has shape {array.shape}, expected {expected}: one value a coordinate")
+    if qd.shape != qdd.shape:
+        raise ValueError(f"qdd has shape {qdd.shape}, expected that of qd, {qd.shape}")
+    R, turning = loop_motion(model, q, qd if qd.size == m else qd[_independent(model)])
+    if qd.size == m:
+        qd, qdd = R @ qd, R @ qdd + turning
+    held = np.array(model.locked)
+    free = dataclasses.replace(
+        model,
+        stiffness=jnp.where(held, 0.0, model.stiffness),
+        damping=jnp.where(held, 0.0, model.damping),
+        rotor_inertia=jnp.where(held, 0.0, model.rotor_inertia),
+    )
+
+    def direction(rate: Array) -> Array:
+        return jnp.sign(rate) if friction_speed is None else jnp.tanh(rate / friction_speed)
+
+    friction = jnp.where(held, 0.0, model.friction * direction(qd) + model.offset)
+    if model.transmissions:
+        c = model.transmission_rate
+        friction = friction + c.T @ (model.transmission_friction * direction(c @ qd))
+    return R.T @ (inverse_dynamics(free, q, qd, qdd, q_rest) + friction)
+
+
+def _independent(model: Model) -> np.ndarray:
+    return np.array([i for i in range(len(model.coordinates)) if i not in model.dependent], dtype=int)
