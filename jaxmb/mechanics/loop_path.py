@@ -24,15 +24,19 @@ def closed_along(model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarr
     Args:
         model: the machine; one without loops has nothing that follows.
         z: independent coordinates, in the order of `independent_coordinates` [k, m], rad or m.
-        near: a closed posture [n] at or near the first sample.
+        near: a closed posture [n] at or near the first sample; or one for each sample [k, n], which are then closed
+            all at once.
 
     Raises:
         ValueError: a loop opens on the way; the sample is named.
     """
     if not model.loops:
         return z
-    check_closed(model, near, "near")
-    q, left = map(np.asarray, _followed(model, jnp.asarray(z), jnp.asarray(near)))
+    if near.ndim == 2:
+        q, left = map(np.asarray, _closed(model, jnp.asarray(z), jnp.asarray(near)))
+    else:
+        check_closed(model, near, "near")
+        q, left = map(np.asarray, _followed(model, jnp.asarray(z), jnp.asarray(near)))
     open_at = np.flatnonzero(~(left <= OPEN))
     if open_at.size:
         names = ", ".join(
@@ -46,18 +50,28 @@ def closed_along(model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarr
 
 @compiled
 def _followed(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> tuple[Array, Array]:
-    given = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
-    follow = np.array(model.dependent, dtype=int)
-
     def step(q: Array, there: Array) -> tuple[Array, tuple[Array, Array]]:
-        way = motion_map(model, q) @ (there - q[given])
-        guess = q + way
-
-        def close(_: int, x: Array) -> Array:
-            return x.at[follow].add(-closing(model, x))
-
-        closed = jax.lax.fori_loop(0, STEPS, close, guess.at[given].set(there))
-        beside = jnp.max(jnp.abs(closed - guess)) > MOST_BESIDE * jnp.max(jnp.abs(way)) + OPEN
-        return closed, (closed, jnp.where(beside, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed)))))
+        found, left = _step(model, q, there)
+        return found, (found, left)
 
     return jax.lax.scan(step, near, z)[1]
+
+
+@compiled
+def _closed(model: Model, z: Float[Array, "k m"], near: Float[Array, "k n"]) -> tuple[Array, Array]:
+    return jax.vmap(lambda q, there: _step(model, q, there))(near, z)
+
+
+def _step(model: Model, q: Array, there: Array) -> tuple[Array, Array]:
+    """The closed posture with the independent coordinates there, from one nearby, and what is left open; infinite on
+    another branch."""
+    given = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
+    follow = np.array(model.dependent, dtype=int)
+    way = motion_map(model, q) @ (there - q[given])
+
+    def close(_: int, x: Array) -> Array:
+        return x.at[follow].add(-closing(model, x))
+
+    closed = jax.lax.fori_loop(0, STEPS, close, (q + way).at[given].set(there))
+    beside = jnp.max(jnp.abs(closed - q - way)) > MOST_BESIDE * jnp.max(jnp.abs(way)) + OPEN
+    return closed, jnp.where(beside, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed))))

@@ -66,7 +66,10 @@ KINDS: dict[str, Kind] = {
         f"{_ASSESS}.deflections:DeflectionMetrics", f"{_ASSESS}.deflections:deflection_remarks",
         f"{_REPORT}.deflections:deflection_sections",
     ),
-    "torque": Kind(f"{_FORMAT}.test_format:PlannedTestPart"),
+    "torque": Kind(
+        f"{_FORMAT}.torque_format:TorqueTestPart", f"{_READING}.torque:read_torque_test",
+        f"{_ASSESS}.torque:TorqueMetrics", sections_at=f"{_REPORT}.torque:torque_sections",
+    ),
 }  # fmt: skip
 
 

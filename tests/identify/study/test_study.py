@@ -265,11 +265,6 @@ def test_mistakes_are_named_with_file_and_place(study, tmp_path, tests, settings
     assert "\n" not in str(caught.value)
 
 
-def test_tests_that_this_version_cannot_run(study):
-    with pytest.raises(NotImplementedError, match="tests of kind 'torque' cannot be run by this version"):
-        study({"kind": "torque"})
-
-
 HEAD = 'machine = "manipulator-3r"\n'
 TEST = '[[test]]\nkind = "frf"\nsimulate = { lines = { first_hz = 1.0, last_hz = LAST, step_hz = STEP } }\n'
 BOUNDS = '[free]\n"stiffness.*" = { lower = LOWER, upper = 2e7 }\n'

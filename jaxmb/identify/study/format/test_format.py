@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
 
@@ -56,14 +56,3 @@ class PostureTestPart(TestPart):
 
     amplitude: Positive | None = None
     """Level of the force or motion, in a unit that all tests share; for laws of it."""
-
-
-class PlannedTestPart(TestPart):
-    """A kind of test that the format names and this version cannot run."""
-
-    kind: Literal["torque"]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        raise NotImplementedError(f"tests of kind '{data['kind']}' cannot be run by this version")

@@ -1,0 +1,1 @@
+"""Torque tests: motion and torque of drives."""

@@ -1,0 +1,256 @@
+"""From a recorded motion to linear equations: filter, rates, closed loops, regressor, fewer samples."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxmb.identify.parameters.torque_regressor import stacked_torque_regressor
+from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low_pass, rates
+from jaxmb.mechanics.loop_path import closed_along
+from jaxmb.mechanics.loops import independent_coordinates
+
+CUTOFFS = 12
+"""That are tried."""
+LOWEST = 20.0
+"""Lowest cut-off that is tried, in periods of the whole record."""
+HIGHEST = 0.2
+"""Highest one, of the sampling rate."""
+WAY = 256
+"""Steps by which the way to the first sample is lengthened."""
+LONGEST_STEP = 0.05
+"""rad or m, of a coordinate on the way to the first sample."""
+SEARCH_SAMPLES = 5000
+"""On which cut-offs are compared."""
+RANK = 1e-10
+"""Singular value over the largest, of columns of length 1, below which parameters act together."""
+ROUNDS = 3
+SMALLEST = 1e-12
+"""Of the largest effort: a smaller deviation is rounding."""
+SIGNIFICANT = 10.0
+"""Growth of a sum of squares, over its mean square, that is more than chance."""
+
+
+class Prepared(NamedTuple):
+    """Rows of efforts at the measured coordinates, sample after sample."""
+
+    regressor: Float[np.ndarray, "r p"]
+    effort: Float[np.ndarray, "r"]
+    coordinate: Int[np.ndarray, "r"]
+    """Number of each row's coordinate among the measured ones."""
+    time_s: Float[np.ndarray, "r"]
+    measured: tuple[str, ...]
+    """Coordinates whose effort was measured."""
+
+
+def prepared(
+    model: Model,
+    record: MotionRecord,
+    cutoff_hz: float,
+    path: Float[np.ndarray, "k n"],
+    effort_cutoff_hz: float | None = None,
+    least_speed: Float[np.ndarray, "m"] | float = 0.0,
+    from_s: float = 0.0,
+    to_s: float = np.inf,
+) -> Prepared:
+    """Equations of a recorded motion.
+
+    Angles are filtered before they are differentiated. Where asked for, both sides of the equations are filtered too,
+    as Y p = effort stays true under any linear filter, and so many samples are kept as tell all that passed.
+
+    Args:
+        model: the machine.
+        record: of its motion.
+        cutoff_hz: of the filter of the angles.
+        path: from `recorded_path`.
+        effort_cutoff_hz: of the filter of the equations, which are taken as they are where not given.
+        least_speed: rad/s or m/s: rows of an independent coordinate are left out where it, or a transmission that it
+            turns, is slower.
+        from_s: first moment that is used, from the first sample.
+        to_s: last one.
+
+    Raises:
+        ValueError: the record is too short, or a loop opens.
+
+    Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
+    """
+    rate, count = record.rate_hz, len(record.time_s)
+    check_cutoff(cutoff_hz, rate, count)
+    q, zd, zdd = _motion(model, record, cutoff_hz, path)
+    ends = edge(rate, cutoff_hz)
+    used = np.arange(ends, count - ends)
+    regressor, effort, measured = _equations(model, record, q, zd, zdd, used)
+    both = np.concatenate([regressor, effort[:, :, None]], axis=2)
+    inside = np.arange(len(used))
+    if effort_cutoff_hz is not None:
+        both = low_pass(both.reshape(len(both), -1), rate, effort_cutoff_hz).reshape(both.shape)
+        ends = edge(rate, effort_cutoff_hz)
+        inside = np.arange(ends, len(used) - ends, decimation(rate, effort_cutoff_hz))
+    time = record.time_s[used[inside]] - record.time_s[0]
+    inside = inside[(time >= from_s) & (time <= to_s)]
+    if not inside.size:
+        raise ValueError(f"nothing is left between {from_s:g} and {to_s:g} s once the filters' ends are left out")
+    fast = _moves(model, zd[used[inside]], least_speed)[
+        :, [independent_coordinates(model).index(name) for name in measured]
+    ]
+    sample, coordinate = np.nonzero(fast)
+    for i, name in enumerate(measured):
+        if not fast[:, i].any():
+            raise ValueError(f"{name} is never faster than its least_speed, expected a lower one")
+    kept = both[inside[sample], coordinate]
+    return Prepared(
+        regressor=kept[:, :-1],
+        effort=kept[:, -1],
+        coordinate=coordinate,
+        time_s=record.time_s[used[inside[sample]]],
+        measured=measured,
+    )
+
+
+def _moves(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float) -> np.ndarray:
+    """Whether each independent coordinate, and each transmission that it turns, is faster than its least speed."""
+    speed = np.broadcast_to(least_speed, zd.shape[1:])
+    fast = np.abs(zd) >= speed
+    given = [model.coordinates.index(name) for name in independent_coordinates(model)]
+    for rate in np.asarray(model.transmission_rate)[:, given]:
+        turns = rate != 0.0
+        if turns.any():
+            slow = np.abs(zd @ rate) < np.min(speed[turns])
+            fast[:, turns] &= ~slow[:, None]
+    return fast
+
+
+def best_cutoff(model: Model, record: MotionRecord, path: Float[np.ndarray, "k n"]) -> float:
+    """The lowest cut-off from which on the efforts, as they were recorded, are predicted no better.
+
+    Angles are filtered, efforts are not. With too low a cut-off accelerations lack what moved the machine fast, with
+    too high a one they are full of noise, which makes inertias seem smaller than they are.
+
+    Args:
+        model: the machine.
+        record: of its motion.
+        path: from `recorded_path`.
+
+    Source: Pyrhonen et al. 2024, section 3.2.
+    """
+    rate, count = record.rate_hz, len(record.time_s)
+    tried = np.geomspace(LOWEST * rate / count, HIGHEST * rate, CUTOFFS).tolist()
+    ends = edge(rate, tried[0])
+    chosen = np.unique(np.linspace(ends, count - ends - 1, SEARCH_SAMPLES).astype(int))
+    variances = [_error_variance(model, record, cutoff, path, chosen) for cutoff in tried]
+    most = (1.0 + SIGNIFICANT / len(chosen)) * min(variances)
+    return next(c for c, v in zip(tried, variances, strict=True) if v <= most)
+
+
+def _error_variance(
+    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
+) -> float:
+    """Mean square of what is not explained of the efforts at some samples, each over its own size."""
+    regressor, effort, _ = _equations(model, record, *_motion(model, record, cutoff_hz, path), chosen)
+    size = np.std(effort, axis=0) + 1e-300
+    matrix, right = (regressor / size[:, None]).reshape(-1, regressor.shape[2]), (effort / size).ravel()
+    return float(np.mean((right - matrix @ least_squares(matrix, right)[0]) ** 2))
+
+
+def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:
+    """Parameters of smallest norm, columns scaled to length 1, that leave least, and the rank."""
+    scale = np.linalg.norm(matrix, axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    found, _, rank, _ = np.linalg.lstsq(matrix / scale, right, rcond=RANK)
+    return found / scale, int(rank)
+
+
+def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
+    """All coordinates at every sample, loops closed on the branch of a posture, but for the noise of the record.
+
+    Args:
+        model: the machine.
+        record: of its motion.
+        start: posture near the first sample; it has the coordinates that were not recorded.
+
+    Raises:
+        ValueError: a loop opens on the way; the sample is named.
+    """
+    z = _placed(model, record, low_pass(record.position, record.rate_hz, HIGHEST * record.rate_hz), start)
+    # from the posture to the first sample in short steps; few different numbers of them, as each is compiled
+    before = _independent(model, start)
+    count = WAY * (1 + int(np.max(np.abs(z[0] - before)) / LONGEST_STEP) // WAY)
+    way = before + np.linspace(0.0, 1.0, count, endpoint=False)[:, None] * (z[0] - before)
+    return closed_along(model, np.concatenate([way, z]), start)[count:]
+
+
+def _motion(
+    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All coordinates, rates and accelerations of the independent ones, filtered."""
+    rate = record.rate_hz
+    position = low_pass(record.position, rate, cutoff_hz)
+    velocity, acceleration = rates(position, rate)
+    for found, given in ((velocity, record.velocity), (acceleration, record.acceleration)):
+        if given is not None:
+            there = ~np.isnan(given).any(axis=0)
+            found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
+    still = np.zeros(len(model.coordinates))
+    zd, zdd = (_placed(model, record, part, still) for part in (velocity, acceleration))
+    return closed_along(model, _placed(model, record, position, path[0]), path), zd, zdd
+
+
+def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
+    """Columns of the record at their places among the independent coordinates [k, m], the others constant."""
+    found = np.tile(_independent(model, others), (len(part), 1))
+    names = independent_coordinates(model)
+    found[:, [names.index(name) for name in record.names]] = part
+    return found
+
+
+def _independent(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "m"]:
+    return q[[model.coordinates.index(name) for name in independent_coordinates(model)]]
+
+
+def _equations(
+    model: Model, record: MotionRecord, q: np.ndarray, zd: np.ndarray, zdd: np.ndarray, samples: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured."""
+    names = independent_coordinates(model)
+    there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
+    measured = tuple(record.names[i] for i in there)
+    rows = stacked_torque_regressor(model, q[samples], zd[samples], zdd[samples])
+    regressor = rows[:, [names.index(name) for name in measured]]
+    return regressor, record.effort[samples][:, there], measured
+
+
+def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
+    """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
+
+    Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
+    deviation is so much larger that as many independent samples would tell as much.
+    """
+    count = len(rows.measured)
+    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
+    alike = np.ones(count)
+    for _ in range(ROUNDS):
+        weight = 1.0 / std[rows.coordinate]
+        found, rank = least_squares(rows.regressor * weight[:, None], rows.effort * weight)
+        left = rows.effort - rows.regressor @ found
+        free = max(1.0, len(left) - rank) / len(left)
+        own = [left[rows.coordinate == i] for i in range(count)]
+        alike = np.array([samples_alike(part) for part in own])
+        size = [np.sqrt(np.mean(part**2) / free) for part in own]
+        std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
+    return std * np.sqrt(alike)
+
+
+def samples_alike(left: Float[np.ndarray, "k"]) -> float:
+    """How many samples tell as much as one that is independent: 1 + 2 sum of the correlations, while they are notable.
+
+    Source: Geyer 1992, "Practical Markov chain Monte Carlo", initial positive sequence.
+    """
+    size = 2 ** int(np.ceil(np.log2(2 * len(left))))
+    spectrum = np.abs(np.fft.rfft(left - left.mean(), size)) ** 2
+    correlation = np.fft.irfft(spectrum)[: len(left) // 2]
+    correlation = correlation / max(correlation[0], 1e-300)
+    pairs = correlation[0 : 2 * (len(correlation) // 2) : 2] + correlation[1 : 2 * (len(correlation) // 2) : 2]
+    last = int(np.argmax(pairs <= 0.0)) if np.any(pairs <= 0.0) else len(pairs)
+    return float(max(1.0, 2.0 * np.sum(pairs[:last]) - 1.0))

@@ -1,0 +1,102 @@
+"""A torque test: efforts of drives along a motion, linear in inertial and friction parameters."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmb.identify.experiments.test import Equations, Score, Test
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.model_parameters import Place
+from jaxmb.linalg import on_host
+from jaxmb.machine.build import Model
+
+
+class TorqueTest(Test):
+    """Efforts at coordinates along a motion: effort = Y p, p the inertial and friction parameters of the machine.
+
+    The motion is given and geometry is not free, so that Y is a matrix of numbers.
+    """
+
+    name: str = eqx.field(static=True)
+    parameters: tuple[str, ...] = eqx.field(static=True)
+    """Names of p (`regressor_names`)."""
+    targets: tuple[Place, ...] = eqx.field(static=True)
+    """Where each stands in the model."""
+    regressor: Float[Array, "r p"]
+    """Y, filtered as the efforts are."""
+    effort: Float[Array, "r"]
+    """Measured, Nm or N."""
+    std: Float[Array, "r"]
+    coordinate: Int[Array, "r"]
+    """Number, among those measured, of the coordinate of each row."""
+    is_robust: bool = eqx.field(static=True, default=False)
+    """Whether outliers are given less weight."""
+
+    def view(self, model: Model) -> Float[Array, "p"]:
+        """The inertial and friction parameters of a machine."""
+        return jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in self.targets])
+
+    def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
+        """Efforts of all rows, Nm or N."""
+        return self.regressor @ view
+
+    def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
+        """(predicted - measured) / standard deviation."""
+        return (self.predict(view) - self.effort) / self.std
+
+    @property
+    def rows(self) -> int:
+        """Number of efforts."""
+        return self.effort.size
+
+    def row_weights(self) -> Float[Array, "r"] | Float[np.ndarray, "r"]:
+        """1 for every row."""
+        return np.ones(self.effort.shape)
+
+    def score(self, view: Any, reference_hz: np.ndarray | None) -> Score:
+        """How much of the measured efforts is explained, each coordinate's over its own size."""
+        errors = self.relative_errors(view)
+        return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.mean(errors**2)))))
+
+    def relative_errors(self, view: Any) -> Float[np.ndarray, "c"]:
+        """|measured - predicted| / |measured| of each measured coordinate."""
+        measured, left = np.asarray(self.effort), np.asarray(self.effort) - np.asarray(self.predict(view))
+        rows = [np.asarray(self.coordinate) == i for i in range(int(np.max(self.coordinate)) + 1)]
+        return np.array([np.linalg.norm(left[own]) / np.linalg.norm(measured[own]) for own in rows])
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
+        """Efforts are linear in each value that acts on them."""
+        mine = set(self.parameters)
+        acts = [any(name in mine for name in names) for names in free.tied]
+        return np.where(acts, 0.0, np.nan)
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """Efforts as linear equations in the free values."""
+        column = {name: i for i, name in enumerate(self.parameters)}
+        regressor, values = np.asarray(self.regressor), np.array(self.view(model))
+        own = [[column[name] for name in names if name in column] for names in free.tied]
+        values[[i for some in own for i in some]] = 0.0
+        matrix = np.stack([regressor[:, some].sum(axis=1) for some in own], axis=1)
+        return Equations(
+            matrix=matrix,
+            measured=np.asarray(self.effort) - regressor @ values,
+            std=np.asarray(self.std),
+            weight=np.ones(self.rows),
+            case=np.arange(self.rows),
+        )
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are given less weight."""
+        return self.is_robust
+
+
+def check_free(free: FreeParameters, parameters: tuple[str, ...], model: Model) -> None:
+    """Raise NotImplementedError where a free parameter acts on efforts otherwise than linearly."""
+    for names in free.tied:
+        for name in names:
+            if name.startswith("free_length.") and name not in parameters and on_host(model.spring_stiffness).any():
+                raise NotImplementedError(f"'{name}' cannot be free beside a torque test, which is not linear in it")

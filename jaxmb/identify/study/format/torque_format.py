@@ -1,0 +1,82 @@
+"""What a study file may say of a torque test: plain validated data, in the terms of the user."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from jaxmb.identify.study.format.test_format import TestPart
+from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
+
+MOST_SAMPLES = 2_000_000
+
+
+class Motion(Part):
+    """One coordinate over time: its value in the posture + speed t + sum of a_k sin(k w t) + b_k (cos(k w t) - 1)."""
+
+    speed: Number = 0.0
+    """rad/s or m/s."""
+    sine: tuple[Number, ...] = ()
+    """a_k, rad or m."""
+    cosine: tuple[Number, ...] = ()
+    """b_k."""
+
+
+class SimulateTorques(Part):
+    """A pseudo-measured motion with the efforts of its drives."""
+
+    duration_s: Positive
+    rate_hz: Positive
+    """Samples per second."""
+    base_hz: Positive = 0.1
+    """w / (2 pi)."""
+    motion: dict[Name, Motion] = Field(min_length=1)
+    """Of coordinates that a posture gives; the others rest."""
+    angle_std: NonNegative = 0.0
+    """Standard deviation of each sample of the coordinates, rad or m."""
+    torque_std: NonNegative = 0.0
+    """Of each sample of the efforts, Nm or N."""
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.duration_s * self.rate_hz > MOST_SAMPLES:
+            raise ValueError(f"{self.duration_s * self.rate_hz:.0f} samples, expected at most {MOST_SAMPLES}")
+        return self
+
+
+class TorqueTestPart(TestPart):
+    """A motion with the efforts of its drives, from a table or simulated."""
+
+    kind: Literal["torque"]
+    file: str | None = None
+    simulate: SimulateTorques | None = None
+    cutoff_hz: Positive | Literal["search"] = "search"
+    """Of the low-pass filter of the angles, before differentiation."""
+    effort_cutoff_hz: Positive | None = None
+    """Of a filter of both sides of the equations, behind which fewer samples are kept; none where not given."""
+    torque_std: Positive | dict[Name, Positive] | Literal["estimate"] = "estimate"
+    """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""
+    least_speed: NonNegative | dict[Name, NonNegative] = 0.0
+    """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
+    from_s: NonNegative = 0.0
+    """Part of the record that is used, from its first sample."""
+    to_s: Positive | None = None
+    robust: Annotated[bool, Field(strict=True)] = False
+    """Whether outliers are given less weight."""
+
+    @property
+    def source_file(self) -> str | None:
+        """The file that holds its measurements; None where it is simulated."""
+        return self.file
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.simulate is None):
+            raise ValueError("expected either file or simulate")
+        if self.to_s is not None and self.to_s <= self.from_s:
+            raise ValueError(f"from_s is {self.from_s:g} and to_s {self.to_s:g}, expected the first before the last")
+        return self

@@ -1,0 +1,124 @@
+"""From one entry of a study to the torque test that it stands for."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, effort_std, prepared, recorded_path
+from jaxmb.identify.experiments.torque.source import TorqueSource
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.parameters.model_parameters import parameters, places
+from jaxmb.identify.parameters.torque_regressor import regressor_names
+from jaxmb.identify.study.format.torque_format import TorqueTestPart
+from jaxmb.identify.study.setting import Setting, measured_model
+from jaxmb.identify.study.simulation.torques import simulated_motion
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.csv_motion import read_motion
+from jaxmb.measurement.motion.described import read_described
+from jaxmb.measurement.motion.record import MotionRecord, check_record
+from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.tangent import motion_coordinates
+
+STILL = 1e-6
+"""rad or m: a coordinate that moves by less rests."""
+
+
+def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
+    """A torque test, from a table or simulated.
+
+    Args:
+        part: what the study says of the test.
+        label: what messages call it.
+        setting: of the test.
+
+    Raises:
+        ValueError: the motion cannot be read, made, or be the machine's.
+    """
+    model, truth = setting.model, None
+    if model.elements or model.virtual_springs:
+        raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
+    start = np.asarray(posture(model, part.posture))
+    if part.simulate is None:
+        record = _recorded(str(part.file), setting)
+    else:
+        how = part.simulate
+        true = measured_model(how.machine, how.parameters, setting)
+        seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+        record = simulated_motion(how, true, np.asarray(posture(true, part.posture)), seed)
+        check_record(record)
+        truth = Truth(motion_coordinates(true), parameters(true))
+    still = [name for name, moved in zip(record.names, np.ptp(record.position, axis=0), strict=True) if moved < STILL]
+    if len(still) == len(record.names):
+        raise ValueError(f"nothing moves ({', '.join(still)}), expected a motion that excites the parameters")
+    path = recorded_path(model, record, start)
+    cutoff = best_cutoff(model, record, path) if part.cutoff_hz == "search" else part.cutoff_hz
+    last = np.inf if part.to_s is None else part.to_s
+    rows = prepared(model, record, cutoff, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
+    names, where = regressor_names(model), places(model)
+    test = TorqueTest(
+        name=label,
+        parameters=names,
+        targets=tuple(where[name] for name in names),
+        regressor=jax.device_put(rows.regressor),
+        effort=jax.device_put(rows.effort),
+        std=jax.device_put(_std(part, rows)),
+        coordinate=jax.device_put(rows.coordinate),
+        is_robust=part.robust,
+    )
+    source = TorqueSource(
+        time_s=rows.time_s,
+        coordinates=rows.measured,
+        revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
+        cutoff_hz=cutoff,
+    )
+    return [Entry("torque", test, source, truth, role=part.role, remarks=_remarks(part, record, cutoff, still, model))]
+
+
+def _recorded(file: str, setting: Setting) -> MotionRecord:
+    """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
+    names = independent_coordinates(setting.model)
+    if Path(file).suffix.lower() == ".csv":
+        return read_motion(setting.folder / file, names)
+    return read_described(file, setting.folder, names)
+
+
+def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
+    names = independent_coordinates(model)
+    given = part.least_speed if isinstance(part.least_speed, dict) else dict.fromkeys(names, part.least_speed)
+    for name in given:
+        if name not in names:
+            raise ValueError(known_name("least_speed: coordinate", name, names))
+    return np.array([given.get(name, 0.0) for name in names])
+
+
+def _std(part: TorqueTestPart, rows: Prepared) -> np.ndarray:
+    """Standard deviation of each row's effort."""
+    if part.torque_std == "estimate":
+        return effort_std(rows)[rows.coordinate]
+    given = part.torque_std
+    if not isinstance(given, dict):
+        return np.full(rows.effort.size, given)
+    for name in (*given, *rows.measured):
+        if name not in rows.measured:
+            raise ValueError(known_name("torque_std: coordinate", name, rows.measured))
+        if name not in given:
+            raise ValueError(f"torque_std: found none for '{name}', whose torque was measured")
+    return np.array([given[name] for name in rows.measured])[rows.coordinate]
+
+
+def _remarks(
+    part: TorqueTestPart, record: MotionRecord, cutoff: float, still: list[str], model: Model
+) -> tuple[str, ...]:
+    found = []
+    if part.cutoff_hz == "search":
+        found.append(f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better")
+    if still:
+        found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
+    lacking = [name for name in independent_coordinates(model) if name not in record.names]
+    if lacking:
+        found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
+    return tuple(found)

@@ -1,0 +1,61 @@
+"""Pseudo-measured motions of a machine with the efforts of its drives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.study.format.torque_format import SimulateTorques
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.mechanics.actuators import actuator_effort
+from jaxmb.mechanics.loop_path import closed_along
+from jaxmb.mechanics.loops import independent_coordinates
+
+
+def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, noise_seed: int) -> MotionRecord:
+    """A motion about a posture as it would be recorded on a machine, with errors.
+
+    Args:
+        how: what moves, and how it is measured.
+        model: the machine that is measured.
+        start: posture at the first sample [n].
+        noise_seed: of the errors.
+
+    Raises:
+        ValueError: a coordinate is not one that a posture gives, or a loop opens on the way.
+    """
+    names = independent_coordinates(model)
+    for name in how.motion:
+        if name not in names:
+            raise ValueError(known_name("motion: coordinate", name, names))
+    time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
+    z, zd, zdd = (np.zeros((time.size, len(names))) for _ in range(3))
+    z += start[[model.coordinates.index(name) for name in names]]
+    for name, motion in how.motion.items():
+        i = names.index(name)
+        z[:, i] += motion.speed * time
+        zd[:, i] += motion.speed
+        for amplitudes, phase in ((motion.sine, 0.0), (motion.cosine, np.pi / 2)):
+            for k, amplitude in enumerate(amplitudes, 1):
+                w = 2.0 * np.pi * k * how.base_hz
+                z[:, i] += amplitude * (np.sin(w * time + phase) - np.sin(phase))
+                zd[:, i] += amplitude * w * np.cos(w * time + phase)
+                zdd[:, i] -= amplitude * w**2 * np.sin(w * time + phase)
+    effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
+    draw = np.random.default_rng(noise_seed)
+    return MotionRecord(
+        time_s=time,
+        names=names,
+        position=z + how.angle_std * draw.normal(size=z.shape),
+        effort=effort + how.torque_std * draw.normal(size=z.shape),
+    )
+
+
+@compiled
+def _efforts(
+    model: Model, q: Float[Array, "k n"], qd: Float[Array, "k m"], qdd: Float[Array, "k m"]
+) -> Float[Array, "k m"]:
+    return jax.vmap(lambda *at: actuator_effort(model, *at))(q, qd, qdd)

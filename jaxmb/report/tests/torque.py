@@ -1,0 +1,43 @@
+"""What a report says of torque tests."""
+
+from collections.abc import Sequence
+
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.report.cells import number
+from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, right, section
+from jaxmb.report.tests.common import file_names
+
+
+def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Measured and predicted efforts of each drive.
+
+    Args:
+        result: the identification.
+        entries: the torque tests of its study.
+    """
+    metrics = result.metrics.of(TorqueMetrics)
+    if metrics is None:
+        return []
+    files = file_names(result.study)
+    parts: list[Part | None] = [torque_table(metrics)]
+    for entry in entries:
+        draw = drawn_by("jaxmb.report.torque.torque_figure:torque_figure", result, entry)
+        parts.append(Picture(f"torques-{files[entry]}", draw))
+    return section("Torque tests", parts)
+
+
+def torque_table(metrics: TorqueMetrics) -> Table:
+    """Errors of predicted efforts, a row for each test and coordinate."""
+    rows = tuple(
+        (
+            row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
+            number(row.rms_error, 3), f"{row.relative_percent:.2f}",
+        )
+        for row in metrics.torques
+    )  # fmt: skip
+    columns = (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %"))
+    return Table(
+        "Efforts, Nm or N", columns, rows, "error %: root mean square of measured less predicted over measured"
+    )

@@ -1,0 +1,41 @@
+"""Measured and predicted efforts over time, after Figures 4, 7 and 9 of Pyrhonen et al. 2024."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.report.style import ALERT, FITTED
+
+MEASURED = "0.45"
+
+
+def torque_figure(result: Result, entry: Entry) -> Figure:
+    """Effort of each drive, measured and predicted, and what is missed, over time.
+
+    Args:
+        result: the identification.
+        entry: one of its torque tests.
+    """
+    source: Any = entry.source
+    test: Any = entry.test
+    predicted = np.asarray(test.predict(test.view(result.model)))
+    measured, number = np.asarray(test.effort), np.asarray(test.coordinate)
+    count = len(source.coordinates)
+    figure = Figure(figsize=(8.0, 1.0 + 1.9 * count), layout="constrained")
+    panels: Any = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
+    for i, (axes, name, turns) in enumerate(zip(panels, source.coordinates, source.revolute, strict=True)):
+        own = number == i
+        time = source.time_s[own]
+        axes.plot(time, measured[own], color=MEASURED, lw=1.6, label="measured")
+        axes.plot(time, predicted[own], color=FITTED, lw=0.9, label="predicted")
+        axes.plot(time, (measured - predicted)[own], color=ALERT, lw=0.6, label="missed")
+        axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
+        axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
+        axes.margins(x=0.01)
+    panels[-1].set_xlabel("time (s)")
+    panels[0].set_title(f"{entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure

@@ -1,0 +1,54 @@
+"""Motions recorded at motors, against gears worked out by hand."""
+
+import numpy as np
+import pytest
+
+from jaxmb.measurement.motion.described import read_described
+
+TIME = np.arange(50) / 100.0
+Q = np.stack([0.5 * np.sin(3 * TIME), 0.4 * np.cos(2 * TIME)], axis=1)
+TAU = np.stack([np.cos(TIME), 2.0 + np.sin(TIME)], axis=1)
+TEXT = """
+rate_hz = 100.0
+zero = { b = "90 deg" }
+position = { file = "motors.npz", variable = "angle", columns = [1, 2], unit = "deg" }
+effort = { file = "motors.npz", variable = "current", columns = [2, 3] }
+drive = [{ name = "first", ratio = { a = 50 }, gain = 0.2 }, { name = "second", ratio = { a = 20, b = -40 } }]
+"""
+
+
+def write(folder, text=TEXT):
+    # the second motor turns by 20 a - 40 (b - 90 deg); torques: tau_a = 50 m_1 + 20 m_2, tau_b = -40 m_2
+    angle = np.degrees(np.stack([50 * Q[:, 0], 20 * Q[:, 0] - 40 * (Q[:, 1] - np.pi / 2)], axis=1))
+    second = TAU[:, 1] / -40
+    first = (TAU[:, 0] - 20 * second) / 50
+    current = np.stack([0 * TIME, first / 0.2, second], axis=1)
+    np.savez(folder / "motors.npz", angle=angle, current=current)
+    (folder / "motion.toml").write_text(text)
+
+
+def test_joint_motion_behind_coupled_gears(tmp_path):
+    write(tmp_path)
+    found = read_described("motion.toml", tmp_path, ("a", "b", "c"))
+    assert found.names == ("a", "b")
+    assert found.rate_hz == pytest.approx(100.0)
+    np.testing.assert_allclose(found.position, Q, atol=1e-12)
+    np.testing.assert_allclose(found.effort, TAU, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("b = -40", "x = -40", "coordinate 'x' does not exist"),
+        (", b = -40", "", "2 drives do not decide where a are"),
+        ("[2, 3]", "[2]", "effort has 1 columns for 2 drives"),
+        ("[2, 3]", "[2, 4]", "column 4 of array 'current' is asked for"),
+        ("a = 50", "a = 0.5", "a would move by .* rad or m, expected a few turns: is its ratio right"),
+        ("a = 50", "a = 0", "ratio holds 0"),
+        ("motors.npz", "absent.npz", "absent.npz: there is no such file"),
+    ],
+)
+def test_wrong_descriptions(tmp_path, old, new, message):
+    write(tmp_path, TEXT.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        read_described("motion.toml", tmp_path, ("a", "b"))
