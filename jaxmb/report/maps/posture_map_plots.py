@@ -49,7 +49,7 @@ def joint_space_figure(found: PostureMap) -> Figure:
         figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries, format="%g")
         axes.set_xlabel(names[0])
         axes.set_ylabel(names[1])
-    grey = "" if np.all(axis.reached) else "grey: loops do not close"
+    grey = "" if len(grid) == 1 or np.all(axis.reached) else "grey: loops do not close"
     if grey:
         axes.set_facecolor("0.85")
         axes.grid(False)
