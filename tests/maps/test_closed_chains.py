@@ -318,7 +318,9 @@ def test_coordinates_that_move_a_frame():
 def test_wrong_input(four_bar, five_bar):
     with pytest.raises(ValueError, match="a, b, c cannot all be given"):
         postures_over(five_bar, {name: [0.5, 1.0] for name in ("a", "b", "c")})
-    with pytest.raises(ValueError, match="over: the loops of 'four-bar' close nowhere on the grid, from the start posture"):
+    with pytest.raises(
+        ValueError, match="over: the loops of 'four-bar' close nowhere on the grid, from the start posture"
+    ):
         postures_over(four_bar, {"q3": [0.1, 0.2]}, frame="end")
     with pytest.raises(ValueError, match="path: no place of 'tool' is reached by a, c from the start posture"):
         postures_along(five_bar, {"tool.x": [3.0, 4.0]})
