@@ -133,17 +133,21 @@ origin = { xyz = [0.5, 0.0, 0.0] }
 NAMES = ["stiffness.p", "stiffness.r", "damping.p", "damping.r"]
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """Of what `jaxmb identify` writes of a small arm what a map reads; `tests/maps/modal` maps a whole result."""
-    folder = tmp_path_factory.mktemp("arm")
-    (folder / "machine.toml").write_text(ARM)
-    covariance = {"names": NAMES, "tied": [[name] for name in NAMES], "scale": ["log"] * 4,
-                  "matrix": np.diag([1e-6, 1e-6, 1e-4, 1e-4]).tolist()}  # fmt: skip
-    parameters = {name: {"lower": 1.0, "upper": 1e5} for name in NAMES}
+def write_result(folder, machine, names, variances):
+    """Of what `jaxmb identify` writes what a map reads; `tests/maps/modal` maps a whole result."""
+    (folder / "machine.toml").write_text(machine)
+    covariance = {"names": names, "tied": [[name] for name in names], "scale": ["log"] * len(names),
+                  "matrix": np.diag(variances).tolist()}  # fmt: skip
+    parameters = {name: {"lower": 1e-3, "upper": 1e5} for name in names}
     told = {"linearize_at": "posture", "parameters": parameters, "covariance": covariance}
     (folder / "result.json").write_text(json.dumps(told))
     return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A result of a small arm."""
+    return write_result(tmp_path_factory.mktemp("arm"), ARM, NAMES, [1e-6, 1e-6, 1e-4, 1e-4])
 
 
 def modal_map(folder):
@@ -203,3 +207,61 @@ def test_a_folder_that_is_no_result(saved, tmp_path, capsys):
     options = ["--over", "r=0:1", "--points", "3", "--out", str(tmp_path / "out")]
     assert main(["map", str(tmp_path), *options, "--show", "frequency", "--modes", "2"]) == 2
     assert "result.json: cannot be read" in capsys.readouterr().err
+
+
+def rod(name, parent, joint, length, x=0.0):
+    return f"""[[body]]
+name = "{name}"
+parent = "{parent}"
+mass = 1.0
+origin = {{ xyz = [{x}, 0.0, 0.0] }}
+center_of_mass = [{length / 2}, 0.0, 0.0]
+joint = [{{ {joint} }}]
+[[frame]]
+name = "{name}-end"
+body = "{name}"
+origin = {{ xyz = [{length}, 0.0, 0.0] }}
+"""
+
+
+FIVE_BAR = "\n".join([
+    'name = "five-bar"',
+    "posture = { a = 2.0, b = -1.0, c = 1.1, d = 1.0 }",
+    rod("left", "ground", 'name = "a", stiffness = 2e3, damping = 2.0, loss_factor = 0.05', 0.3),
+    rod("left-rod", "left", 'name = "b"', 0.6, 0.3),
+    rod("right", "ground", 'name = "c", stiffness = 3e3, damping = 3.0', 0.3, 0.7),
+    rod("right-rod", "right", 'name = "d"', 0.6, 0.3),
+    '[[loop]]\nname = "closure"\nframe_a = "left-rod-end"\nframe_b = "right-rod-end"',
+])  # fmt: skip
+
+
+def test_maps_of_a_closed_chain(tmp_path, capsys):
+    """A result with a loss factor over places, then over both drives: what is out of reach is null, and told."""
+    folder = write_result(tmp_path, FIVE_BAR, ["stiffness.a", "stiffness.c", "loss_factor.a"], [1e-4, 1e-4, 1e-2])
+    frame = ["--frame", "left-rod-end"]
+    over = ["--over", "left-rod-end.x=-0.2:0.9", "--over", "left-rod-end.y=0.3:1", "--points", "8"]
+    shows = [part for name in ("frequency", "damping", "dynamic_compliance") for part in ("--show", name)]
+    assert main(["map", str(folder), *over, *shows, *frame]) == 0
+    assert "places are not reached from the start posture" in capsys.readouterr().out
+    found = modal_map(folder / "map")
+    reached = np.array(found["reached"])
+    assert 0 < reached.sum() < 64
+    assert list(found["postures"]) == ["a", "b", "c", "d"]
+    for name in ("frequency", "damping", "dynamic_compliance"):
+        for part in ("values", "std"):
+            numbers = np.array(found["maps"][name][part], dtype=float)
+            np.testing.assert_array_equal(np.isfinite(numbers.reshape(8, 8, -1)).any(axis=-1), reached)
+    machine = str(folder / "machine.toml")
+    drives = ["--over", "a=30:240 deg", "--over", "c=-60:150 deg", "--points", "9", "--directions", "x,y", *frame]
+    out = tmp_path / "drives"
+    assert main(["map", machine, *drives, "--show", "dexterity", "--show", "stiffness",
+                 "--direction", "0", "1", "0", "--out", str(out)]) == 0  # fmt: skip
+    assert "postures are not reached from the start posture" in capsys.readouterr().out
+    found = modal_map(out)
+    known = np.isfinite(np.array(found["maps"]["stiffness"]["values"], dtype=float))
+    assert 0 < known.sum() < 81
+    np.testing.assert_array_equal(np.isfinite(np.array(found["det_sign"], dtype=float)), known)
+    for name in ("dexterity-joints", "dexterity-workspace", "stiffness-workspace"):
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["map", machine, "--over", "a=30:240 deg", "--show", "nu_p", "--wrench", *"000000", *frame]) == 2
+    assert "a map of 'nu_p': 'five-bar' has loops" in capsys.readouterr().err

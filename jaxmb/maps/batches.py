@@ -6,6 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+ENTRIES = 2**20
+"""Of one matrix for each posture of a batch, at most: there are a hundred arrays of that size in memory."""
+
+
+def batch_size_for(count: int, most: int, size: int) -> int:
+    """`batch_size` where matrices of so many rows and columns belong to each posture."""
+    return batch_size(count, max(1, min(most, ENTRIES // size**2)))
+
 
 def batch_size(count: int, most: int) -> int:
     """The smallest power of two that is not less than a count, and at most `most`."""

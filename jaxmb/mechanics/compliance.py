@@ -19,7 +19,7 @@ from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.joint_load import check_constant_stiffness
-from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, whole
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, nodes_behind, whole
 from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
 from jaxmb.spatial import rotation_by, vee
 
@@ -48,7 +48,7 @@ def elastic_jacobian(
     index = frame_index(model, frame)
     by = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
-    behind = _ancestors(model, model.frame_node[index])
+    behind = nodes_behind(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
     # The motion of a coordinate leaves its own axis where it is, so the axis may be seen from the node behind it.
     axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
@@ -279,11 +279,3 @@ def _left_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
     rotation = rotation_by(vector)
     change = jax.jacfwd(rotation_by)(vector)
     return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(change)
-
-
-def _ancestors(model: Model, node: int) -> set[int]:
-    found: set[int] = set()
-    while node >= 0:
-        found.add(node)
-        node = model.parent[node]
-    return found

@@ -106,22 +106,36 @@ def frame_index(model: Model, frame: str) -> int:
 def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None) -> tuple[str, ...]:
     """Names of the coordinates that move a frame, in the order of q; of those given only, where some are given.
 
+    Of a machine with loops they are independent ones, and those of a loop move what any coordinate of it moves.
+
     Raises:
         ValueError: a given name is not a coordinate or is given twice, none moves the frame, or there is no such frame.
     """
-    node = model.frame_node[frame_index(model, frame)]
-    behind: set[int] = set()
-    while node >= 0:
-        behind.add(node)
-        node = model.parent[node]
+    behind = nodes_behind(model, model.frame_node[frame_index(model, frame)])
+    ends = [[nodes_behind(model, model.frame_node[frame]) for frame in pair] for pair in model.loop_frames]
+    around = [one ^ other for one, other in ends]
+    for _ in around:  # loops that share coordinates move each other
+        behind = behind.union(*(loop for loop in around if loop & behind))
+    behind -= set(model.dependent)
     for name in joints or ():
         if name not in model.coordinates:
             raise ValueError(known_name("joints: coordinate", name, model.coordinates))
+        if model.coordinates.index(name) in model.dependent:
+            raise ValueError(f"joints: '{name}' follows from others where the loops close, expected independent ones")
     if joints is not None and len(set(joints)) < len(joints):
         raise ValueError(f"joints: {', '.join(joints)}, expected every coordinate once")
     found = tuple(c for i, c in enumerate(model.coordinates) if i in behind and (joints is None or c in joints))
     if not found:
         raise ValueError(f"joints: none of them moves frame '{frame}' of '{model.name}'")
+    return found
+
+
+def nodes_behind(model: Model, node: int) -> set[int]:
+    """Numbers of the nodes between the ground and a node, which is among them."""
+    found = set[int]()
+    while node >= 0:
+        found.add(node)
+        node = model.parent[node]
     return found
 
 

@@ -120,14 +120,7 @@ def close_loops(
         q[given] = target
         return jax.device_put(q)
     check_closed(model, q, "near")
-    kept = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
-    dependent = model.dependent
-    if any(i in model.dependent for i in given):
-        slope = gap(model, q).slope
-        dependent = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], kept])
-        if len(dependent) < constraint_rank(slope):
-            names = ", ".join(model.coordinates[i] for i in given)
-            raise ValueError(f"posture: {names} cannot all be given: the loops let the others not follow")
+    dependent = following_given(model, q, given)
     start, done = q[given].copy(), 0.0
     longest = float(np.max(np.abs(target - start), initial=0.0))
     part = min(1.0, LONGEST_STEP / longest) if longest else 1.0
@@ -151,6 +144,23 @@ def close_loops(
                 f" {reached}"
             )
     return jax.device_put(q)
+
+
+def following_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of the coordinates that follow at a closed posture where some are given: others stay where they are.
+
+    Raises:
+        ValueError: so many coordinates cannot be given.
+    """
+    if not any(i in model.dependent for i in given):
+        return model.dependent
+    slope = gap(model, q).slope
+    kept = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
+    found = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], kept])
+    if len(found) < constraint_rank(slope):
+        names = ", ".join(model.coordinates[i] for i in given)
+        raise ValueError(f"posture: {names} cannot all be given: the loops let the others not follow")
+    return found
 
 
 def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]:

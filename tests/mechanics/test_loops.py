@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq
 
 import jaxmb
-from jaxmb.maps import postures_over
+from jaxmb.maps import ToolPath, place_task
 from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
 from jaxmb.mechanics.dynamics import gravity_energy
 from jaxmb.mechanics.loops import loop_gaps, loop_inverse_dynamics
@@ -199,7 +199,7 @@ def test_what_is_for_open_machines_only(four_bar):
     wrench = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     for asked in (
         lambda: cartesian_compliance(four_bar, four_bar.reference, "end", wrench),
-        lambda: postures_over(four_bar, {"q1": [0.5, 1.0]}, frame="end"),
+        lambda: place_task(four_bar, ToolPath(np.eye(4)[None], wrench[None]), {"x": 0.0}, {}, frame="end"),
     ):
         with pytest.raises(NotImplementedError, match="has loops"):
             asked()

@@ -11,6 +11,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import TOOL, moving_joints
+from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
 
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
 """Components of a twist, ground axes."""
@@ -29,6 +30,7 @@ def normalized_jacobian(
     """Jacobian of a frame without units: its translations over a characteristic length.
 
     J_N = diag(I / L, I) J. The travel of a prismatic joint is counted in lengths L as well, so that no unit is left.
+    Of a machine with loops J R stands for J, R as in `motion_map`: joints are independent coordinates.
 
     Args:
         model: the machine.
@@ -85,10 +87,11 @@ def dexterity(
         directions: components of the twist that count, all six where not given.
 
     Raises:
-        ValueError: a name is unknown.
+        ValueError: a name is unknown, or a loop is open at q.
 
     Source: Dumas et al. 2011, eq. 7-8.
     """
+    check_closed(model, q, "q")
     return _dexterity(model, q, frame, jnp.asarray(length, dtype=float), joints, directions)
 
 
@@ -103,9 +106,12 @@ def counted_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[Array, "d j"]:
     """Jacobian [d, j] of a frame: the joints and the components of the twist that count, with their units."""
-    rows = _rows(directions)
-    columns = [model.coordinates.index(name) for name in moving_joints(model, frame, joints)]
-    return elastic_jacobian(model, q, frame)[jnp.array(rows)][:, jnp.array(columns)]
+    rows, driven = _rows(directions), independent_coordinates(model)
+    columns = [driven.index(name) for name in moving_joints(model, frame, joints)]
+    twists = elastic_jacobian(model, q, frame)
+    if model.loops:
+        twists = twists[:, : len(model.coordinates)] @ motion_map(model, q)
+    return twists[jnp.array(rows)][:, jnp.array(columns)]
 
 
 def length_power(

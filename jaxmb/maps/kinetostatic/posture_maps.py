@@ -32,7 +32,7 @@ class PostureMap:
     machine: str
     quantity: str
     values: np.ndarray
-    """At each point of the grid, in the unit of the quantity."""
+    """At each point of the grid, in the unit of the quantity; NaN where loops do not close."""
     frame: str
     """Where the quantity is taken."""
     postures: Postures
@@ -88,7 +88,8 @@ def posture_maps(
 
     Raises:
         ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, or what a
-            quantity needs was not given.
+            quantity needs was not given; or loops close at no posture of the grid.
+        NotImplementedError: the machine has loops, and a quantity is a change of its stiffness under load.
 
     Source: Dumas et al. 2011, eq. 7-11, Fig. 2-3.
     """
@@ -102,16 +103,19 @@ def posture_maps(
     given_length = 1.0 if length is None else length
     settings = checked_settings(model, quantities, frame, given_length, joints, directions, wrench, direction)
     postures = postures_over(model, over, held, frame if shown is None else shown)
-    shape = postures.coordinates.shape[:-1]
-    rows = postures.coordinates.reshape(-1, postures.coordinates.shape[-1])
+    reached = postures.reached
+    rows = postures.coordinates[reached]
     if length is None and "dexterity" in quantities:
         found = characteristic_length(model, rows, frame, settings.joints, settings.directions)
         settings = replace(settings, length_m=found)
     values = posture_quantities(model, rows, (*quantities, "determinant"), frame, settings)
+    fields = {name: np.full(reached.shape, math.nan) for name in values}
+    for name, field in fields.items():
+        field[reached] = values[name]
     square = len(settings.joints) == len(settings.directions)
     maps = {}
     for name in quantities:
-        field = values[name].reshape(shape)
+        field = fields[name]
         better = QUANTITIES[name].higher_is_better
         threshold = (good or {}).get(name)
         threshold = _best_share(field, better) if threshold is None else float(threshold)
@@ -121,7 +125,7 @@ def posture_maps(
             values=field,
             frame=frame,
             postures=postures,
-            determinant=values["determinant"].reshape(shape) if square else None,
+            determinant=fields["determinant"] if square else None,
             threshold=threshold,
             zones=find_zones(field, postures.grid, threshold, better, least_points),
             settings=settings,

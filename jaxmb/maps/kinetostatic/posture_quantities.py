@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size, in_batches
+from jaxmb.maps.batches import batch_size_for, in_batches
 from jaxmb.maps.kinetostatic.characteristic_length import CHUNK
 from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.maps.kinetostatic.load_response import (
@@ -20,6 +20,7 @@ from jaxmb.maps.kinetostatic.load_response import (
     stiffness_along,
     translational_compliance,
 )
+from jaxmb.maps.postures.place_solver import check_all_closed
 from jaxmb.mechanics.kinematics import moving_joints
 from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.response.static import check_wrench
@@ -78,14 +79,16 @@ def checked_settings(
 
     Raises:
         ValueError: a name is unknown, a number is out of its range, or what a quantity needs is not given.
+        NotImplementedError: the machine has loops, and a quantity is a change of its stiffness under load.
     """
     if not quantities:
         raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
     given = {"wrench": wrench, "direction": direction}
-    check_open_chain(model, "maps")
     for name in quantities:
         if name not in QUANTITIES:
             raise ValueError(known_name("quantity", name, QUANTITIES))
+        if name in GROUPS["influence"]:
+            check_open_chain(model, f"a map of '{name}'")
         for need in QUANTITIES[name].needs:
             if given[need] is None:
                 raise ValueError(f"a map of '{name}' needs a {need}, found none")
@@ -119,8 +122,12 @@ def posture_quantities(
         quantities: of `QUANTITIES`; and "determinant", det J_N, 0 where J_N is not square.
         frame: name of the frame.
         settings: length, joints, components, wrench and direction.
+
+    Raises:
+        ValueError: loops of the machine are open at a posture.
     """
-    size = batch_size(len(postures), CHUNK)
+    check_all_closed(model, postures)
+    size = batch_size_for(len(postures), CHUNK, len(model.coordinates) + 6 * len(model.elastic_nodes))
     wrench = jnp.zeros(6) if settings.wrench is None else jnp.asarray(settings.wrench)
     direction = jnp.array([0.0, 0.0, 1.0]) if settings.direction is None else jnp.asarray(settings.direction)
     arrays = (jnp.asarray(settings.length_m), wrench, direction)

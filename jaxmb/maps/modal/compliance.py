@@ -1,7 +1,7 @@
 """Compliance of the tool: static, and dynamic at the frequency at which the receptance is largest."""
 
 import numpy as np
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Bool, Complex, Float, Inexact
 
 from jaxmb.maps.modal.eigenvalues import Differentials
 
@@ -33,7 +33,7 @@ def static_compliance(
     values, vectors = np.linalg.eigh(rows @ solved)
     x = np.squeeze(solved @ vectors[:, :, -1:], 2)[:, None, :].astype(complex)
     v = vectors[:, None, :, -1].astype(complex)
-    weight = np.broadcast_to(np.array([0.0, 0.0, -1.0], dtype=complex), (len(K), 1, 3))
+    weight = np.broadcast_to(np.array([0.0, 0.0, -1.0, 0.0], dtype=complex), (len(K), 1, 4))
     return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight, v, v)
 
 
@@ -47,7 +47,7 @@ def is_stable(K: Float[np.ndarray, "b n n"]) -> Bool[np.ndarray, "b"]:
 def receptance_peak(
     M: Float[np.ndarray, "b n n"],
     C: Float[np.ndarray, "b n n"],
-    K: Float[np.ndarray, "b n n"],
+    K: Inexact[np.ndarray, "b n n"],
     rows: Float[np.ndarray, "b k n"],
     eigenvalue: Complex[np.ndarray, "b 2n"],
     shape: Complex[np.ndarray, "b n 2n"],
@@ -62,7 +62,7 @@ def receptance_peak(
     Args:
         M: mass matrices [b, n, n].
         C: damping matrices.
-        K: stiffness matrices.
+        K: stiffness matrices, or K + j D with structural damping.
         rows: R [b, k, n], of 1 or 3 displacements.
         eigenvalue: all of lambda^2 M + lambda C + K.
         shape: the displacement parts of their eigenvectors.
@@ -73,8 +73,10 @@ def receptance_peak(
         of one number a posture.
     """
     low, high = (0.0, np.inf) if band_hz is None else (2 * np.pi * band_hz[0], 2 * np.pi * band_hz[1])
-    damped = np.all(-np.real(eigenvalue) > LEAST_DAMPED * np.abs(eigenvalue), axis=1)
-    peaks = is_stable(K) & damped
+    # Those with a negative imaginary part are far from all positive frequencies, and with structural damping unstable.
+    far = np.imag(eigenvalue) < 0.0
+    damped = np.all(far | (-np.real(eigenvalue) > LEAST_DAMPED * np.abs(eigenvalue)), axis=1)
+    peaks = is_stable(np.real(K)) & damped
     # Postures without a peak are computed too, with eigenvalues that stay finite, and left out at the end.
     eigenvalue = np.where(peaks[:, None], eigenvalue, -1.0)
     below = np.einsum("bir,bir->br", shape, 2.0 * eigenvalue[:, None] * (M @ shape) + C @ shape)
@@ -90,7 +92,8 @@ def receptance_peak(
     left, size, right = np.linalg.svd(rows @ solved)
     x = np.swapaxes(solved @ np.conj(left[:, :, :1]), 1, 2)
     y = np.swapaxes(solved @ np.conj(np.swapaxes(right, 1, 2)[:, :, :1]), 1, 2)
-    weight = np.stack([omega**2, -1j * omega, -np.ones_like(omega)], axis=1)[:, None, :].astype(complex)
+    one = np.ones_like(omega)
+    weight = np.stack([omega**2, -1j * omega, -one, -1j * one], axis=1)[:, None, :].astype(complex)
     value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
     of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
     return value, omega / (2 * np.pi), Differentials(x, y, weight, of_x, of_y)

@@ -1,9 +1,12 @@
-"""Eigenvalues of a machine at many postures, and differentials of what follows from them by the matrices M, C and K."""
+"""Eigenvalues of a machine at many postures, and differentials of what follows from them by its matrices.
+
+With structural damping K + j D stands for K throughout, and D is the last of the matrices.
+"""
 
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Complex, Float, Inexact
 
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
@@ -17,14 +20,14 @@ one with a single eigenvector, as at critical damping. Rounding leaves the root 
 
 @dataclass(frozen=True)
 class Differentials:
-    """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, of s numbers at each of b postures.
+    """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, D, of s numbers at b postures.
 
     R are the displacements that count; they change where the working point does.
     """
 
     left: Complex[np.ndarray, "b s n"]
     right: Complex[np.ndarray, "b s n"]
-    weight: Complex[np.ndarray, "b s 3"]
+    weight: Complex[np.ndarray, "b s 4"]
     of_left: Complex[np.ndarray, "b s k"] | None = None
     """p; None for 0."""
     of_right: Complex[np.ndarray, "b s k"] | None = None
@@ -58,7 +61,7 @@ def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Flo
 
 
 def eigenpairs(
-    M: Float[np.ndarray, "b n n"], C: Float[np.ndarray, "b n n"], K: Float[np.ndarray, "b n n"]
+    M: Float[np.ndarray, "b n n"], C: Float[np.ndarray, "b n n"], K: Inexact[np.ndarray, "b n n"]
 ) -> tuple[Complex[np.ndarray, "b 2n"], Complex[np.ndarray, "b n 2n"]]:
     """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
     b, n, _ = M.shape
@@ -104,11 +107,11 @@ def damping_differentials(
 
 
 def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarray, factor: np.ndarray) -> Differentials:
-    """Re(factor dlambda), dlambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi)."""
+    """Re(factor dlambda), dlambda = -phi^T (lambda^2 dM + lambda dC + dK + j dD) phi / (phi^T (2 lambda M + C) phi)."""
     inertial = 2.0 * lam * np.einsum("bmi,bij,bmj->bm", phi, M, phi, optimize=True)
     viscous = np.einsum("bmi,bij,bmj->bm", phi, C, phi, optimize=True)
     moduli = 2.0 * np.abs(lam) * np.real(np.einsum("bmi,bij,bmj->bm", np.conj(phi), M, phi, optimize=True))
     below = inertial + viscous
     below = np.where(np.abs(below) > DEFECTIVE * moduli, below, np.nan)
     scale = -factor / below
-    return Differentials(phi, phi, np.stack([scale * lam**2, scale * lam, scale], axis=2))
+    return Differentials(phi, phi, np.stack([scale * lam**2, scale * lam, scale, 1j * scale], axis=2))

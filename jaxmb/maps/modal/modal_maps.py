@@ -33,7 +33,7 @@ class ModalMap:
     quantity: str
     unit: str
     values: np.ndarray
-    """[*grid, modes] or [*grid]; NaN where the place is not reached, or where there is no such mode."""
+    """[*grid, modes] or [*grid]; NaN where the posture is not reached, or where there is no such mode."""
     std: np.ndarray | None
     """Standard deviations of the values, NaN where unknown; None where no covariance was given."""
     unknown: Mapping[str, float]
@@ -122,7 +122,7 @@ def modal_maps(
 
     Raises:
         ValueError: a name, a size or a number is wrong, no place is reached, or a mass matrix is singular.
-        NotImplementedError: the machine has virtual springs.
+        NotImplementedError: the machine has virtual springs or fractional damping.
     """
     if (over is None) == (path is None):
         raise ValueError("expected either 'over' or 'path'")

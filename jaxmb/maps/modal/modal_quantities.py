@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size, in_batches, padded
+from jaxmb.maps.batches import batch_size_for, in_batches, padded
 from jaxmb.maps.modal.compliance import receptance_peak, static_compliance
 from jaxmb.maps.modal.eigenvalues import (
     Differentials,
@@ -26,9 +26,9 @@ from jaxmb.maps.modal.eigenvalues import (
     lowest_modes,
     stacked,
 )
+from jaxmb.maps.postures.place_solver import check_all_closed
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
-from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
 
 MODAL_QUANTITIES = {
@@ -46,8 +46,8 @@ CHUNK = 256
 AHEAD = 2
 """Chunks for each worker that are computed or wait for it, so that not all chunks are in memory at once."""
 
-Matrices = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""M, C and K, each [b, n, n]."""
+Matrices = tuple[np.ndarray, ...]
+"""M, C and K, each [b, n, n], and D where a machine has structural damping."""
 Vary = Callable[[Float[Array, "d"]], Model]
 """The machine as a function of a vector u; an equinox Module, so that one program is compiled for all its numbers."""
 
@@ -88,7 +88,8 @@ def modal_quantities(
 
     Every differential is linear in dM, dC and dK: for an eigenvalue
     d lambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi), M, C and K being symmetric; for
-    a peak it is that of H at the frequency of the peak, as the slope over frequency is zero there.
+    a peak it is that of H at the frequency of the peak, as the slope over frequency is zero there. With structural
+    damping K + j D stands for K, except in the static compliance.
 
     Args:
         model: the machine.
@@ -104,23 +105,23 @@ def modal_quantities(
             not exist without an equilibrium is NaN.
 
     Raises:
-        ValueError: a name or a number is wrong, or the mass matrix of a posture is singular.
-        NotImplementedError: the machine has virtual springs, which have no mass.
+        ValueError: a name or a number is wrong, loops are open at a posture, or its mass matrix is singular.
+        NotImplementedError: the machine has virtual springs, which have no mass, or fractional damping.
 
     Source: Huynh et al. 2020, eq. 15-20; Lancaster 1964, "On eigenvalues of matrices dependent on a parameter".
     """
     check_no_virtual_springs(model)
-    check_open_chain(model, "maps")
-    if model.structural or model.fractional:
-        which = "loss factors" if model.structural else "fractional damping"
-        raise NotImplementedError(f"modal maps are of machines with viscous damping, this one has {which}")
+    if model.fractional:
+        raise NotImplementedError(
+            f"modal maps are of machines with viscous or structural damping, '{model.name}' has fractional damping"
+        )
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
     along = _checked_direction(model, quantities, frame, direction, band_hz)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
-
+    check_all_closed(model, postures)
     if at not in ("posture", "equilibrium"):
         raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
     counted = np.eye(3) if along is None else along[None]
@@ -128,11 +129,11 @@ def modal_quantities(
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
         there = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
         # Postures without an equilibrium are computed too, with matrices that stay finite, and left out at the end.
-        M, C, K = (np.where(there[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
+        matrices = tuple(np.where(there[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
         if set(quantities) - {"static_compliance"}:
-            check_masses(model, M, rows)
+            check_masses(model, matrices[0], rows)
         seen = counted @ np.where(there[:, None, None], jacobian, 0.0)
-        values, differentials = _solve((M, C, K), seen, quantities, modes, band_hz)
+        values, differentials = _solve(matrices, seen, quantities, modes, band_hz)
         for value in values.values():
             value[~there] = np.nan
         return values, {name: part.in_space(counted) for name, part in differentials.items()}
@@ -203,7 +204,7 @@ def _solved(
 
     LAPACK runs in NumPy on threads, which uses all cores; within XLA's programs it uses one (see `jaxmb.runtime`).
     """
-    size = batch_size(len(postures), CHUNK)
+    size = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model)))
     workers = os.cpu_count() or 1
     waiting: deque[tuple[np.ndarray, Future]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -211,7 +212,7 @@ def _solved(
             rows = postures[first : first + size]
             tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
             count = len(rows)
-            matrices = (tangent.mass[:count], tangent.damping[:count], tangent.stiffness[:count])
+            matrices = tuple(part[:count] for part in jax.tree.leaves(tangent))
             waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
             if len(waiting) >= AHEAD * workers:
                 rows, future = waiting.popleft()
@@ -248,12 +249,13 @@ def _solve(
     band_hz: tuple[float, float] | None,
 ) -> Solved:
     """Quantities of a chunk; rows [b, k, n] are the displacements of the frame that count."""
-    M, C, K = matrices
+    M, C, K, *structural = matrices
     values: dict[str, np.ndarray] = {}
     differentials: dict[str, Differentials] = {}
     if "static_compliance" in quantities:
         values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
     if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
+        K = K + 1j * structural[0] if structural else K
         eigenvalue, shape = eigenpairs(M, C, K)
         if {"frequency", "damping"} & set(quantities):
             lam, phi = lowest_modes(eigenvalue, shape, modes)
@@ -282,7 +284,7 @@ def _gradients(
         found = _pulled_back(vary, u, *parts) if at == "posture" else _carried(vary, u, frame, *parts)
         return (found,)
 
-    (gradient,) = in_batches(pulled, batch_size(len(rows), CHUNK), rows, *sides)
+    (gradient,) = in_batches(pulled, batch_size_for(len(rows), CHUNK, whole.left.shape[2]), rows, *sides)
     parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
 
@@ -294,17 +296,17 @@ def _pulled_back(
     postures: Float[Array, "b n"],
     left: Complex[Array, "b s n"],
     right: Complex[Array, "b s n"],
-    weight: Complex[Array, "b s 3"],
+    weight: Complex[Array, "b s 4"],
 ) -> Float[Array, "b s d"]:
-    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K, with l, r and w held."""
+    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K, and D where there is one, with l, r and w held."""
 
     def at(q: Array, left: Array, right: Array, weight: Array) -> Array:
+        tangent, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
         # Only the real part of (w l) r^T is needed: half the products of the complex one.
-        scaled = weight[:, :, None] * left[:, None, :]
+        scaled = weight[:, : len(jax.tree.leaves(tangent)), None] * left[:, None, :]
         outer = jnp.einsum("ski,sj->ksij", scaled.real, right.real) - jnp.einsum(
             "ski,sj->ksij", scaled.imag, right.imag
         )
-        _, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
         return jax.vmap(pull)(Tangent(*outer))[0]
 
     return jax.vmap(at)(postures, left, right, weight)
@@ -318,8 +320,8 @@ def _carried(
     postures: Float[Array, "b n"],
     left: Complex[Array, "b s n"],
     right: Complex[Array, "b s n"],
-    weight: Complex[Array, "b s 3"],
-    of_left: Complex[Array, "b s 3"],
+    weight: Complex[Array, "b s 4"],
+    of_left: Complex[Array, "b s 4"],
     of_right: Complex[Array, "b s 3"],
 ) -> Float[Array, "b s d"]:
     """`_pulled_back` at the equilibrium, with p^T J l + q^T J r: the point moves with u, and the tool's Jacobian too.
@@ -329,8 +331,8 @@ def _carried(
 
     def at(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
         slope, turned = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
-        matrices = jnp.stack([slope.mass, slope.damping, slope.stiffness])
-        whole = jnp.einsum("sk,si,kijd,sj->sd", w, x, matrices, y)
+        matrices = jnp.stack(jax.tree.leaves(slope))
+        whole = jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
         whole += jnp.einsum("sa,aid,si->sd", of_x, turned, x) + jnp.einsum("sa,aid,si->sd", of_y, turned, y)
         return whole.real
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
@@ -16,7 +16,9 @@ from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
 from jaxmb.mechanics.kinematics import frame_pose, moving_joints
-from jaxmb.spatial import transform
+from jaxmb.mechanics.loops import check_closed, loop_gaps
+from jaxmb.mechanics.postures import LONGEST_STEP, MOST_BESIDE, following_given
+from jaxmb.spatial import rotation_vector, transform
 
 REACHED = 1e-8
 """Distance from a place [m], or angle [rad], below which it is reached: Gauss-Newton ends near 1e-14."""
@@ -24,6 +26,10 @@ SETTLED = 1e-12
 """Distance [m] at and below which the iteration ends."""
 STEPS = 40
 """Largest number of steps of the damped Gauss-Newton method."""
+CLOSING_STEPS = 12
+"""Largest number of steps to a closed posture near the one before."""
+SHORTEST_PART = 1.0 / 64.0
+"""Of the longest step to a closed posture, below which none is tried: a dead point is about as near."""
 TOGETHER = 64
 """Places that are solved together."""
 LARGEST_BATCH = 1024
@@ -32,22 +38,33 @@ LARGEST_BATCH = 1024
 
 @dataclass(frozen=True)
 class PlaceSolver:
-    """How places of a frame are reached."""
+    """How places of a frame are reached, or values of some coordinates where the loops of a machine close."""
 
     model: Model
     start: np.ndarray
     """Posture [n] whose branch, and orientation of the frame, are kept."""
     frame: str
     moving: tuple[str, ...]
-    """Coordinates that move."""
+    """Coordinates that move, with those that follow where loops close."""
     keep: bool
     """Whether the frame keeps its orientation."""
     low: np.ndarray
     high: np.ndarray
     """Limits [n], rad or m, infinite where there are none."""
+    given: tuple[str, ...] = ()
+    """Coordinates of which targets are values; none where targets are places."""
+
+    def targets(self, coordinates: np.ndarray) -> np.ndarray:
+        """What is reached at postures [*p, n]: values of the given coordinates, or places of the frame [*p, 3]."""
+        if self.given:
+            return coordinates[..., [self.model.coordinates.index(name) for name in self.given]]
+        return frame_places(self.model, coordinates, self.frame)
 
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Postures [k, n] at targets [k, 3], solved from starts [k, n], and which of the targets are reached [k]."""
+        """Postures [k, n] at targets [k, t], solved from starts [k, n], and which of the targets are reached [k]."""
+        if self.model.loops:
+            q, ok = self._followed(targets, starts)
+            return q, ok & np.all((q >= self.low) & (q <= self.high), axis=1)
         size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
         first = jnp.asarray(self.start)
         q, distance = in_batches(
@@ -57,6 +74,46 @@ class PlaceSolver:
             starts,
         )
         return q, (distance < REACHED) & np.all((q >= self.low) & (q <= self.high), axis=1)
+
+    def _followed(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same on a straight way to each target, in steps that are halved until a closed posture lies where the
+        motion leads, so that loops stay on their branch."""
+        size = TOGETHER if len(targets) > 1 else 1
+        first, q = jnp.asarray(self.start), starts.copy()
+        way = targets - self.targets(starts)
+        whole = LONGEST_STEP / np.maximum(np.max(np.abs(way), axis=1), LONGEST_STEP)
+        left, part = np.ones(len(q)), whole.copy()
+        while np.any(going := (left > 0.0) & (part > SHORTEST_PART * whole)):
+            rows = np.flatnonzero(going)
+            step = np.minimum(part, left)[rows]
+            aims = targets[rows] - (left[rows] - step)[:, None] * way[rows]
+            tried, good = in_batches(
+                lambda aim, begin: _closed_step(
+                    self.model, aim, begin, first, self.frame, self.moving, self.keep, self.given
+                ),
+                size,
+                aims,
+                q[rows],
+            )
+            q[rows[good]] = tried[good]
+            left[rows] -= np.where(good, step, 0.0)
+            part[rows] = np.where(good, np.minimum(2.0 * part, whole)[rows], 0.5 * step)
+        return q, left == 0.0
+
+
+def closed_solver(
+    model: Model, start: np.ndarray, given: Sequence[str], held: Sequence[str], frame: str,
+    limits: Mapping[str, tuple[float, float]] | None,
+) -> PlaceSolver:  # fmt: skip
+    """How a machine with loops reaches values of the given coordinates from a closed start posture [n].
+
+    Raises:
+        ValueError: so many coordinates cannot be given beside those that are held, or limits are reversed.
+    """
+    numbers = sorted(model.coordinates.index(name) for name in (*given, *held))
+    follow = following_given(model, start, numbers)
+    moving = tuple(name for i, name in enumerate(model.coordinates) if i in follow or name in given)
+    return PlaceSolver(model, start, frame, moving, False, *_checked_limits(model, limits), tuple(given))
 
 
 def place_solver(
@@ -74,26 +131,33 @@ def place_solver(
         raise ValueError(
             f"joints: {len(moving)} coordinates move '{frame}', expected the names of those that drive it there"
         )
-    low, high = np.full(len(start), -math.inf), np.full(len(start), math.inf)
+    keep = len(moving) >= 6 if orientation is None else orientation
+    moving = tuple(name for i, name in enumerate(model.coordinates) if i in model.dependent or name in moving)
+    return PlaceSolver(model, start, frame, moving, keep, *_checked_limits(model, limits))
+
+
+def _checked_limits(
+    model: Model, limits: Mapping[str, tuple[float, float]] | None
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    low, high = (np.full(len(model.coordinates), end) for end in (-math.inf, math.inf))
     for name, (least, most) in (limits or {}).items():
         if name not in model.coordinates:
             raise ValueError(known_name("limits: coordinate", name, model.coordinates))
         if not least < most:
             raise ValueError(f"limits: {name} from {least:g} to {most:g}, expected the lower first")
         low[model.coordinates.index(name)], high[model.coordinates.index(name)] = least, most
-    keep = len(moving) >= 6 if orientation is None else orientation
-    return PlaceSolver(model, start, frame, moving, keep, low, high)
+    return low, high
 
 
 def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
-    """Postures [*grid, n] at targets [*grid, 3], solved in fronts outwards from the target nearest to the start.
+    """Postures [*grid, n] at targets [*grid, t], solved in fronts outwards from the target nearest to the start.
 
     NaN where a target is not reached.
     """
     shape = targets.shape[:-1]
-    flat = targets.reshape(-1, 3)
+    flat = targets.reshape(-1, targets.shape[-1])
     found = np.full((len(flat), len(solver.start)), math.nan)
-    there = frame_places(solver.model, solver.start, solver.frame)
+    there = solver.targets(solver.start)
     # The start may lie outside of the grid: targets are tried by their distance from it, until one is reached.
     order = np.argsort(np.linalg.norm(flat - there, axis=1), kind="stable")
     front = np.zeros(0, dtype=int)
@@ -121,7 +185,7 @@ def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
 
 
 def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
-    """Postures at the targets [k, n], one after the other; NaN where one is not reached."""
+    """Postures [k, n] at the targets [k, t], one after the other; NaN where one is not reached."""
     found, last = np.full((len(targets), len(solver.start)), math.nan), solver.start
     for i, target in enumerate(targets):
         solved, ok = solver.reach(target[None], last[None])
@@ -135,6 +199,13 @@ def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: st
     rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
     (places,) = in_batches(lambda q: (_places(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)
     return places.reshape(*coordinates.shape[:-1], 3)
+
+
+def check_all_closed(model: Model, postures: Float[np.ndarray, "p n"]) -> None:
+    """Raise ValueError where loops are open at one of some postures."""
+    if model.loops and len(postures):
+        (gaps,) = in_batches(lambda q: (_gaps(model, q),), batch_size(len(postures), LARGEST_BATCH), postures)
+        check_closed(model, postures[np.argmax(gaps)], "postures")
 
 
 @compiled
@@ -171,6 +242,58 @@ def _solve(
         return inverse_kinematics(model, transform(rotation, target), frame, start, moving, STEPS)
 
     return jax.vmap(pose if keep else place_only)(targets, starts)
+
+
+@compiled
+def _closed_step(
+    model: Model,
+    aims: Float[Array, "b t"],
+    starts: Float[Array, "b n"],
+    first: Float[Array, "n"],
+    frame: str,
+    moving: tuple[str, ...],
+    keep: bool,
+    given: tuple[str, ...],
+) -> tuple[Float[Array, "b n"], Bool[Array, "b"]]:
+    """Gauss-Newton steps to aims with the gaps of the loops, and whether they end near where the first one led."""
+    rotation = frame_pose(model, first, frame)[:3, :3]
+    chosen, told = (jnp.array([model.coordinates.index(name) for name in names], int) for names in (moving, given))
+
+    def away(q: Array, aim: Array) -> Array:
+        if given:
+            return jnp.concatenate([q[told] - aim, loop_gaps(model, q)])
+        there = frame_pose(model, q, frame)
+        turned = rotation_vector(there[:3, :3] @ rotation.T) if keep else jnp.zeros(0)
+        return jnp.concatenate([there[:3, 3] - aim, turned, loop_gaps(model, q)])
+
+    def same_side(start: Array, q: Array) -> Array:
+        """Whether no dead point lies between: there the determinant of what the gaps see of followers changes sign."""
+        before, after = (jax.jacfwd(loop_gaps, 1)(model, x)[:, np.array(model.dependent)] for x in (start, q))
+        return jnp.linalg.slogdet(before.T @ after)[0] > 0.0
+
+    def closed(aim: Array, start: Array) -> tuple[Array, Array]:
+        def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            q, ahead, _, count = state
+            error, along = jax.linearize(lambda x: away(q.at[chosen].set(x), aim), q[chosen])
+            slope = jax.vmap(along, out_axes=1)(jnp.eye(len(moving)))
+            normal = slope.T @ slope + LEAST_DAMPING * jnp.eye(len(moving))
+            size, closer = jnp.max(jnp.abs(error)), q.at[chosen].add(-jnp.linalg.solve(normal, slope.T @ error))
+            return jnp.where(size > SETTLED, closer, q), jnp.where(count == 0, closer, ahead), size, count + 1
+
+        def going(state: tuple[Array, ...]) -> Array:
+            return (state[2] > SETTLED) & (state[3] < CLOSING_STEPS)
+
+        q, ahead, size, _ = jax.lax.while_loop(going, step, (start, start, jnp.asarray(jnp.inf), jnp.asarray(0)))
+        moved, beside = jnp.max(jnp.abs(ahead - start)), jnp.max(jnp.abs(q - ahead))
+        good = (size < REACHED) & (moved < LARGEST_STEP) & (beside <= MOST_BESIDE * moved + REACHED)
+        return (q.at[told].set(aim), good) if given else (q, good & same_side(start, q))
+
+    return jax.vmap(closed)(aims, starts)
+
+
+@compiled
+def _gaps(model: Model, rows: Float[Array, "p n"]) -> Float[Array, "p"]:
+    return jax.vmap(lambda q: jnp.max(jnp.abs(loop_gaps(model, q))))(rows)
 
 
 @compiled

@@ -8,9 +8,15 @@ import numpy as np
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.postures.place_solver import frame_places, place_solver, solved_along, solved_outwards
+from jaxmb.maps.postures.place_solver import (
+    PlaceSolver,
+    closed_solver,
+    frame_places,
+    place_solver,
+    solved_along,
+    solved_outwards,
+)
 from jaxmb.mechanics.kinematics import TOOL, frame_name
-from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import posture
 
 AXES = ("x", "y", "z")
@@ -28,11 +34,12 @@ class Postures:
     revolute: tuple[bool, ...]
     """Whether each axis is an angle."""
     coordinates: np.ndarray
-    """Postures [*grid, n], rad or m; NaN where the place is not reached."""
+    """Postures [*grid, n], rad or m; NaN where the place is not reached, or the loops do not close."""
     names: tuple[str, ...]
     """Names of the n coordinates."""
     position: np.ndarray
-    """Place of the frame [*grid, 3], m, ground axes; the place that was asked for where it is not reached."""
+    """Place of the frame [*grid, 3], m, ground axes; the place that was asked for where it is not reached, NaN where
+    loops do not close."""
     frame: str
     held: Mapping[str, float]
     """The coordinates that do not vary, rad or m."""
@@ -65,7 +72,8 @@ def postures_over(
 
     A grid of places is solved outwards from the place of the start posture, every place from a neighbour that was
     reached, so that the branch of the inverse kinematics is that of the start. A place that is reached from none of
-    its neighbours is left out.
+    its neighbours is left out. So is a grid of coordinates of a machine with loops, where these are closed: coordinates
+    that neither vary nor follow stay as in the start posture.
 
     Args:
         model: the machine.
@@ -74,14 +82,15 @@ def postures_over(
         held: values of other coordinates, rad or m; the rest as in the reference posture. For places it is the start.
         frame: whose place belongs to each posture, where coordinates vary.
         joints: coordinates that move the frame to its places; where not given all that move it, if these are six or
-            fewer.
+            fewer. Of a machine with loops independent ones; the others follow.
         orientation: whether the frame keeps the orientation of the start; where not given it does if six joints move
             it.
-        limits: lowest and highest value of coordinates, rad or m; places beyond them count as not reached.
+        limits: lowest and highest value of coordinates, rad or m; places, and postures of a machine with loops, beyond
+            them count as not reached.
 
     Raises:
-        ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, or no place can
-            be reached.
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, no place can
+            be reached, or so many coordinates of a machine with loops cannot be given.
     """
     if not over:
         raise ValueError("over: found nothing, expected one or more coordinates, or places such as 'tool.x'")
@@ -89,6 +98,12 @@ def postures_over(
     axes = _places_of(model, over, "over")
     grid = tuple(_checked_axis(model, name, values) for name, values in over.items())
     mesh = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
+    if axes is None and model.loops:
+        solver = closed_solver(model, start, tuple(over), tuple(held or {}), frame, limits)
+        found = _some(solver, solved_outwards(solver, mesh), "over")
+        return _postures(
+            model, tuple(over), grid, found, frame_places(model, found, frame), frame, start, solver.moving
+        )
     if axes is None:
         found = np.tile(start, (*mesh.shape[:-1], 1))
         found[..., [model.coordinates.index(name) for name in over]] = mesh
@@ -98,10 +113,7 @@ def postures_over(
     solver = place_solver(model, start, frame, joints, orientation, limits)
     targets = np.tile(frame_places(model, start, frame), (*mesh.shape[:-1], 1))
     targets[..., rows] = mesh
-    found = solved_outwards(solver, targets)
-    if not np.any(np.isfinite(found)):
-        moving = ", ".join(solver.moving)
-        raise ValueError(f"over: no place of '{frame}' on the grid is reached by {moving} from the start posture")
+    found = _some(solver, solved_outwards(solver, targets), "over")
     place = np.where(np.isfinite(found[..., :1]), frame_places(model, found, frame), targets)
     return _postures(model, tuple(over), grid, found, place, frame, start, solver.moving)
 
@@ -118,7 +130,7 @@ def postures_along(
     """Postures along a path of coordinates, or of places of a frame, point after point.
 
     Places are solved one from the other, the first from the start posture; after a place that is not reached the next
-    is tried from the last one that was.
+    is tried from the last one that was. So are coordinates of a machine with loops.
 
     Args:
         model: the machine.
@@ -138,7 +150,11 @@ def postures_along(
     start = _start(model, held, path)
     axes = _places_of(model, path, "path")
     points = _checked_points(model, path)
-    if axes is None:
+    if axes is None and model.loops:
+        solver = closed_solver(model, start, tuple(path), tuple(held or {}), frame, limits)
+        moving, found = solver.moving, _some(solver, solved_along(solver, points), "path")
+        place = frame_places(model, found, frame)
+    elif axes is None:
         moving = tuple(path)
         found = np.tile(start, (len(points), 1))
         found[:, [model.coordinates.index(name) for name in path]] = points
@@ -149,12 +165,24 @@ def postures_along(
         moving = solver.moving
         targets = np.tile(frame_places(model, start, frame), (len(points), 1))
         targets[:, rows] = points
-        found = solved_along(solver, targets)
-        if not np.any(np.isfinite(found)):
-            raise ValueError(f"path: no place of '{frame}' is reached by {', '.join(moving)} from the start posture")
+        found = _some(solver, solved_along(solver, targets), "path")
         place = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
-    come = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(place, axis=0), axis=1))])
+    known = np.flatnonzero(np.isfinite(place[:, 0]))  # straight over postures that do not close
+    passed = np.stack([np.interp(np.arange(len(place)), known, axis[known]) for axis in place.T], axis=1)
+    come = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(passed, axis=0), axis=1))])
     return _postures(model, ("path",), (come,), found, place, frame, start, moving)
+
+
+def _some(solver: PlaceSolver, found: np.ndarray, what: str) -> np.ndarray:
+    """Postures of which one or more are reached; ValueError where none is."""
+    if np.any(np.isfinite(found)):
+        return found
+    model, where = solver.model, " on the grid" if what == "over" else ""
+    if solver.given:
+        raise ValueError(f"{what}: the loops of '{model.name}' close nowhere{where}, from the start posture")
+    followers = {model.coordinates[i] for i in model.dependent}
+    moving = ", ".join(name for name in solver.moving if name not in followers)
+    raise ValueError(f"{what}: no place of '{solver.frame}'{where} is reached by {moving} from the start posture")
 
 
 def _postures(
@@ -167,7 +195,6 @@ def _postures(
     start: np.ndarray,
     varied: tuple[str, ...],
 ) -> Postures:
-    check_open_chain(model, "maps")
     angles = tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
     return Postures(
         over=over,

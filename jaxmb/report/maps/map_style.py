@@ -53,7 +53,7 @@ def label(found: PostureMap) -> str:
     return f"{found.about.label} ({unit})" if unit else found.about.label
 
 
-def title(found: PostureMap, figure: Figure, outlined: bool = True) -> str:
+def title(found: PostureMap, figure: Figure, outlined: bool = True, more: str = "") -> str:
     """What is shown, and under which conditions."""
     unit, scale = SHOWN_AS[found.about.unit]
     sense = "at least" if found.about.higher_is_better else "at most"
@@ -65,6 +65,7 @@ def title(found: PostureMap, figure: Figure, outlined: bool = True) -> str:
         said.append(f"best over {', '.join(over[2:] if outlined else over)}")
     if outlined and _changes_sign(found):
         said.append("black line: singular")
+    said += [more] if more else []
     return wrapped(["; ".join(said), map_conditions(found)], figure.get_figwidth())
 
 
@@ -76,7 +77,7 @@ def singular_line(axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -
 
 def _changes_sign(found: PostureMap) -> bool:
     sign = np.sign(found.determinant) if found.determinant is not None else np.zeros(1)
-    return sign.ndim == 2 and bool(np.ptp(sign) > 0.0)
+    return sign.ndim == 2 and bool(np.nanmax(sign) > np.nanmin(sign))
 
 
 def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:

@@ -46,10 +46,14 @@ def joint_space_figure(found: PostureMap) -> Figure:
         x, y = np.meshgrid(grid[0], grid[1], indexing="ij")
         singular_line(axes, x, y, found)
         outline_zones(figure, axes, x, y, found)
-        figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries)
+        figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries, format="%g")
         axes.set_xlabel(names[0])
         axes.set_ylabel(names[1])
-    figure.suptitle(title(found, figure), fontsize=8.0)
+    grey = "" if len(grid) == 1 or np.all(axis.reached) else "grey: loops do not close"
+    if grey:
+        axes.set_facecolor("0.85")
+        axes.grid(False)
+    figure.suptitle(title(found, figure, more=grey), fontsize=8.0)
     return figure
 
 
@@ -59,4 +63,4 @@ def _flat(found: PostureMap) -> np.ndarray:
     rest = tuple(range(2, values.ndim))
     if not rest:
         return values
-    return np.nanmax(values, axis=rest) if found.about.higher_is_better else np.nanmin(values, axis=rest)
+    return (np.fmax if found.about.higher_is_better else np.fmin).reduce(values, axis=rest)

@@ -10,6 +10,7 @@ from jaxmb.maps.kinetostatic.posture_maps import PostureMap
 from jaxmb.maps.kinetostatic.posture_quantities import QUANTITIES
 from jaxmb.maps.modal.modal_maps import ModalMaps
 from jaxmb.maps.modal.modal_quantities import MODAL_QUANTITIES
+from jaxmb.maps.postures.workspace_grid import Postures
 from jaxmb.maps.zones import Ranges
 from jaxmb.report.cells import number
 from jaxmb.report.maps.words import MODAL_SHOWN_AS
@@ -37,14 +38,13 @@ def posture_map_sections(
         if len(found.postures.over) > 1:
             drawn.append(Picture(f"{name}-workspace", _drawn_by("workspace_plot:workspace_figure", found, plane)))
         at_end = name == "dexterity" and found.settings.length_m in LENGTHS and not length_given
-        remark = Lines(
-            (
-                f"length: {found.settings.length_m:g} m is an end of the search, so that no length is best and the"
-                " dexterity says little: choose what counts by --directions (as x,y,rz) and --joints, or give --length",
-            )
+        remark = (
+            f"length: {found.settings.length_m:g} m is an end of the search, so that no length is best and the"
+            " dexterity says little: choose what counts by --directions (as x,y,rz) and --joints, or give --length"
         )
         zones = zone_table(found) if found.zones else Lines((f"no zone: {_best(found)}",))
-        sections.append(Section(_title(found), (zones, *([remark] if at_end else []), *drawn)))
+        remarks = [*_not_reached(found.postures), *([remark] if at_end else [])]
+        sections.append(Section(_title(found), (zones, *([Lines(tuple(remarks))] if remarks else []), *drawn)))
     return sections
 
 
@@ -90,10 +90,7 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
 
 def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
     """Sentences on places that are not reached and on parameters that are not, or hardly, known."""
-    said = []
-    reached = found.postures.reached
-    if not reached.all():
-        said.append(f"{int(np.sum(~reached))} of {reached.size} places are not reached from the start posture")
+    said = _not_reached(found.postures)
     if found.hardly_known:
         said.append(
             "hardly known parameters, because of which standard deviations may be several times too small or too large:"
@@ -106,6 +103,15 @@ def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
                 f" {100 * share:.0f} % of the values is unknown"
             )
     return tuple(said)
+
+
+def _not_reached(postures: Postures) -> list[str]:
+    """A sentence on places that are not reached, or postures whose loops do not close."""
+    reached = postures.reached
+    what = "postures" if set(postures.over) <= set(postures.names) else "places"
+    return (
+        [] if reached.all() else [f"{np.sum(~reached)} of {reached.size} {what} are not reached from the start posture"]
+    )
 
 
 def _drawn_by(function: str, *arguments: object):

@@ -1,5 +1,7 @@
 """Figures of posture maps in the workspace, where several postures may reach the same place."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -31,7 +33,8 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
     plane = _plane(found) if plane is None else plane
     scale = SHOWN_AS[found.about.unit][1]
     values = bounded(found.values) * scale
-    x, y = (found.postures.position[..., "xyz".index(axis)] for axis in plane)
+    places = _known_places(found)
+    x, y = (places[..., "xyz".index(axis)] for axis in plane)
     figure = Figure(figsize=_size_around(x, y), layout="compressed")
     axes = figure.add_subplot()
     _limit(axes, x, y)
@@ -57,7 +60,7 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
         axes.add_collection(drawn, autolim=False)
         outline_zones(figure, axes, x, y, found)
         singular_line(axes, x, y, found)
-    figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries)
+    figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries, format="%g")
     axes.set_xlabel(f"{plane[0]} of {found.postures.frame} (m)")
     axes.set_ylabel(f"{plane[1]} of {found.postures.frame} (m)")
     figure.suptitle(title(found, figure, outlined=values.ndim == 2), fontsize=8.0)
@@ -102,9 +105,18 @@ def _finer(values: np.ndarray, axis: int, factor: int) -> np.ndarray:
 
 def _plane(found: PostureMap) -> str:
     """The two axes of the ground along which the shown frame moves most, in the order x, y, z."""
-    points = found.postures.position.reshape(-1, 3)
+    points = _known_places(found).reshape(-1, 3)
     first, second = sorted(np.argsort(-np.ptp(points, axis=0).round(6), kind="stable")[:2].tolist())
     return "xyz"[first] + "xyz"[second]
+
+
+def _known_places(found: PostureMap) -> np.ndarray:
+    """Place of the shown frame at each point of the grid, of postures whose loops do not close that of the nearest."""
+    from scipy.ndimage import distance_transform_edt
+
+    reached = found.postures.reached
+    nearest: Any = distance_transform_edt(~reached, return_distances=False, return_indices=True)
+    return found.postures.position[tuple(nearest)]
 
 
 def _limit(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:

@@ -149,9 +149,10 @@ def test_a_band_bounds_the_peak(arm):
     np.testing.assert_allclose(at_rest["dynamic_compliance"], at_rest["static_compliance"], rtol=1e-10)
 
 
-def oscillator(damping, stiffness=400.0):
+def oscillator(damping, stiffness=400.0, **more):
+    along = {"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": stiffness, "damping": damping}
     joints = [
-        {"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": stiffness, "damping": damping},
+        along | more,
         {"name": "y", "type": "prismatic", "axis": [0.0, 1.0, 0.0], "stiffness": 900.0, "damping": 2.0},
     ]
     return jaxmb.build_model(Machine.model_validate({
@@ -178,6 +179,35 @@ def test_closed_forms_of_one_mass():
     )
     np.testing.assert_allclose(found.gradients["damping"][0, 0, at], zeta * np.array([-0.5, 1.0, -0.5]), atol=1e-12)
     assert found.gradients["static_compliance"][0, 0] == pytest.approx(-1.0 / 400.0, rel=1e-12)
+
+
+def test_closed_forms_of_structural_damping():
+    """lambda^2 = -omega^2 (1 + j eta): zeta = sin(atan(eta) / 2), and 1 / (k eta) is the peak, at omega."""
+    model, eta = oscillator(0.0, loss_factor=0.2), 0.2
+    free = logarithmic(model, ["stiffness.x", "loss_factor.x"])
+    found = modal_quantities(model, np.zeros((1, 2)), NAMES, 2, direction=(1, 0, 0), vary=FreeModel(model, free),
+                             u=np.log([400.0, eta]))  # fmt: skip
+    raised = (1.0 + eta**2) ** 0.25
+    assert found.values["frequency"][0, 0] == pytest.approx(10.0 / np.pi * raised, rel=1e-12)
+    assert found.values["damping"][0, 0] == pytest.approx(np.sin(0.5 * np.arctan(eta)), rel=1e-12)
+    assert found.values["dynamic_compliance"][0] == pytest.approx(1.0 / (400.0 * eta), rel=1e-12)
+    assert found.peak_hz[0] == pytest.approx(10.0 / np.pi, rel=1e-6)
+    assert found.values["static_compliance"][0] == pytest.approx(1.0 / 400.0, rel=1e-12)
+    # by log k and log eta
+    slopes = 10.0 / np.pi * raised * np.array([0.5, 0.5 * eta**2 / (1.0 + eta**2)])
+    np.testing.assert_allclose(found.gradients["frequency"][0, 0], slopes, rtol=1e-10)
+    slope = 0.5 * np.cos(0.5 * np.arctan(eta)) * eta / (1.0 + eta**2)
+    np.testing.assert_allclose(found.gradients["damping"][0, 0], [0.0, slope], atol=1e-12)
+    np.testing.assert_allclose(found.gradients["dynamic_compliance"][0], [-1.0 / 80.0, -1.0 / 80.0], rtol=1e-6)
+    np.testing.assert_allclose(found.gradients["static_compliance"][0], [-1.0 / 400.0, 0.0], atol=1e-15)
+
+
+def test_fractional_damping_is_refused():
+    data = {"name": "x", "fractional": {"order": 0.5, "time": 1e-3},
+            "body": [{"name": "m", "mass": 1.0, "joint": [{"name": "x", "type": "prismatic", "stiffness": 1.0}]}],
+            "frame": [{"name": "tool", "body": "m"}]}  # fmt: skip
+    with pytest.raises(NotImplementedError, match="'x' has fractional damping"):
+        modal_quantities(jaxmb.build_model(Machine.model_validate(data)), np.zeros((1, 1)))
 
 
 def test_what_does_not_oscillate_is_no_mode():
