@@ -117,9 +117,13 @@ def check_wrench(wrench: Array | None) -> None:
         raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
 
 
+@compiled
+def _giving_way(model: Model, q: Float[Array, "n"], frame: str) -> tuple[Float[Array, "6 e"], Float[Array, "e e"]]:
+    return elastic_jacobian(model, q, frame), compliance_matrix(model, q)
+
+
 def _check_gives_way(model: Model, q: Array, frame: str) -> None:
-    jacobian = np.asarray(elastic_jacobian(model, jnp.asarray(q), frame))
-    compliance = np.asarray(compliance_matrix(model, jnp.asarray(q)))
+    jacobian, compliance = (np.asarray(part) for part in _giving_way(model, jnp.asarray(q), frame))
     if not np.all(np.isfinite(compliance)):
         raise ValueError(
             f"machine '{model.name}' does not hold itself at this posture: its springs push it away from it"

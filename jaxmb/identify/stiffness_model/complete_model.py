@@ -14,13 +14,13 @@ from jaxmb.identify.estimation.reduction import Reduction, Step, reduction
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     Term,
+    compliances,
     joint_terms,
     measured_displacements,
     observation_matrix,
     spring_term,
 )
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import compliance_matrix
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 
 BEAM_TEMPLATE = (*((axis, axis) for axis in ELASTIC_AXES), ("y", "rz"), ("z", "ry"))
@@ -124,7 +124,7 @@ def physical_preference(complete: CompleteModel) -> dict[str, float]:
 
 def original_values(model: Model, complete: CompleteModel) -> Float[np.ndarray, "d"]:
     """Values of the complete model's first parameters by the machine's own stiffness and springs."""
-    compliance = np.asarray(compliance_matrix(model, model.reference))
+    compliance = np.asarray(compliances(model, model.reference[None])[0])
     return np.array([compliance[term[0]] for term in complete.original_terms])
 
 
