@@ -19,14 +19,21 @@ from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
 )
-from .identify.parameters.torque_regressor import (
-    regressor_names as regressor_names,
-    stacked_torque_regressor as stacked_torque_regressor,
-    torque_regressor as torque_regressor,
-)
 from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
+)
+from .identify.regression.base_parameters import (
+    BaseParameters as BaseParameters,
+    base_parameters as base_parameters,
+    minimum_norm_values as minimum_norm_values,
+    standard_values as standard_values,
+    without_known as without_known,
+)
+from .identify.regression.torque_regressor import (
+    regressor_names as regressor_names,
+    stacked_torque_regressor as stacked_torque_regressor,
+    torque_regressor as torque_regressor,
 )
 from .identify.study.file import study_names as study_names
 from .identify.study.study import (

@@ -210,8 +210,10 @@ def tree_model(machine: Machine) -> Model:
         motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
         gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
         transmissions=tuple(t.name for t in machine.transmission),
-        transmission_rate=_array(
-            [[t.coordinates.get(name, 0.0) for name in names] for t in machine.transmission], (len(names),)
+        transmission_rate=jax.device_put(
+            np.array(
+                [[t.coordinates.get(name, 0.0) for name in names] for t in machine.transmission], dtype=float
+            ).reshape(len(machine.transmission), len(names))
         ),
         transmission_inertia=_array([t.inertia for t in machine.transmission]),
         transmission_damping=_array([t.damping for t in machine.transmission]),

@@ -110,6 +110,7 @@ def reduction(
     preference: Mapping[str, float] | None = None,
     constants: Mapping[str, float] | None = None,
     before: Sequence[Step] = (),
+    independent: float = INDEPENDENT,
 ) -> Reduction:
     """Reduction of a linear model to full rank: elimination (M4) and selection in groups (M5). Predictions are kept.
 
@@ -124,6 +125,8 @@ def reduction(
         constants: what parameters are held at that are not kept, 0 where not named: data are to be fitted less what
             they make.
         before: steps that led to this matrix.
+        independent: what must be left of a scaled column beside those chosen before it, for it to be chosen by
+            preference.
 
     Raises:
         ValueError: sizes differ, a name is unknown or used twice, a number is not finite, or the columns are so close
@@ -137,7 +140,7 @@ def reduction(
     groups = coupled_groups(matrix, parts)
     lengths = np.linalg.norm(matrix, axis=0)
     wanted = lengths if preference is None else np.array([preference.get(name, 0.0) for name in names])
-    kept = set(parts.identifiable).union(*(select(matrix, group, wanted) for group in groups))
+    kept = set(parts.identifiable).union(*(select(matrix, group, wanted, independent) for group in groups))
     elimination = _elimination(names, parts, constants or {})
     left = [names.index(name) for name in elimination.names]
     position = {column: i for i, column in enumerate(left)}
@@ -192,15 +195,20 @@ def coupled_groups(matrix: Float[np.ndarray, "m d"], parts: Partition) -> tuple[
     return tuple(groups)
 
 
-def select(matrix: Float[np.ndarray, "m d"], group: Group, preference: Float[np.ndarray, "d"]) -> tuple[int, ...]:
+def select(
+    matrix: Float[np.ndarray, "m d"],
+    group: Group,
+    preference: Float[np.ndarray, "d"],
+    independent: float = INDEPENDENT,
+) -> tuple[int, ...]:
     """Columns of a group that are kept (M5b): as many as its rank, independent, of the highest preference.
 
-    Greedy, which for independent columns gives the highest sum of preferences; a column of which less than 1e-3 stands
-    out of those chosen before is passed over in favour of others while there are any. Equal preferences go to what
-    stands out most, and then to what comes first.
+    Greedy, which for independent columns gives the highest sum of preferences; a column of which less than
+    `independent` stands out of those chosen before is passed over in favour of others while there are any. Equal
+    preferences go to what stands out most, and then to what comes first.
     """
     left = matrix[:, list(group.columns)]
-    chosen = _stand_out(left / np.linalg.norm(left, axis=0), preference[list(group.columns)], group.rank)
+    chosen = _stand_out(left / np.linalg.norm(left, axis=0), preference[list(group.columns)], group.rank, independent)
     if len(chosen) < group.rank:
         raise ValueError(
             f"a group of rank {group.rank} has only {len(chosen)} columns that stand out of each other: the matrix is"
@@ -209,10 +217,10 @@ def select(matrix: Float[np.ndarray, "m d"], group: Group, preference: Float[np.
     return tuple(group.columns[i] for i in chosen)
 
 
-def _stand_out(left: np.ndarray, wanted: np.ndarray, rank: int) -> list[int]:
+def _stand_out(left: np.ndarray, wanted: np.ndarray, rank: int, independent: float = INDEPENDENT) -> list[int]:
     """Independent columns, see `select`."""
     chosen: list[int] = []
-    for least in (INDEPENDENT, RANK_TOLERANCE):
+    for least in (independent, RANK_TOLERANCE):
         for level in np.unique(wanted)[::-1]:
             while len(chosen) < rank:
                 size = np.where(wanted == level, np.linalg.norm(left, axis=0), 0.0)

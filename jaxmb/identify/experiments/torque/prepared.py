@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.parameters.torque_regressor import stacked_torque_regressor
+from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord
 from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low_pass, rates

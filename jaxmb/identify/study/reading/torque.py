@@ -10,7 +10,7 @@ from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, ef
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
-from jaxmb.identify.parameters.torque_regressor import regressor_names
+from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion

@@ -111,7 +111,7 @@ def stacked_torque_regressor(
     found = np.empty((count, len(independent_coordinates(model)), chosen.size))
     for first in range(0, count, BLOCK):
         rows = slice(first, min(first + BLOCK, count))
-        filled = [_filled(part[rows], min(BLOCK, count)) for part in states]
+        filled = [_filled(part[rows]) for part in states]
         Y, left = _block(model, filled[0], filled[1], filled[2], q_rest, friction_speed)
         gaps = np.asarray(left)[: rows.stop - first]
         if not (gaps <= OPEN).all():
@@ -170,9 +170,9 @@ def _column(names: Sequence[str], name: str) -> int:
     return names.index(name)
 
 
-def _filled(part: np.ndarray, count: int) -> Array:
-    """Samples repeated at the end until they are as many as in other blocks, so that one program serves all."""
-    return jax.device_put(np.concatenate([part, np.repeat(part[-1:], count - part.shape[0], axis=0)]))
+def _filled(part: np.ndarray) -> Array:
+    """Samples of a block, the last one repeated until it is full, so that one program serves any number of them."""
+    return jax.device_put(np.concatenate([part, np.repeat(part[-1:], BLOCK - part.shape[0], axis=0)]))
 
 
 @compiled
