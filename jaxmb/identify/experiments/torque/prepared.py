@@ -139,9 +139,19 @@ def best_cutoff(model: Model, record: MotionRecord, path: Float[np.ndarray, "k n
     tried = np.geomspace(LOWEST * rate / count, HIGHEST * rate, CUTOFFS).tolist()
     ends = edge(rate, tried[0])
     chosen = np.unique(np.linspace(ends, count - ends - 1, SEARCH_SAMPLES).astype(int))
-    variances = [_error_variance(model, record, cutoff, path, chosen) for cutoff in tried]
+    variances = [_variance_or_inf(model, record, cutoff, path, chosen) for cutoff in tried]
     most = (1.0 + SIGNIFICANT / len(chosen)) * min(variances)
     return next(c for c, v in zip(tried, variances, strict=True) if v <= most)
+
+
+def _variance_or_inf(
+    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
+) -> float:
+    """`_error_variance`; infinite where so little of the motion is left that loops do not close along it."""
+    try:
+        return _error_variance(model, record, cutoff_hz, path, chosen)
+    except ValueError:
+        return np.inf
 
 
 def _error_variance(
@@ -194,7 +204,11 @@ def _motion(
             found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
     still = np.zeros(len(model.coordinates))
     zd, zdd = (_placed(model, record, part, still) for part in (velocity, acceleration))
-    return closed_along(model, _placed(model, record, position, path[0]), path), zd, zdd
+    z, ends = _placed(model, record, position, path[0]), edge(rate, cutoff_hz)
+    # the filter's ends are not used, and may be anywhere
+    for outside in (slice(0, ends), slice(len(z) - ends, len(z))):
+        z[outside] = [_independent(model, q) for q in path[outside]]
+    return closed_along(model, z, path), zd, zdd
 
 
 def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
