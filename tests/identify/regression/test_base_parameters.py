@@ -1,5 +1,8 @@
 """Base parameters against the ones that are known in closed form, and what is done with them afterwards."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -178,3 +181,25 @@ def test_wrong_requests(slider_crank):
         jaxmb.base_parameters(slider_crank, by="power")
     with pytest.raises(ValueError, match=r"parameter of the regressor 'inertia\.wheel\.\*' does not exist"):
         jaxmb.base_parameters(slider_crank, ["inertia.wheel.*"])
+
+
+def test_a_rank_that_is_not_clear_is_told():
+    """Two slides whose axes are 3e-10 rad from parallel: their masses are two base parameters, or one."""
+    lean = 3e-10
+    slides = [
+        {"name": "a", "mass": 1.0, "joint": [{"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0]}]},
+        {"name": "b", "mass": 1.0, "joint": [{"name": "y", "type": "prismatic", "axis": [1.0, lean, 0.0]}]},
+    ]
+    ends = [{"name": "along", "body": "a"}, {"name": "beside", "body": "b"}]
+    loop = [{"name": "rail", "frame_a": "along", "frame_b": "beside", "type": "prismatic", "axis": [0.0, 1.0, 0.0]}]
+    model = built({"name": "slides", "body": slides, "frame": ends, "loop": loop, "gravity": [0.0, -9.81, 0.0]})
+    with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, by the tolerance of their rank"):
+        jaxmb.base_parameters(model)
+
+
+def test_the_document():
+    text = (Path(__file__).parents[3] / "docs" / "torque-tests.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    space: dict = {}
+    exec("\n".join(code), space)  # noqa: S102  (a document of this repository)
+    assert "\n".join(space["base"].formulas) in text
