@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -51,9 +50,6 @@ def machine_from_urdf(text: str, name: str) -> Machine:
         ValueError: the text is no XML, or describes no possible machine; the sentence names the link or joint, what
             stood there and what was expected.
         NotImplementedError: a floating, planar, spherical or mimicking joint, or an origin given by a quaternion.
-
-    Warns:
-        UserWarning: a joint has Coulomb friction, which is left out.
     """
     robot = _parse(text)
     if robot.tag != "robot":
@@ -90,8 +86,8 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
         place = f"{what}, dynamics"
         if "damping" in dynamics.attributes:
             coordinate["damping"] = _not_negative(dynamics, "damping", place)
-        if "friction" in dynamics.attributes and _not_negative(dynamics, "friction", place) > 0.0:
-            warnings.warn(f"{place}: Coulomb friction is not part of the model and is left out", stacklevel=3)
+        if "friction" in dynamics.attributes:
+            coordinate["friction"] = _not_negative(dynamics, "friction", place)
     body["joint"] = [coordinate]
     return body
 

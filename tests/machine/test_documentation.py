@@ -12,12 +12,13 @@ from jaxmb.machine.file import load_machine
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
+from jaxmb.machine.transmission import Transmission
 from jaxmb.machine.virtual_spring import VirtualSpring
 
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 PARTS = (
     Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow,
-    Rayleigh, Fractional,
+    Rayleigh, Fractional, Transmission,
 )  # fmt: skip
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 

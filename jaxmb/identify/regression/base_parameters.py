@@ -95,7 +95,7 @@ def base_parameters(
     if by == "torque":
         stacked = stacked_torque_regressor(model, *states)[:, free]
     else:
-        stacked = np.asarray(_energies(model, *states[:2]))
+        stacked = np.asarray(_energies(model, jax.device_put(states.q), jax.device_put(states.qd)))
     Y = stacked.reshape(-1, len(names))[:, [names.index(name) for name in chosen]]
     # Some states, near dead points, have larger efforts by far; the rank is that of rows of one size.
     size = np.linalg.norm(Y, axis=1, keepdims=True)
@@ -103,8 +103,8 @@ def base_parameters(
     wide = [scaled_svd(Y, RANK_TOLERANCE * factor).rank for factor in (WIDE, 1.0 / WIDE)]
     if wide[0] != wide[1]:
         warnings.warn(
-            f"'{model.name}' has {wide[0]} to {wide[1]} base parameters, by the tolerance of their rank: some"
-            " hardly act by themselves",
+            f"'{model.name}' has {wide[0]} to {wide[1]} base parameters, by the tolerance of their rank:"
+            " some hardly act by themselves",
             stacklevel=2,
         )
     order = {name: -float(place) for place, name in enumerate(sorted(chosen, key=_preference))}

@@ -9,6 +9,9 @@ from jaxmb.report.cells import number
 from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, right, section
 from jaxmb.report.tests.common import file_names
 
+LONGEST = 70
+"""Characters of a formula that are shown; result.json has all."""
+
 
 def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     """Measured and predicted efforts of each drive.
@@ -21,7 +24,7 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     if metrics is None:
         return []
     files = file_names(result.study)
-    parts: list[Part | None] = [torque_table(metrics)]
+    parts: list[Part | None] = [torque_table(metrics), base_table(metrics)]
     for entry in entries:
         draw = drawn_by("jaxmb.report.torque.torque_figure:torque_figure", result, entry)
         parts.append(Picture(f"torques-{files[entry]}", draw))
@@ -41,3 +44,16 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     return Table(
         "Efforts, Nm or N", columns, rows, "error %: root mean square of measured less predicted over measured"
     )
+
+
+def base_table(metrics: TorqueMetrics) -> Table | None:
+    """Base parameters, what the motions can tell; beside the true ones where the machine was simulated."""
+    if not metrics.base:
+        return None
+    rows = []
+    for row in metrics.base:
+        error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
+        formula = row.formula if len(row.formula) <= LONGEST else row.formula[: LONGEST - 4] + " ..."
+        rows.append((formula, number(row.value), number(row.std, 2), error))
+    columns = (*left("base parameter"), *right("value", "std", "error %"))
+    return Table("Base parameters, SI units", columns, tuple(rows), "sums of what no motion tells apart")

@@ -1,5 +1,8 @@
 """Base parameters against the ones that are known in closed form, and what is done with them afterwards."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -87,9 +90,10 @@ def test_accurate_values_of_table_2(slider_crank):
     base = jaxmb.base_parameters(slider_crank)
     known = jaxmb.parameters(slider_crank)
     values = base.matrix @ [known[name] for name in jaxmb.regressor_names(slider_crank)]
-    printed = {"inertia.crank.zz": 3.39e-3, "first_moment.crank.x": 4.48e-2, "first_moment.crank.y": 0.0,
-               "inertia.coupler.zz": 2.02e-2, "first_moment.coupler.x": 9e-2,
-               "first_moment.coupler.y": 0.0}  # fmt: skip
+    printed = {
+        "inertia.crank.zz": 3.39e-3, "first_moment.crank.x": 4.48e-2, "first_moment.crank.y": 0.0,
+        "inertia.coupler.zz": 2.02e-2, "first_moment.coupler.x": 9.00e-2, "first_moment.coupler.y": 0.0,
+    }  # fmt: skip
     for name, value in printed.items():  # half a unit of the last digit that is printed
         assert values[base.names.index(name)] == pytest.approx(value, rel=1.5e-3, abs=1e-12), name
 
@@ -177,3 +181,25 @@ def test_wrong_requests(slider_crank):
         jaxmb.base_parameters(slider_crank, by="power")
     with pytest.raises(ValueError, match=r"parameter of the regressor 'inertia\.wheel\.\*' does not exist"):
         jaxmb.base_parameters(slider_crank, ["inertia.wheel.*"])
+
+
+def test_a_rank_that_is_not_clear_is_told():
+    """Two slides whose axes are 3e-10 rad from parallel: their masses are two base parameters, or one."""
+    lean = 3e-10
+    slides = [
+        {"name": "a", "mass": 1.0, "joint": [{"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0]}]},
+        {"name": "b", "mass": 1.0, "joint": [{"name": "y", "type": "prismatic", "axis": [1.0, lean, 0.0]}]},
+    ]
+    ends = [{"name": "along", "body": "a"}, {"name": "beside", "body": "b"}]
+    loop = [{"name": "rail", "frame_a": "along", "frame_b": "beside", "type": "prismatic", "axis": [0.0, 1.0, 0.0]}]
+    model = built({"name": "slides", "body": slides, "frame": ends, "loop": loop, "gravity": [0.0, -9.81, 0.0]})
+    with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, by the tolerance of their rank"):
+        jaxmb.base_parameters(model)
+
+
+def test_the_document():
+    text = (Path(__file__).parents[3] / "docs" / "torque-tests.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    space: dict = {}
+    exec("\n".join(code), space)  # noqa: S102  (a document of this repository)
+    assert "\n".join(space["base"].formulas) in text

@@ -9,6 +9,9 @@ import numpy as np
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.regression.base_parameters import base_parameters
+from jaxmb.identify.regression.torque_regressor import regressor_names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,10 +29,25 @@ class TorqueRow:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class BaseRow:
+    """A base parameter: a sum of parameters that no motion tells apart."""
+
+    name: str
+    """Of its independent parameter."""
+    formula: str
+    value: float
+    std: float
+    """By the free parameters in it; 0 where none is free."""
+    true: float | None
+    """Of the machine that was simulated."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class TorqueMetrics(KindMetrics):
     """What a result tells of torque tests beside what it tells of all."""
 
     torques: tuple[TorqueRow, ...]
+    base: tuple[BaseRow, ...] = ()
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "TorqueMetrics":
@@ -45,4 +63,24 @@ class TorqueMetrics(KindMetrics):
                 size, error = (float(np.sqrt(np.mean(x**2))) for x in (own, left))
                 percent = 100.0 * error / size if size else np.nan
                 rows.append(TorqueRow(entry.name, entry.role, name, size, error, percent))
-        return cls(tuple(rows))
+        return cls(tuple(rows), _base_rows(finding, entries))
+
+
+def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[BaseRow, ...]:
+    """Base parameters of the identified machine that have something free in them."""
+    free, names = finding.study.free, regressor_names(finding.model)
+    found = base_parameters(finding.model)
+    by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
+    # of each number of the machine by each free value
+    share = np.array([[float(name in tied) for tied in free.tied] for name in names])
+    moved = found.matrix @ share * by_value
+    variance = np.einsum("bi,ij,bj->b", moved, finding.known.covariance, moved)
+    known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
+    values = found.matrix @ np.array([known[name] for name in names])
+    expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
+    return tuple(
+        BaseRow(name, formula, float(values[i]), float(np.sqrt(variance[i])),
+                None if expected is None else float(expected[i]))
+        for i, (name, formula) in enumerate(zip(found.names, found.formulas, strict=True))
+        if moved[i].any()
+    )  # fmt: skip
