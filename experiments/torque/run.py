@@ -22,7 +22,7 @@ PRINTED_PERCENT = {
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("results/torque"))
     arguments = parser.parse_args()

@@ -33,8 +33,8 @@ class SimulateTorques(Part):
     """Of coordinates that a posture gives; the others rest."""
     angle_std: NonNegative = 0.0
     """Standard deviation of each sample of the coordinates, rad or m."""
-    torque_std: NonNegative = 0.0
-    """Of each sample of the efforts, Nm or N."""
+    torque_std: NonNegative | dict[Name, NonNegative] = 0.0
+    """Of each sample of the efforts, Nm or N, of all or each coordinate."""
     machine: str | None = None
     """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
     parameters: dict[str, Number] = {}
@@ -65,6 +65,8 @@ class TorqueTestPart(TestPart):
     from_s: NonNegative = 0.0
     """Part of the record that is used, from its first sample."""
     to_s: Positive | None = None
+    without: tuple[Name, ...] = ()
+    """Payloads that the machine did not carry in this test."""
     robust: Annotated[bool, Field(strict=True)] = False
     """Whether outliers are given less weight."""
 

@@ -1,8 +1,11 @@
 """From one entry of a study to the torque test that it stands for."""
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
@@ -41,14 +44,15 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     model, truth = setting.model, None
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
-    start = np.asarray(posture(model, part.posture))
+    start, absent = np.asarray(posture(model, part.posture)), _columns_of(model, part.without)
     if part.simulate is None:
         record = _recorded(str(part.file), setting)
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
         seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
-        record = simulated_motion(how, true, np.asarray(posture(true, part.posture)), seed)
+        carrying = _without(true, part.without)
+        record = simulated_motion(how, carrying, np.asarray(posture(true, part.posture)), seed)
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
     still = [name for name, moved in zip(record.names, np.ptp(record.position, axis=0), strict=True) if moved < STILL]
@@ -58,6 +62,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     cutoff = best_cutoff(model, record, path) if part.cutoff_hz == "search" else part.cutoff_hz
     last = np.inf if part.to_s is None else part.to_s
     rows = prepared(model, record, cutoff, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
+    rows.regressor[:, absent] = 0.0
     names, where = regressor_names(model), places(model)
     test = TorqueTest(
         name=label,
@@ -76,6 +81,27 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         cutoff_hz=cutoff,
     )
     return [Entry("torque", test, source, truth, role=part.role, remarks=_remarks(part, record, cutoff, still, model))]
+
+
+def _columns_of(model: Model, payloads: Sequence[str]) -> list[int]:
+    """Columns of the regressor that belong to some payloads."""
+    for name in payloads:
+        if name not in model.masses:
+            raise ValueError(known_name("without: payload", name, model.masses))
+    families = ("mass", "first_moment", "inertia")
+    parts = [name.split(".") for name in regressor_names(model)]
+    return [i for i, (family, item, *_) in enumerate(parts) if family in families and item in payloads]
+
+
+def _without(model: Model, payloads: Sequence[str]) -> Model:
+    """The machine with payloads that weigh nothing."""
+    keep = jnp.array([name not in payloads for name in model.masses], dtype=float)
+    return dataclasses.replace(
+        model,
+        mass=keep * model.mass,
+        first_moment=keep[:, None] * model.first_moment,
+        inertia=keep[:, None, None] * model.inertia,
+    )
 
 
 def _recorded(file: str, setting: Setting) -> MotionRecord:

@@ -44,13 +44,17 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
                 z[:, i] += amplitude * (np.sin(w * time + phase) - np.sin(phase))
                 zd[:, i] += amplitude * w * np.cos(w * time + phase)
                 zdd[:, i] -= amplitude * w**2 * np.sin(w * time + phase)
+    std = how.torque_std if isinstance(how.torque_std, dict) else dict.fromkeys(names, how.torque_std)
+    for name in std:
+        if name not in names:
+            raise ValueError(known_name("torque_std: coordinate", name, names))
     effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
     draw = np.random.default_rng(noise_seed)
     return MotionRecord(
         time_s=time,
         names=names,
         position=z + how.angle_std * draw.normal(size=z.shape),
-        effort=effort + how.torque_std * draw.normal(size=z.shape),
+        effort=effort + np.array([std.get(name, 0.0) for name in names]) * draw.normal(size=z.shape),
     )
 
 
