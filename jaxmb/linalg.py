@@ -20,6 +20,12 @@ UNCOUPLED = 1e-10
 """Damping between two modes, beside the stiffness of each, that is rounding: damping is then proportional."""
 MOST_DIRECTIONS = 80
 """In which dampers couple the modes: with more, or with more than a fourth of all, each frequency is factorized."""
+EXACT = 1e6
+"""Square of a frequency over that of the lowest mode up to which the form by modes is exact to 1e-10: the flexibility
+of a machine that is hardly held is so large that rounding of it hides the others."""
+HARDLY_HELD = 1e8
+"""Ratio of squares of neighbouring frequencies, of the lowest modes, at which the lower ones are those of a machine
+that nothing holds."""
 NEAREST = 12
 """Modes nearest to resonance that are not eliminated where dampers couple modes."""
 
@@ -112,7 +118,8 @@ def _responses(
     if remembered is not None:
         coupling = coupling + jnp.max(jnp.abs(remembered[1])) * _off_diagonal(remembered[0])
     by_viscous = highest * _off_diagonal(viscous)
-    # NaN where nothing holds the machine: K has no factors then
+    # where nothing holds the machine K has no factors, or such as rounding makes
+    coupling = jnp.where(highest**2 * mu[0] <= EXACT, coupling, jnp.inf)
     way = jnp.where(coupling + by_viscous <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
     return jax.lax.switch(way, [by_modes, by_dampers, by_factorization])
 
@@ -188,7 +195,9 @@ def _damped_modes(mass: Array, damping: Array, stiffness: Array, structural: Arr
     inside = jnp.sqrt(c**2 - 4.0 * mu * jax.lax.complex(jnp.ones_like(eta), eta))
     root = (-c + jnp.where(inside.imag < 0.0, -inside, inside)) / (2.0 * mu)
     coupling = _off_diagonal(lossy) + jnp.sqrt(1.0 / jnp.abs(mu[-1])) * _off_diagonal(viscous)
-    return root, shapes.astype(root.dtype), coupling <= UNCOUPLED
+    lowest = mu[: NEAREST + 1]
+    held = jnp.max(lowest[:-1] / lowest[1:]) <= HARDLY_HELD
+    return root, shapes.astype(root.dtype), (coupling <= UNCOUPLED) & held
 
 
 @_damped_modes.defjvp

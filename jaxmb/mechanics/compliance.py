@@ -5,7 +5,6 @@ beam, translation and rotation in its own axes. The drives hold the coordinates 
 from there. A coordinate that is locked or without stiffness does not give way.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -17,7 +16,7 @@ from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
-from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.equilibrium import loaded_without_gravity
 from jaxmb.mechanics.joint_load import check_constant_stiffness
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, nodes_behind, whole
 from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
@@ -167,7 +166,8 @@ def elastic_deflection(
     """How far a machine gives way under a wrench, e = C J(q, e)^T w, found by iterating just that.
 
     Each step is nearer by the part that the load's own stiffness is of the machine's, a thousandth or so; under a load
-    near buckling there is no end. A machine with loops: the equilibrium without gravity that keeps them closed.
+    near buckling there is no end. Of a machine with loops: the equilibrium without gravity that keeps them closed,
+    followed as the load grows.
 
     Args:
         model: the machine.
@@ -187,9 +187,7 @@ def elastic_deflection(
             raise NotImplementedError(
                 f"'{model.name}' has loops and springs between frames: its deflections are linear in the load only"
             )
-        weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
-        there = equilibrium_or_nan(weightless, q, frame, wrench, without_stiffness_held=True)
-        return there - whole(model, q)
+        return loaded_without_gravity(model, q, frame, wrench) - whole(model, q)
     n = len(model.coordinates)
     compliance = compliance_matrix(model, q)
     if hold:

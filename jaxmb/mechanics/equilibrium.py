@@ -1,5 +1,6 @@
 """Where a machine with springs comes to rest under gravity and a load."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -21,6 +22,8 @@ from jaxmb.mechanics.kinematics import (
 )
 from jaxmb.mechanics.loops import closing_steps, motion_columns, moving_independently
 
+LOAD_STEPS = 20
+"""In which a large load grows."""
 MOST_STEPS = 50
 SHORTEST_STEP = 1e-6
 """Fraction of Newton's step below which no part of it is taken."""
@@ -75,10 +78,12 @@ def equilibrium_or_nan(
     frame: str | None = None,
     wrench: Float[Array, "6"] | None = None,
     without_stiffness_held: bool = False,
+    start: Float[Array, "x"] | None = None,
 ) -> Float[Array, "n"]:
     """`static_equilibrium` with NaN where there is none, for searches that count what has no finite cost.
 
-    Where asked for, coordinates that neither have a stiffness nor follow from loops stay at q_rest too.
+    Where asked for, coordinates that neither have a stiffness nor follow from loops stay at q_rest too. Newton's method
+    begins at q_rest, unless another place is given.
     """
     check_constant_stiffness(model, "static equilibrium")
     q_rest = whole(model, q_rest)
@@ -108,13 +113,42 @@ def equilibrium_or_nan(
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
 
-    q = jax.lax.custom_root(imbalance, q_rest, _newton, tangent_solve)
+    q = jax.lax.custom_root(imbalance, q_rest if start is None else start, _newton, tangent_solve)
     # What is left of a balanced load is rounding: of the stiffest spring's force, or of the load itself.
     stiffness = jnp.concatenate([model.stiffness, element_stiffness(model).diagonal(axis1=1, axis2=2).ravel()])
     largest = jnp.max(jnp.abs(jnp.stack([pull(q), pull(q_rest), stiffness * jnp.abs(q)])))
     rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
     failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
     return jnp.where(failed, jnp.nan, q)
+
+
+def loaded_without_gravity(
+    model: Model, q_rest: Float[Array, "n"], frame: str, wrench: Float[Array, "6"]
+) -> Float[Array, "x"]:
+    """Where a machine with loops comes to rest as a load grows from zero, elastic coordinates behind the others.
+
+    NaN where it loses its stability on the way, or has no equilibrium. Gravity is left out, and drives without
+    stiffness stay where they are.
+    """
+    weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
+    held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
+    held = held.at[: len(model.coordinates)].set(held[: len(model.coordinates)] | (model.stiffness == 0.0))
+    lead = jnp.array(moving_independently(model), dtype=int)
+    rest = whole(model, q_rest)
+
+    def effort(q: Array, share: Array) -> Array:
+        load = share * frame_jacobian(weightless, q, frame).T @ wrench
+        return motion_columns(weightless, q).T @ (elastic_effort(weightless, q, jnp.zeros_like(q), rest) - load)
+
+    def step(q: Array, share: Array) -> tuple[Array, None]:
+        there = equilibrium_or_nan(weightless, q_rest, frame, share * wrench, True, jax.lax.stop_gradient(q))
+        stiffness = jax.jacfwd(lambda x: effort(x, share))(there) @ motion_columns(weightless, there)
+        gives_way = ~held[lead]
+        both = gives_way[:, None] & gives_way[None, :]
+        least = jnp.linalg.eigvalsh(jnp.where(both, 0.5 * (stiffness + stiffness.T), jnp.eye(lead.size)))[0]
+        return jnp.where(jax.lax.stop_gradient(least) > 0.0, there, jnp.nan), None
+
+    return jax.lax.scan(step, rest, jnp.linspace(1.0 / LOAD_STEPS, 1.0, LOAD_STEPS))[0]
 
 
 def _newton(residual: Callable[[Array], Array], start: Float[Array, "n"]) -> Float[Array, "n"]:

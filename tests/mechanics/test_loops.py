@@ -146,6 +146,37 @@ def test_deflection_under_a_large_load(four_bar):
     np.testing.assert_allclose(held, 0.0, atol=1e-14)
 
 
+@pytest.mark.parametrize("force", [(-3e3, 800.0), (-2e3, 500.0), (-474.0, -349.0), (1500.0, 900.0), (-600.0, 0.0)])
+def test_deflection_follows_a_growing_load(four_bar, force):
+    """The equilibrium that the crank comes to as the load grows, in small steps along the closed form."""
+    start, h = 1.0, 1e-4
+
+    def work(crank):
+        q = angles(crank)
+        end = CRANK * np.array([np.cos(q[0]), np.sin(q[0])])
+        return np.array(force) @ (end + COUPLER * np.array([np.cos(q[0] + q[1]), np.sin(q[0] + q[1])]))
+
+    crank, stable = start, True
+    for share in np.linspace(0.0, 1.0, 4001):
+        for _ in range(3):
+            below, at, above = (work(crank + s) for s in (-h, 0.0, h))
+            stiffness = 100.0 - share * (above - 2.0 * at + below) / h**2
+            stable &= stiffness > 0.0
+            crank -= (100.0 * (crank - start) - share * (above - below) / (2.0 * h)) / stiffness
+        if not stable:
+            break
+    q = jaxmb.close_loops(four_bar, {"q1": start})
+    moved = jaxmb.deflection(four_bar, q, "end", np.array([*force, 0.0, 0.0, 0.0, 0.0]), linear=False)[0]
+    if not stable:
+        assert np.isnan(moved).all()
+        return
+    expected = [
+        CRANK * np.array([np.cos(a[0]), np.sin(a[0])]) + COUPLER * np.array([np.cos(a[0] + a[1]), np.sin(a[0] + a[1])])
+        for a in (angles(crank), angles(start))
+    ]
+    np.testing.assert_allclose(moved[:2], expected[0] - expected[1], atol=1e-5)
+
+
 def test_compliance_with_gravity_is_that_of_small_motions(four_bar):
     """The forces that keep the loop closed turn with it, in both."""
     q = jaxmb.close_loops(four_bar, {"q1": 2.0})

@@ -132,3 +132,21 @@ def test_repeated_frequencies_have_derivatives():
         return oscillating_modes(jax.tree.map(lambda part, moved: part + h * moved, t, change))[0][:4].imag
 
     np.testing.assert_allclose(jax.jvp(lowest, (0.0,), (1.0,))[1], 0.5 / np.sqrt([1.0, 1.0, 2.0, 2.0]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("ground", [0.0, 1e-9, 1e-4, 1.0])
+def test_a_train_that_is_hardly_held(ground):
+    """Masses in a row on springs, free or nearly so: rounding of its flexibility must not hide elastic modes."""
+    stiffness = 1e5
+    K = 2.0 * np.eye(SIZE) - np.eye(SIZE, k=1) - np.eye(SIZE, k=-1)
+    K[0, 0] = K[-1, -1] = 1.0
+    K, M = stiffness * K, np.eye(SIZE)
+    K[0, 0] += ground
+    omega = 2.0 * np.pi * np.array([0.2, 1.0, 3.0, 10.0, 50.0])
+    found = receptance(M, np.zeros_like(M), K, jnp.asarray(omega), TIP, TIP)
+    expected = [TIP @ np.linalg.solve(K - w**2 * M, TIP.T) for w in omega]
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+    # of the free train sqrt(k/m)/pi sin(i pi / 2n)
+    exact = np.sqrt(stiffness) / np.pi * np.sin(np.arange(1, 6) * np.pi / (2 * SIZE))
+    hz = modes(Tangent(jnp.asarray(M), jnp.zeros_like(M), jnp.asarray(K))).frequency_hz
+    np.testing.assert_allclose(hz[hz > 1.0][:5], exact, rtol=1e-4 if ground == 1.0 else 1e-7)

@@ -12,7 +12,7 @@ from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
-CUTOFFS = 12
+CUTOFFS = 10
 """That are tried."""
 LOWEST = 20.0
 """Lowest cut-off that is tried, in periods of the whole record."""
@@ -22,7 +22,7 @@ WAY = 256
 """Steps by which the way to the first sample is lengthened."""
 LONGEST_STEP = 0.05
 """rad or m, of a coordinate on the way to the first sample."""
-SEARCH_SAMPLES = 5000
+SEARCH_SAMPLES = 3000
 """On which cut-offs are compared."""
 RANK = 1e-10
 """Singular value over the largest, of columns of length 1, below which parameters act together."""
@@ -78,9 +78,9 @@ def prepared(
     """
     rate, count = record.rate_hz, len(record.time_s)
     check_cutoff(cutoff_hz, rate, count)
-    q, zd, zdd = _motion(model, record, cutoff_hz, path)
     ends = edge(rate, cutoff_hz)
     used = np.arange(ends, count - ends)
+    q, zd, zdd = _motion(model, record, cutoff_hz, path, used)
     regressor, effort, measured = _equations(model, record, q, zd, zdd, used)
     both = np.concatenate([regressor, effort[:, :, None]], axis=2)
     inside = np.arange(len(used))
@@ -92,9 +92,7 @@ def prepared(
     inside = inside[(time >= from_s) & (time <= to_s)]
     if not inside.size:
         raise ValueError(f"nothing is left between {from_s:g} and {to_s:g} s once the filters' ends are left out")
-    fast = _moves(model, zd[used[inside]], least_speed)[
-        :, [independent_coordinates(model).index(name) for name in measured]
-    ]
+    fast = _moves(model, zd[inside], least_speed)[:, [independent_coordinates(model).index(name) for name in measured]]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -158,7 +156,7 @@ def _error_variance(
     model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
 ) -> float:
     """Mean square of what is not explained of the efforts at some samples, each over its own size."""
-    regressor, effort, _ = _equations(model, record, *_motion(model, record, cutoff_hz, path), chosen)
+    regressor, effort, _ = _equations(model, record, *_motion(model, record, cutoff_hz, path, chosen), chosen)
     size = np.std(effort, axis=0) + 1e-300
     matrix, right = (regressor / size[:, None]).reshape(-1, regressor.shape[2]), (effort / size).ravel()
     return float(np.mean((right - matrix @ least_squares(matrix, right)[0]) ** 2))
@@ -192,9 +190,9 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
 
 
 def _motion(
-    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray
+    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, samples: Int[np.ndarray, "s"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All coordinates, rates and accelerations of the independent ones, filtered."""
+    """All coordinates, rates and accelerations of the independent ones, filtered, at some samples."""
     rate = record.rate_hz
     position = low_pass(record.position, rate, cutoff_hz)
     velocity, acceleration = rates(position, rate)
@@ -204,11 +202,8 @@ def _motion(
             found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
     still = np.zeros(len(model.coordinates))
     zd, zdd = (_placed(model, record, part, still) for part in (velocity, acceleration))
-    z, ends = _placed(model, record, position, path[0]), edge(rate, cutoff_hz)
-    # the filter's ends are not used, and may be anywhere
-    for outside in (slice(0, ends), slice(len(z) - ends, len(z))):
-        z[outside] = [_independent(model, q) for q in path[outside]]
-    return closed_along(model, z, path), zd, zdd
+    z = _placed(model, record, position[samples], path[0])
+    return closed_along(model, z, path[samples]), zd[samples], zdd[samples]
 
 
 def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
@@ -230,7 +225,7 @@ def _equations(
     names = independent_coordinates(model)
     there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
     measured = tuple(record.names[i] for i in there)
-    rows = stacked_torque_regressor(model, q[samples], zd[samples], zdd[samples])
+    rows = stacked_torque_regressor(model, q, zd, zdd)
     regressor = rows[:, [names.index(name) for name in measured]]
     return regressor, record.effort[samples][:, there], measured
 
