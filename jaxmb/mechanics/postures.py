@@ -51,15 +51,17 @@ def build_model(machine: Machine) -> Model:
     passive = [i for i in range(n) if i not in wanted and i not in unlikely]
     # the reference posture may be far from closed: what was named stays where it is
     guess = np.array(model.reference)
-    slope = gap(model, guess).slope
-    rank = constraint_rank(slope)
-    if constraint_rank(slope[:, [*passive, *unlikely]]) < rank:
-        names = ", ".join(machine.independent)
-        raise ValueError(
-            f"independent: {names} cannot all be given: the loops leave {n - rank} of {n} coordinates independent"
-        )
-    reference = _closed(model, guess, [passive, [*passive, *unlikely]])
+    # the constraints' rank is that of closed postures: away from them those that say the same say different things
+    others = [*passive, *unlikely]
+    try:
+        reference = _closed(model, guess, [passive, others])
+    except ValueError:
+        anywhere, left = _newton(model, guess, list(range(n)))
+        if left <= CLOSED:
+            _check_given(machine, gap(model, anywhere).slope, others)
+        raise
     slope = gap(model, reference).slope
+    _check_given(machine, slope, others)
     dependent = dependent_coordinates(slope, [passive, unlikely])
     left = [i for i in range(n) if i not in dependent and not model.locked[i]]
     if not left and not model.beams:
@@ -67,6 +69,16 @@ def build_model(machine: Machine) -> Model:
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
     bent = np.any(np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0)
     return dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
+
+
+def _check_given(machine: Machine, slope: np.ndarray, others: Sequence[int]) -> None:
+    """Raise ValueError where the coordinates beside those named as independent cannot close the loops."""
+    rank, n = constraint_rank(slope), slope.shape[1]
+    if constraint_rank(slope[:, list(others)]) < rank:
+        names = ", ".join(machine.independent)
+        raise ValueError(
+            f"independent: {names} cannot all be given: the loops leave {n - rank} of {n} coordinates independent"
+        )
 
 
 def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:

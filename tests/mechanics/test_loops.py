@@ -185,6 +185,16 @@ def test_compliance_with_gravity_is_that_of_small_motions(four_bar):
     assert float(compliance[0, 0]) == pytest.approx(1.0 / stiffness, rel=1e-10)
 
 
+def test_a_posture_near_a_closed_one_of_constraints_that_say_the_same():
+    """A planar four-bar whose rocker could tilt out of the plane: only in the plane do the constraints say the same."""
+    tilt = {"name": "tilt", "axis": [1.0, 0.0, 0.0]}
+    rocker = FOUR_BAR["body"][2] | {"joint": [{"name": "q3"}, tilt]}
+    body = [*without_springs().model_dump(exclude_unset=True)["body"][:2], rocker]
+    posture = FOUR_BAR["posture"] | {"tilt": 1e-3}
+    model = jaxmb.build_model(machine_of(body=body, posture=posture, independent=["q1"]))
+    np.testing.assert_allclose(model.reference[:3], angles(1.0), atol=1e-6)
+
+
 def test_a_motor_without_stiffness_is_held_in_a_closed_chain():
     crank = FOUR_BAR["body"][0] | {
         "joint": [{"name": "q1", "stiffness": 100.0, "motor": {"inertia": 1e-3, "ratio": 50.0}}]
