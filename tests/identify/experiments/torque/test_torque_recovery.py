@@ -47,7 +47,7 @@ def changed(**changes):
 
 
 def efforts_by_hand(q, qd, qdd, p=TRUE):
-    """Lagrange's equations of a plane arm of two links, with friction; the machine's 0.02 of rotor.a beside the upper."""
+    """Lagrange's equations of a plane arm of two links, with friction; the machine's 0.02 of rotor_inertia.a too."""
     (a, b), (va, vb), (ga, gb), mass, g = q, qd, qdd, 2.0, 9.81
     i1, i2 = p["inertia.upper.zz"] + 0.02 + mass * LENGTH**2, p["inertia.fore.zz"]
     x1, y1 = p["first_moment.upper.x"] + mass * LENGTH, p["first_moment.upper.y"]
@@ -58,8 +58,9 @@ def efforts_by_hand(q, qd, qdd, p=TRUE):
     tau_b = i2 * (ga + gb) + LENGTH * (along * ga + across * va**2) + weight + p["rotor_inertia.b"] * gb
     tau_a = (i1 * ga + i2 * (ga + gb) + LENGTH * (along * (2 * ga + gb) - across * (2 * va * vb + vb**2)) + weight
              + g * (x1 * np.cos(a) - y1 * np.sin(a)))  # fmt: skip
-    loss = [p[f"damping.{j}"] * v + p[f"friction.{j}"] * np.sign(v) + p[f"offset.{j}"] for j, v in zip("ab", (va, vb))]
-    return np.array([tau_a + loss[0], tau_b + loss[1]])
+    loss = {j: p[f"damping.{j}"] * v + p[f"friction.{j}"] * np.sign(v) + p[f"offset.{j}"]
+            for j, v in (("a", va), ("b", vb))}  # fmt: skip
+    return np.array([tau_a + loss["a"], tau_b + loss["b"]])
 
 
 @pytest.fixture(scope="module")
