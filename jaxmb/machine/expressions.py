@@ -5,6 +5,8 @@ import math
 import operator
 from collections.abc import Mapping
 
+from jaxmb.io.validation import place
+
 OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -24,6 +26,8 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
     Raises:
         ValueError: an expression is wrong, or symbols are defined by each other in a circle.
     """
+    if "pi" in symbols:
+        raise ValueError("symbols: pi has its own value, expected another name")
     found: dict[str, float] = {}
 
     def look_up(name: str, path: tuple[str, ...]) -> float:
@@ -31,8 +35,11 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
             circle = " -> ".join((*path[path.index(name) :], name))
             raise ValueError(f"symbols: {circle} is a circle, expected a symbol that does not need itself")
         if name not in found:
-            needed = {n: look_up(n, (*path, name)) for n in names_in(symbols[name]) if n in symbols}
-            found[name] = value_of(symbols[name], needed)
+            with place(f"symbols: {name}"):
+                names = names_in(symbols[name])
+            needed = {n: look_up(n, (*path, name)) for n in names if n in symbols}
+            with place(f"symbols: {name}"):
+                found[name] = value_of(symbols[name], needed)
         return found[name]
 
     for name in symbols:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
+from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord
 from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low_pass, rates
@@ -77,7 +78,8 @@ def prepared(
     Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
     """
     rate, count = record.rate_hz, len(record.time_s)
-    check_cutoff(cutoff_hz, rate, count)
+    with place("cutoff_hz"):
+        check_cutoff(cutoff_hz, rate, count)
     ends = edge(rate, cutoff_hz)
     used = np.arange(ends, count - ends)
     q, zd, zdd = _motion(model, record, cutoff_hz, path, used)
@@ -85,7 +87,8 @@ def prepared(
     both = np.concatenate([regressor, effort[:, :, None]], axis=2)
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
-        both = low_pass(both.reshape(len(both), -1), rate, effort_cutoff_hz).reshape(both.shape)
+        with place("effort_cutoff_hz"):
+            both = low_pass(both.reshape(len(both), -1), rate, effort_cutoff_hz).reshape(both.shape)
         ends = edge(rate, effort_cutoff_hz)
         inside = np.arange(ends, len(used) - ends, decimation(rate, effort_cutoff_hz))
     time = record.time_s[used[inside]] - record.time_s[0]

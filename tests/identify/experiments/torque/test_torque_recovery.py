@@ -1,0 +1,153 @@
+"""Torque tests of an arm give back the machine that was simulated, and what is held out does not count."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import make_study
+
+LENGTH = 0.4
+TRUE = {
+    "inertia.upper.zz": 0.09, "first_moment.upper.x": 0.7, "first_moment.upper.y": 0.05, "inertia.fore.zz": 0.03,
+    "first_moment.fore.x": 0.25, "first_moment.fore.y": -0.02, "rotor_inertia.b": 0.011, "damping.a": 0.8,
+    "damping.b": 0.3, "friction.a": 1.5, "friction.b": 0.6, "offset.a": 0.4, "offset.b": -0.2,
+}  # fmt: skip
+"""About the joints' axes; the study starts from other values."""
+FREE = {name: {"lower": -9.0, "upper": 9.0} for name in TRUE} | {
+    f"{family}.{joint}": {"lower": 0.0, "upper": 9.0, "scale": "linear"}
+    for family, joint in (("damping", "a"), ("damping", "b"), ("friction", "a"), ("friction", "b"),
+                          ("rotor_inertia", "b"))
+}  # fmt: skip
+BODY = {"mass": 2.0, "center_of_mass": [0.1, 0.0, 0.0], "inertia_products": {"xx": 0.01, "yy": 0.01, "zz": 0.02}}
+ARM = jaxmb.Machine.model_validate({
+    "name": "arm",
+    "gravity": [0.0, -9.81, 0.0],
+    "body": [
+        BODY | {"name": "upper", "joint": [{"name": "a", "damping": 0.1, "friction": 0.1, "rotor_inertia": 0.02}]},
+        BODY | {"name": "fore", "parent": "upper", "origin": {"xyz": [LENGTH, 0.0, 0.0]},
+                "joint": [{"name": "b", "damping": 0.1, "friction": 0.1, "rotor_inertia": 0.1}]},
+    ],
+})  # fmt: skip
+MOTION = {"a": {"sine": [1.5, 0.0, 0.3], "cosine": [0.0, 0.4]}, "b": {"sine": [-0.8, 0.5], "cosine": [0.6, 0.0, 0.3]}}
+HOW = {"duration_s": 5.0, "rate_hz": 200.0, "base_hz": 0.2, "motion": MOTION, "parameters": TRUE}
+TEST = {"kind": "torque", "posture": {"a": -0.3, "b": 0.5}, "cutoff_hz": 40.0, "least_speed": 0.02,
+        "from_s": 0.3, "to_s": 4.7, "simulate": HOW}  # fmt: skip
+
+
+def identified(folder, *tests, free=FREE, machine=ARM, **settings):
+    jaxmb.write_machine(machine, folder / "arm.toml")
+    data = {"machine": "arm.toml", "test": list(tests), "free": free} | settings
+    return jaxmb.identify(make_study(StudyFile.model_validate(data), "arm", folder))
+
+
+def changed(**changes):
+    return TEST | {"simulate": HOW | changes}
+
+
+def efforts_by_hand(q, qd, qdd, p=TRUE):
+    """Lagrange's equations of a plane arm of two links, with friction; the machine's 0.02 of rotor_inertia.a too."""
+    (a, b), (va, vb), (ga, gb), mass, g = q, qd, qdd, 2.0, 9.81
+    i1, i2 = p["inertia.upper.zz"] + 0.02 + mass * LENGTH**2, p["inertia.fore.zz"]
+    x1, y1 = p["first_moment.upper.x"] + mass * LENGTH, p["first_moment.upper.y"]
+    x2, y2 = p["first_moment.fore.x"], p["first_moment.fore.y"]
+    # along and across the upper link, of the fore link's first moment
+    along, across = x2 * np.cos(b) - y2 * np.sin(b), x2 * np.sin(b) + y2 * np.cos(b)
+    weight = g * (x2 * np.cos(a + b) - y2 * np.sin(a + b))
+    tau_b = i2 * (ga + gb) + LENGTH * (along * ga + across * va**2) + weight + p["rotor_inertia.b"] * gb
+    tau_a = (i1 * ga + i2 * (ga + gb) + LENGTH * (along * (2 * ga + gb) - across * (2 * va * vb + vb**2)) + weight
+             + g * (x1 * np.cos(a) - y1 * np.sin(a)))  # fmt: skip
+    loss = {j: p[f"damping.{j}"] * v + p[f"friction.{j}"] * np.sign(v) + p[f"offset.{j}"]
+            for j, v in (("a", va), ("b", vb))}  # fmt: skip
+    return np.array([tau_a + loss["a"], tau_b + loss["b"]])
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory):
+    """Without noise, beside a test of another machine that is held out."""
+    other = changed(parameters=TRUE | {"first_moment.fore.x": 0.5}) | {"name": "other", "role": "check"}
+    return identified(tmp_path_factory.mktemp("exact"), TEST | {"name": "own"}, other)
+
+
+def test_without_noise(exact):
+    """Central differences of a motion at 0.6 Hz, 200 times a second, make rates smaller by (w dt)^2 / 6 = 6e-5 and
+    accelerations by half as much. What the small rotor has not, the other inertias of 20 times its size have."""
+    assert exact.status == "converged"
+    found = {name: exact.parameters[name].value for name in TRUE}
+    np.testing.assert_allclose(list(found.values()), list(TRUE.values()), rtol=5e-4, err_msg=str(list(found)))
+
+
+def test_base_parameters(exact):
+    base = {row.name: row for row in exact.metrics.of(TorqueMetrics).base}
+    assert set(base) == set(TRUE)
+    assert base["inertia.upper.zz"].formula == "inertia.upper.zz + rotor_inertia.a + 0.16 mass.fore"
+    by_hand = TRUE | {"inertia.upper.zz": TRUE["inertia.upper.zz"] + 0.02 + 2.0 * LENGTH**2,
+                      "first_moment.upper.x": TRUE["first_moment.upper.x"] + 2.0 * LENGTH}  # fmt: skip
+    for name, value in by_hand.items():
+        assert base[name].true == pytest.approx(value, rel=1e-9)
+        assert base[name].value == pytest.approx(value, rel=5e-4)
+
+
+def test_predicted_efforts_by_hand(exact):
+    """Of the simulation, and of what was identified from it."""
+    entry = exact.study.fitted[0]
+    time = np.asarray(entry.source.time_s)
+    parts = []
+    for name in "ab":
+        q, qd, qdd = np.full(time.size, TEST["posture"][name]), np.zeros(time.size), np.zeros(time.size)
+        for amplitudes, phase in zip(MOTION[name].values(), (0.0, np.pi / 2), strict=True):
+            for k, size in enumerate(amplitudes, 1):
+                w = 2 * np.pi * 0.2 * k
+                q += size * (np.sin(w * time + phase) - np.sin(phase))
+                qd += size * w * np.cos(w * time + phase)
+                qdd -= size * w**2 * np.sin(w * time + phase)
+        parts.append((q, qd, qdd))
+    expected = efforts_by_hand(*zip(*parts, strict=True))[np.asarray(entry.test.coordinate), np.arange(time.size)]
+    np.testing.assert_allclose(np.asarray(entry.test.effort), expected, atol=1e-9)
+    np.testing.assert_allclose(exact.predicted("own"), expected, atol=1e-3)
+
+
+def test_what_is_held_out_does_not_count(exact):
+    """The other machine's fore link is twice as heavy: more of the elbow's torque, and none of the fit."""
+    rows = {(row.test, row.coordinate): row for row in exact.metrics.of(TorqueMetrics).torques}
+    assert {row.role for row in rows.values() if row.test == "other"} == {"check"}
+    assert rows["own", "b"].relative_percent < 0.1
+    assert rows["other", "b"].relative_percent > 30.0
+
+
+def test_with_noise(tmp_path):
+    """13 values, 12.35 of them expected within their 95 % intervals; fewer than 10 have a chance of 0.3 % were they
+    independent. The noise of the angles, 1e-3 of the motion's accelerations, makes them no smaller than that."""
+    result = identified(tmp_path, changed(torque_std=0.1, angle_std=1e-6, noise_seed=1))
+    within = [p.interval_95[0] <= TRUE[name] <= p.interval_95[1] for name, p in result.parameters.items()]
+    assert len(within) == len(TRUE)
+    assert sum(within) >= 10
+    std = np.asarray(result.study.tests[0].std)
+    np.testing.assert_allclose(std, 0.1, rtol=0.15)  # 1 / sqrt(2 n) is 2.5 %; that samples are alike is estimated too
+    assert max(p.std / abs(TRUE[name]) for name, p in result.parameters.items() if name != "offset.b") < 0.2
+
+
+CART = jaxmb.Machine.model_validate({
+    "name": "cart",
+    "gravity": [0.0, 0.0, -9.81],
+    "body": [{"name": "cart", "mass": 3.0, "joint": [{"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0],
+                                                     "stiffness": 500.0, "damping": 5.0, "friction": 1.0}]}],
+    "frame": [{"name": "tool", "body": "cart"}],
+})  # fmt: skip
+
+
+def test_beside_frfs(tmp_path):
+    """A mass on a spring: friction is seen by torques alone, the loss factor by FRFs alone, the others by both."""
+    true = {"mass.cart": 4.0, "stiffness.x": 900.0, "damping.x": 8.0, "friction.x": 3.0, "loss_factor.x": 0.05}
+    motion = {"x": {"sine": [0.3, 0.0, 0.2]}}
+    free = {"mass.cart": {"lower": 1.0, "upper": 20.0}, "stiffness.x": {"lower": 1e2, "upper": 1e4},
+            "damping.x": {"lower": 1.0, "upper": 50.0}, "friction.x": {"lower": 0.0, "upper": 10.0},
+            "loss_factor.x": {"lower": 1e-3, "upper": 0.5}}  # fmt: skip
+    torque = {"kind": "torque", "cutoff_hz": 40.0, "least_speed": 0.02, "from_s": 0.3, "to_s": 4.7,
+              "simulate": HOW | {"motion": motion, "parameters": true}}  # fmt: skip
+    frf = {"kind": "frf", "outputs": [["tool", "x"]],
+           "simulate": {"lines": {"first_hz": 0.5, "last_hz": 10.0, "step_hz": 0.25}, "parameters": true}}  # fmt: skip
+    result = identified(tmp_path, torque, frf, free=free, machine=CART, rounds=3, least_rounds=1, agreement=1)
+    assert result.status == "converged"
+    np.testing.assert_allclose([result.parameters[name].value for name in true], list(true.values()), rtol=1e-3)

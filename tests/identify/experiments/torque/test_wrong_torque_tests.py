@@ -1,0 +1,110 @@
+"""Torque tests that cannot be: one sentence that names the test and the place."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.cli import main
+from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, TEST, changed, identified
+from tests.recovery.test_flexible import ARM as BEAMS
+
+FOUR_BAR = jaxmb.Machine.model_validate({
+    "name": "four-bar",
+    "independent": ["q1"],
+    "body": [{"name": "crank", "mass": 1.0, "joint": [{"name": "q1"}]},
+             {"name": "coupler", "parent": "crank", "mass": 1.0, "origin": {"xyz": [0.6, 0.0, 0.0]},
+              "joint": [{"name": "q2"}]},
+             {"name": "rocker", "mass": 1.0, "origin": {"xyz": [0.9, 0.0, 0.0]}, "joint": [{"name": "q3"}]}],
+    "frame": [{"name": "end", "body": "coupler", "origin": {"xyz": [0.5, 0.0, 0.0]}},
+              {"name": "pin", "body": "rocker", "origin": {"xyz": [0.5, 0.0, 0.0]}}],
+    "loop": [{"name": "closure", "frame_a": "end", "frame_b": "pin"}],
+    "posture": {"q1": 1.0, "q2": -1.0, "q3": 1.5},
+})  # fmt: skip
+"""Its crank of 0.6 m cannot turn through: at 180 degrees the pins are 1.5 m apart, and two rods of 0.5 m between."""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        (changed(motion={"z": {"sine": [1.0]}}), "motion: coordinate 'z' does not exist; expected one of: a, b"),
+        (TEST | {"least_speed": {"z": 1.0}}, "least_speed: coordinate 'z' does not exist; expected one of: a, b"),
+        (TEST | {"torque_std": {"z": 1.0}}, "torque_std: coordinate 'z' does not exist; expected one of: a, b"),
+        (TEST | {"torque_std": {"a": 1.0}}, "torque_std: found none for 'b', whose torque was measured"),
+        (changed(motion={"a": {"sine": [0.0]}}), "nothing moves \\(a, b\\), expected a motion"),
+        (TEST | {"cutoff_hz": 100.0}, "cutoff_hz: the cut-off is 100 Hz, expected below half the sampling rate of 200"),
+        (TEST | {"effort_cutoff_hz": 100.0}, "effort_cutoff_hz: the cut-off is 100 Hz, expected below half"),
+        (
+            changed(duration_s=0.3) | {"cutoff_hz": 10.0},
+            "cutoff_hz: there are 61 samples, too few for a cut-off at 10 Hz",
+        ),
+        (changed(duration_s=0.05), "there are 11 samples, expected at least 20"),
+        (TEST | {"effort_cutoff_hz": 0.5}, "effort_cutoff_hz: there are 981 samples, too few for a cut-off at 0.5 Hz"),
+        (TEST | {"least_speed": 99.0}, "a is never faster than its least_speed, expected a lower one"),
+        (TEST | {"from_s": 30.0, "to_s": 40.0}, "nothing is left between 30 and 40 s"),
+        (TEST | {"from_s": 3.0, "to_s": 2.0}, "from_s is 3 and to_s 2, expected the first before the last"),
+        (TEST | {"file": "motion.csv"}, "expected either file or simulate"),
+        ({"kind": "torque"}, "expected either file or simulate"),
+        ({"kind": "torque", "file": "absent.csv"}, "absent.csv: cannot be read"),
+    ],
+)
+def test_wrong_tests(tmp_path, test, told):
+    with pytest.raises(ValueError, match=told) as raised:
+        identified(tmp_path, test)
+    assert "test 1" in str(raised.value) or "absent" in str(raised.value) or "test.0" in str(raised.value)
+
+
+def test_a_loop_that_opens(tmp_path):
+    how = {"duration_s": 2.0, "rate_hz": 200.0, "motion": {"q1": {"speed": 1.5}}}
+    test = {"kind": "torque", "simulate": how}
+    with pytest.raises(ValueError, match=r"test 1: a loop of 'four-bar' opens at sample \d+, q1 = .*out of reach"):
+        identified(tmp_path, test, machine=FOUR_BAR, free={"friction.q1": {"lower": 0.0, "upper": 9.0}})
+
+
+def test_machines_with_beams(tmp_path):
+    test = {"kind": "torque", "simulate": HOW | {"motion": {"q1": {"sine": [0.3]}}, "parameters": {}}}
+    with pytest.raises(NotImplementedError, match="torque tests are of machines with rigid links"):
+        identified(tmp_path, test, machine=BEAMS, free={"damping.*": {"lower": 1.0, "upper": 1e3}})
+
+
+def test_a_parameter_that_does_not_act(tmp_path):
+    """A moment of inertia about an axis that nothing turns about."""
+    idle = "inertia.upper.xx"
+    result = identified(tmp_path, TEST, free=FREE | {idle: {"lower": -1.0, "upper": 1.0}}, machine=ARM)
+    assert result.parameters[idle].identifiable == "no"
+    assert not np.isfinite(result.parameters[idle].std)
+    assert result.parameters[idle].value == result.parameters[idle].initial
+    assert f"{idle} is not known: no measurement depends on it" in " ".join(result.as_json()["remarks"])
+
+
+def test_tx40_without_its_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("JAXMB_DATA", raising=False)
+    assert main(["identify", "tx40", "--out", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert "JAXMB_DATA is not set" in shown.err
+    assert "https://github.com/thanhndv212/figaroh-examples" in shown.err
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("JAXMB_DATA", "/nowhere")) / "staubli-tx40").is_dir(),
+    reason="the public recording is not there: JAXMB_DATA does not name its folder",
+)
+def test_tx40(tmp_path):
+    """Friction beside that of the recording's publisher, fv and fs in its TX40_config.yaml; joints 5 and 6 share theirs
+    with motor 6 in another way there. What a rigid machine does not explain of each joint's torque, in per cent, has
+    not grown."""
+    assert main(["identify", "tx40", "--out", str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "result.json").read_text())
+    found = {name: p["value"] for name, p in result["parameters"].items()}
+    viscous, coulomb = (np.array([found[f"{what}.q{i}"] for i in range(1, 5)]) for what in ("damping", "friction"))
+    np.testing.assert_allclose(viscous, [8.05, 5.53, 1.97, 1.11], rtol=0.05)
+    np.testing.assert_allclose(coulomb, [7.14, 8.26, 6.34, 2.48], rtol=0.08)
+    rows = result["metrics"]["torques"]
+    errors = [row["relative_percent"] for row in rows]
+    assert [row["coordinate"] for row in rows] == ["q1", "q2", "q3", "q4", "q5", "q6"]
+    assert np.all(np.array(errors) <= [6.6, 8.0, 10.1, 12.2, 25.0, 17.0]), errors
