@@ -58,6 +58,8 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/hammer-tests/run.py
 	$(BIN)/python experiments/kr90-flexible-links/run.py
 	$(BIN)/python experiments/surgiscope/run.py
+	$(BIN)/python experiments/torque/run.py --seeds 40
+	$(BIN)/python experiments/torque/payload.py --draws 100
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml
