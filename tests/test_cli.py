@@ -176,7 +176,7 @@ def test_a_state_that_is_none(tmp_path, refused):
         ("[free]", 'outputs = [["tool", "up"]]\n[free]', "direction"),
         ("[free]", "band_hz = [30.0, 1.0]\n[free]", "band_hz"),
         ("[free]", "weights = { elsewhere = 0.0 }\n[free]", "weights are zero"),
-        ('kind = "frf"\nfile = "hammer.npz"', 'kind = "torque"', "torque"),
+        ('kind = "frf"\nfile = "hammer.npz"', 'kind = "torque"', "expected either file or simulate"),
         ('file = "hammer.npz"', 'file = "none.npz"', "none.npz"),
         ("machine =", "machine", "TOML"),
     ],

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import jaxmb
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import make_study
 
 CENTRE = [0.02, 0.0, 0.06]
 TRUE = {"mass": 2.0, "first_moment": [2.0 * x for x in CENTRE]}
@@ -51,7 +49,7 @@ def study(folder: Path, seed: int) -> jaxmb.Study:
         "test": [test | {"name": "with"}, test | {"name": "without", "without": ["load"]}],
         "free": {name: {"lower": low, "upper": high, "scale": "linear"} for name, (low, high) in BOUNDS.items()},
     }
-    return make_study(StudyFile.model_validate(data), "payload", folder, noise_seed=seed)
+    return jaxmb.make_study(data, "payload", folder, noise_seed=seed)
 
 
 def main() -> None:
