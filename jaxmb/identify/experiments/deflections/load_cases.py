@@ -15,7 +15,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
-from jaxmb.mechanics.loops import independent_coordinates, motion_map
+from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -69,6 +69,7 @@ def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
         if test.q.shape != (len(model.coordinates),):
             raise ValueError(f"{place}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
         _check_posture(model, place, test.q)
+        check_closed(model, test.q, f"{place}: posture")
         if test.wrench.shape != (6,) or not np.all(np.isfinite(test.wrench)):
             raise ValueError(f"{place}: wrench is {test.wrench.tolist()}, expected six finite numbers")
         if not test.wrench.any():

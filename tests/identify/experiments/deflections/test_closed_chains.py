@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.instruments import Instruments
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, turning
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, turning
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.simulation.deflections import measured_with
 
@@ -98,3 +98,11 @@ def test_drives_that_do_not_repeat(model):
     np.testing.assert_allclose(np.cov(moved.T)[plane] / scale, expected[plane] / scale, atol=0.3)
     tilted = Instruments.model_validate({"tracker_mm": 1e-9, "reflectors_m": 1.0, "encoder_deg": 2.0})
     assert np.isfinite(measured_with(model, [case], tilted, np.random.default_rng(0))[0].displacement).all()
+
+
+def test_a_posture_that_is_open(model):
+    q = np.array(jaxmb.posture(model, {"q1": 1.9, "q3": 1.0}))
+    case = LoadCase("load", q, "tool", np.eye(6)[0], ("tool",), np.full((1, 6), 1e-4), np.full((1, 6), 1e-5))
+    check_cases(model, [case])
+    with pytest.raises(ValueError, match=r"deflection test 'load': posture: the loops of 'five-bar' are open by"):
+        check_cases(model, [dataclasses.replace(case, q=q + 0.01)])
