@@ -62,9 +62,10 @@ def studies() -> None:
 
     from jaxmb.io.files import find_description, library_names, read_toml
 
-    measurements = {name: read_toml(find_description(name, "measurements", "measurement", (".toml",)))
-                    for name in library_names("measurements")}  # fmt: skip
-    public = [name for name, about in measurements.items() if "public" in about]
+    recorded = {name: read_toml(find_description(name, room, what, (".toml",)))
+                for room, what in (("measurements", "measurement"), ("motions", "motion"))
+                for name in library_names(room)}  # fmt: skip
+    public = [name for name, about in recorded.items() if "public" in about]
     for room, what, command in (
         ("studies", "study", "identify"),
         ("measurements", "measurement", "modal"),
