@@ -1,6 +1,5 @@
 """Motions recorded at the motors of a machine: what stands in their files, and the gears between motors and joints."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -129,7 +128,6 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
         effort=(gain * efforts) @ ratio,
     )
     check_record(record)
-    _check_turns(record)
     return record
 
 
@@ -140,13 +138,3 @@ def _columns(signals: Signals, about: MotionFile, folder: Path) -> np.ndarray:
     else:
         path = folder / str(signals.file)
     return read_columns(path, signals.variable, signals.columns)
-
-
-def _check_turns(record: MotionRecord) -> None:
-    """Raise ValueError where a joint would turn through several turns: a ratio is missing, or the unit is another."""
-    for name, column in zip(record.names, record.position.T, strict=True):
-        moved = float(np.ptp(column))
-        if moved > 8.0 * math.pi:
-            raise ValueError(
-                f"{name} would move by {moved:.3g} rad or m, expected a few turns: is its ratio right, and the unit?"
-            )

@@ -6,8 +6,9 @@ from scipy.signal import butter, sosfiltfilt
 
 ORDER = 4
 """Of the Butterworth filter, which runs forwards and backwards."""
-EDGE = 2.0
-"""Periods of the cut-off frequency at either end of a record that the filter's start may still show in."""
+EDGE = 3.0
+"""Periods of the cut-off at either end of a record that are left out: after them a thousandth of what the filter does
+not know of the signal before is left."""
 SPACING = 1.1
 """Of samples that are kept, in half periods of the cut-off: filtered noise then correlates by a few per cent."""
 

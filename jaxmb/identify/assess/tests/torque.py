@@ -55,14 +55,10 @@ class TorqueMetrics(KindMetrics):
         rows = []
         for entry in entries:
             test: Any = entry.test
-            predicted = np.asarray(test.predict(test.view(finding.model)))
-            measured, number = np.asarray(test.effort), np.asarray(test.coordinate)
-            for i, name in enumerate(entry.source.coordinates):
-                own = measured[number == i]
-                left = own - predicted[number == i]
-                size, error = (float(np.sqrt(np.mean(x**2))) for x in (own, left))
-                percent = 100.0 * error / size if size else np.nan
-                rows.append(TorqueRow(entry.name, entry.role, name, size, error, percent))
+            sizes = zip(entry.source.coordinates, *test.sizes(test.view(finding.model)), strict=True)
+            for name, size, missed in sizes:
+                percent = 100.0 * missed / size if size else np.nan
+                rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(missed), float(percent)))
         return cls(tuple(rows), _base_rows(finding, entries))
 
 

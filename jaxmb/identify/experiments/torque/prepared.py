@@ -174,7 +174,7 @@ def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"
 
 
 def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
-    """All coordinates at every sample, loops closed on the branch of a posture, but for the noise of the record.
+    """All coordinates at every sample, loops closed on the branch of a posture.
 
     Args:
         model: the machine.
@@ -184,7 +184,7 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     Raises:
         ValueError: a loop opens on the way; the sample is named.
     """
-    z = _placed(model, record, low_pass(record.position, record.rate_hz, HIGHEST * record.rate_hz), start)
+    z = _placed(model, record, record.position, start)
     # from the posture to the first sample in short steps; few different numbers of them, as each is compiled
     before = _independent(model, start)
     count = WAY * (1 + int(np.max(np.abs(z[0] - before)) / LONGEST_STEP) // WAY)

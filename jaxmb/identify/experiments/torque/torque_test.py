@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.test import Equations, Score, Test
+from jaxmb.identify.experiments.test import Equations, Score, Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import Place
-from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 
 
@@ -58,17 +57,31 @@ class TorqueTest(Test):
 
     def score(self, view: Any, reference_hz: np.ndarray | None) -> Score:
         """How much of the measured efforts is explained, each coordinate's over its own size."""
-        errors = self.relative_errors(view)
+        measured, missed = self.sizes(view)
+        loaded = measured > 0.0
+        if not loaded.any():
+            return Score()
+        errors = missed[loaded] / measured[loaded]
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.mean(errors**2)))))
 
-    def relative_errors(self, view: Any) -> Float[np.ndarray, "c"]:
-        """|measured - predicted| / |measured| of each measured coordinate."""
-        measured, left = np.asarray(self.effort), np.asarray(self.effort) - np.asarray(self.predict(view))
-        rows = [np.asarray(self.coordinate) == i for i in range(int(np.max(self.coordinate)) + 1)]
-        return np.array([np.linalg.norm(left[own]) / np.linalg.norm(measured[own]) for own in rows])
+    def sizes(self, view: Any) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
+        """Root mean square of the effort at each measured coordinate, and of what the prediction misses, Nm or N."""
+        number, measured = np.asarray(self.coordinate), np.asarray(self.effort)
+        squares = np.stack([measured, measured - np.asarray(self.predict(view))]) ** 2
+        sums = [np.bincount(number, weights=part) / np.bincount(number) for part in squares]
+        return np.sqrt(sums[0]), np.sqrt(sums[1])
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Efforts are linear in each value that acts on them."""
+        """Efforts are linear in each value that acts on them.
+
+        Raises:
+            NotImplementedError: the length of a spring is free, which its stiffness multiplies.
+        """
+        lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
+        if lengths:
+            raise NotImplementedError(
+                f"{called(self.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
+            )
         mine = set(self.parameters)
         acts = [any(name in mine for name in names) for names in free.tied]
         return np.where(acts, 0.0, np.nan)
@@ -92,11 +105,3 @@ class TorqueTest(Test):
     def robust(self) -> bool:
         """Whether outliers are given less weight."""
         return self.is_robust
-
-
-def check_free(free: FreeParameters, parameters: tuple[str, ...], model: Model) -> None:
-    """Raise NotImplementedError where a free parameter acts on efforts otherwise than linearly."""
-    for names in free.tied:
-        for name in names:
-            if name.startswith("free_length.") and name not in parameters and on_host(model.spring_stiffness).any():
-                raise NotImplementedError(f"'{name}' cannot be free beside a torque test, which is not linear in it")

@@ -28,6 +28,8 @@ from jaxmb.mechanics.tangent import motion_coordinates
 
 STILL = 1e-6
 """rad or m: a coordinate that moves by less rests."""
+MOST_TURNS = 2.0
+"""Of a joint, beyond which it is asked whether its unit is right; a crank may turn on."""
 
 
 def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -44,7 +46,10 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     model, truth = setting.model, None
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
-    start, absent = np.asarray(posture(model, part.posture)), _columns_of(model, part.without)
+    start, absent = (
+        np.asarray(posture(model, part.posture)),
+        _columns_of(model, part.without, [payload.name for payload in setting.whole.payload]),
+    )
     if part.simulate is None:
         record = _recorded(str(part.file), setting)
     else:
@@ -55,7 +60,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         record = simulated_motion(how, carrying, np.asarray(posture(true, part.posture)), seed)
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
-    still = [name for name, moved in zip(record.names, np.ptp(record.position, axis=0), strict=True) if moved < STILL]
+    moved = np.ptp(record.position, axis=0)
+    still = [name for name, way in zip(record.names, moved, strict=True) if way < STILL]
     if len(still) == len(record.names):
         raise ValueError(f"nothing moves ({', '.join(still)}), expected a motion that excites the parameters")
     path = recorded_path(model, record, start)
@@ -83,11 +89,11 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     return [Entry("torque", test, source, truth, role=part.role, remarks=_remarks(part, record, cutoff, still, model))]
 
 
-def _columns_of(model: Model, payloads: Sequence[str]) -> list[int]:
-    """Columns of the regressor that belong to some payloads."""
+def _columns_of(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Columns of the regressor that belong to some payloads of the machine."""
     for name in payloads:
-        if name not in model.masses:
-            raise ValueError(known_name("without: payload", name, model.masses))
+        if name not in known:
+            raise ValueError(known_name("without: payload", name, known))
     families = ("mass", "first_moment", "inertia")
     parts = [name.split(".") for name in regressor_names(model)]
     return [i for i, (family, item, *_) in enumerate(parts) if family in families and item in payloads]
@@ -142,6 +148,10 @@ def _remarks(
     found = []
     if part.cutoff_hz == "search":
         found.append(f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better")
+    for name, way in zip(record.names, np.ptp(record.position, axis=0), strict=True):
+        turns = way / (2.0 * np.pi)
+        if model.revolute[model.coordinates.index(name)] and turns > MOST_TURNS:
+            found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
     if still:
         found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
     lacking = [name for name in independent_coordinates(model) if name not in record.names]

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmb
 from jaxmb.cli import main
-from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, TEST, changed, identified
+from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, MOTION, TEST, changed, identified
 from tests.recovery.test_flexible import ARM as BEAMS
 
 FOUR_BAR = jaxmb.Machine.model_validate({
@@ -42,7 +42,7 @@ FOUR_BAR = jaxmb.Machine.model_validate({
             "cutoff_hz: there are 61 samples, too few for a cut-off at 10 Hz",
         ),
         (changed(duration_s=0.05), "there are 11 samples, expected at least 20"),
-        (TEST | {"effort_cutoff_hz": 0.5}, "effort_cutoff_hz: there are 981 samples, too few for a cut-off at 0.5 Hz"),
+        (TEST | {"effort_cutoff_hz": 0.5}, "effort_cutoff_hz: there are 971 samples, too few for a cut-off at 0.5 Hz"),
         (TEST | {"least_speed": 99.0}, "a is never faster than its least_speed, expected a lower one"),
         (TEST | {"from_s": 30.0, "to_s": 40.0}, "nothing is left between 30 and 40 s"),
         (TEST | {"from_s": 3.0, "to_s": 2.0}, "from_s is 3 and to_s 2, expected the first before the last"),
@@ -62,6 +62,23 @@ def test_a_loop_that_opens(tmp_path):
     test = {"kind": "torque", "simulate": how}
     with pytest.raises(ValueError, match=r"test 1: a loop of 'four-bar' opens at sample \d+, q1 = .*out of reach"):
         identified(tmp_path, test, machine=FOUR_BAR, free={"friction.q1": {"lower": 0.0, "upper": 9.0}})
+
+
+def test_joints_that_turn_often(tmp_path):
+    """A crank may; angles in degrees look like that too."""
+    result = identified(tmp_path, changed(motion=MOTION | {"a": {"speed": 3.0}}))
+    told = [text for text in result.as_json()["remarks"] if "turns" in text]
+    assert told == ["test 1: a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"]
+
+
+def test_lengths_of_springs(tmp_path):
+    spring = {"name": "balancer", "frame_a": "wall", "frame_b": "hand", "type": "length", "stiffness": 100.0,
+              "free_length": 0.3}  # fmt: skip
+    ends = [{"name": "wall", "body": "ground", "origin": {"xyz": [0.0, 0.5, 0.0]}}, {"name": "hand", "body": "fore"}]
+    machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"spring": [spring], "frame": ends})
+    free = FREE | {"free_length.balancer": {"lower": 0.1, "upper": 1.0}}
+    with pytest.raises(NotImplementedError, match=r"test 1: efforts are not linear in 'free_length.balancer'"):
+        identified(tmp_path, TEST, machine=machine, free=free)
 
 
 def test_machines_with_beams(tmp_path):
