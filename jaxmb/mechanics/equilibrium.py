@@ -6,7 +6,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
@@ -86,13 +86,7 @@ def equilibrium_or_nan(
     begins at q_rest, unless another place is given.
     """
     check_constant_stiffness(model, "static equilibrium")
-    q_rest = whole(model, q_rest)
-    held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
-    for _, shaft in model.motors:
-        held = held.at[shaft].set(held[shaft] | (model.stiffness[shaft] == 0.0))
-    if without_stiffness_held:
-        leading = jnp.array([i not in model.following for i in range(len(model.coordinates))])
-        held = held.at[: leading.size].set(held[: leading.size] | (leading & (model.stiffness == 0.0)))
+    q_rest, held = whole(model, q_rest), _held(model, without_stiffness_held)
 
     def pull(q: Array) -> Array:
         effort = gravity_effort(model, q)
@@ -131,9 +125,9 @@ def loaded_without_gravity(
     stiffness stay where they are.
     """
     weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
-    held = jnp.array([*model.locked, *(False for _ in elastic_coordinates(model))], dtype=bool)
-    held = held.at[: len(model.coordinates)].set(held[: len(model.coordinates)] | (model.stiffness == 0.0))
     lead = jnp.array(moving_independently(model), dtype=int)
+    gives_way = ~_held(model, without_stiffness=True)[lead]
+    both = gives_way[:, None] & gives_way[None, :]
     rest = whole(model, q_rest)
 
     def effort(q: Array, share: Array) -> Array:
@@ -143,12 +137,20 @@ def loaded_without_gravity(
     def step(q: Array, share: Array) -> tuple[Array, None]:
         there = equilibrium_or_nan(weightless, q_rest, frame, share * wrench, True, jax.lax.stop_gradient(q))
         stiffness = jax.jacfwd(lambda x: effort(x, share))(there) @ motion_columns(weightless, there)
-        gives_way = ~held[lead]
-        both = gives_way[:, None] & gives_way[None, :]
         least = jnp.linalg.eigvalsh(jnp.where(both, 0.5 * (stiffness + stiffness.T), jnp.eye(lead.size)))[0]
         return jnp.where(jax.lax.stop_gradient(least) > 0.0, there, jnp.nan), None
 
     return jax.lax.scan(step, rest, jnp.linspace(1.0 / LOAD_STEPS, 1.0, LOAD_STEPS))[0]
+
+
+def _held(model: Model, without_stiffness: bool) -> Bool[Array, "x"]:
+    """Which coordinates stay where they are: locked ones, shafts of motors without stiffness, and where asked for all
+    without stiffness that do not follow from loops."""
+    shafts = {shaft for _, shaft in model.motors}
+    n = len(model.coordinates)
+    may = [i in shafts or (without_stiffness and i not in model.following) for i in range(n)]
+    held = jnp.array(model.locked, dtype=bool) | (jnp.array(may, dtype=bool) & (model.stiffness == 0.0))
+    return jnp.concatenate([held, jnp.zeros(len(elastic_coordinates(model)), dtype=bool)])
 
 
 def _newton(residual: Callable[[Array], Array], start: Float[Array, "n"]) -> Float[Array, "n"]:

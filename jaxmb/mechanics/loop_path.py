@@ -8,15 +8,15 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import OPEN, check_closed, closing, independent_coordinates, loop_gaps, motion_map
+from jaxmb.mechanics.postures import MOST_BESIDE
 
 STEPS = 4
 """Newton's steps at each sample: each doubles the digits, and the first error is of the square of the way."""
-MOST_BESIDE = 0.5
-"""How far a closed posture may lie beside where the motion map leads, as a part of the way: farther is another
-branch."""
 
 
-def closed_along(model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
+def closed_along(
+    model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarray, "*k n"]
+) -> Float[np.ndarray, "k n"]:
     """All coordinates along a motion of the independent ones, on the branch of a posture that is near its start.
 
     Each sample is predicted by the motion map from the one before, and closed by Newton's method.

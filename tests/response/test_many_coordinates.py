@@ -145,7 +145,7 @@ def test_a_train_that_is_hardly_held(ground):
     omega = 2.0 * np.pi * np.array([0.2, 1.0, 3.0, 10.0, 50.0])
     found = receptance(M, np.zeros_like(M), K, jnp.asarray(omega), TIP, TIP)
     expected = [TIP @ np.linalg.solve(K - w**2 * M, TIP.T) for w in omega]
-    np.testing.assert_allclose(found, expected, rtol=2e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
     # of the free train sqrt(k/m)/pi sin(i pi / 2n)
     exact = np.sqrt(stiffness) / np.pi * np.sin(np.arange(1, 6) * np.pi / (2 * SIZE))
     hz = modes(Tangent(jnp.asarray(M), jnp.zeros_like(M), jnp.asarray(K))).frequency_hz
