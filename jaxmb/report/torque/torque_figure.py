@@ -10,6 +10,8 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.style import ALERT, FITTED
 
 MEASURED = "0.45"
+GAP = 1.5
+"""Of the usual step of time, from which on a line is broken."""
 
 
 def torque_figure(result: Result, entry: Entry) -> Figure:
@@ -28,10 +30,13 @@ def torque_figure(result: Result, entry: Entry) -> Figure:
     panels: Any = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
     for i, (axes, name, turns) in enumerate(zip(panels, source.coordinates, source.revolute, strict=True)):
         own = number == i
-        time = source.time_s[own]
-        axes.plot(time, measured[own], color=MEASURED, lw=1.6, label="measured")
-        axes.plot(time, predicted[own], color=FITTED, lw=0.9, label="predicted")
-        axes.plot(time, (measured - predicted)[own], color=ALERT, lw=0.6, label="missed")
+        time, (effort, followed) = source.time_s[own], (x[own] for x in (measured, predicted))
+        # no line over samples that were left out
+        gaps = 1 + np.flatnonzero(np.diff(time) > GAP * np.median(np.diff(time)))
+        time, effort, followed = (np.insert(x, gaps, np.nan) for x in (time, effort, followed))
+        axes.plot(time, effort, color=MEASURED, lw=1.6, label="measured")
+        axes.plot(time, followed, color=FITTED, lw=0.9, label="predicted")
+        axes.plot(time, effort - followed, color=ALERT, lw=0.6, label="missed")
         axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
         axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
         axes.margins(x=0.01)
