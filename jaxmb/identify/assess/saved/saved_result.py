@@ -15,6 +15,7 @@ from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
 from jaxmb.identify.assess.saved.saved_format import SavedResult
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
+from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -199,5 +200,5 @@ def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]
             ),
         )
     values = [parameters[name].value for name in study.free.names]
-    model = study.free.apply(study.model, jnp.asarray(values))
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.moved_numbers or {})
     return model, study.machine_with(model)
