@@ -186,8 +186,14 @@ def test_random_machines(tmp_path, joints, seed):
     result = identify_linear(study)
     finding = linear_finding(study)
     assert possible(result.machine)
-    jaxmb.write_machine(result.machine, tmp_path / "found.toml")
-    jaxmb.load_machine(tmp_path / "found.toml")
+    files = jaxmb.write_result(result, tmp_path)
+    assert ("machine.urdf" in files) == (joints != "loop")
+    read = [jaxmb.load_machine(tmp_path / name) for name in files if name.startswith("machine")]
+    for found in read:
+        model, q = jaxmb.build_model(found), np.full(len(found.coordinates), 0.4)
+        np.testing.assert_allclose(
+            jaxmb.mass_matrix(model, q), jaxmb.mass_matrix(result.model, q), rtol=1e-7, atol=1e-9
+        )
     found, rows, step, start = finding.linear
     plain = linear_step(found, rows, start)
     assert step.cost >= plain.cost * (1.0 - 1e-12)

@@ -26,12 +26,14 @@ from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.machine.urdf_write import without_words_in_urdf, write_urdf
 
-STUDY, RESULT, MACHINE = "study.toml", "result.json", "machine.toml"
+STUDY, RESULT, MACHINE, URDF = "study.toml", "result.json", "machine.toml", "machine.urdf"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths.
+    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths;
+    machine.urdf where a URDF can say all that the machine is (`write_urdf`).
 
     Args:
         result: the identification.
@@ -46,10 +48,16 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     folder = Path(folder)
     write_whole(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
-    if result.study.origin is None:
-        return RESULT, MACHINE
-    write_whole(folder / STUDY, study_toml(result.study.origin).encode())
-    return RESULT, MACHINE, STUDY
+    written = [RESULT, MACHINE]
+    if without_words_in_urdf(result.machine):
+        (folder / URDF).unlink(missing_ok=True)  # of an earlier result
+    else:
+        write_urdf(result.machine, folder / URDF)
+        written.append(URDF)
+    if result.study.origin is not None:
+        write_whole(folder / STUDY, study_toml(result.study.origin).encode())
+        written.append(STUDY)
+    return tuple(written)
 
 
 def study_toml(origin: Origin) -> str:
