@@ -46,7 +46,7 @@ def torque_table(metrics: TorqueMetrics) -> Table:
         "Efforts, Nm or N",
         columns,
         rows,
-        "error %: root mean square of measured less predicted over measured; essential %: by essential parameters alone",
+        "error %: root mean square of measured less predicted over measured; essential %: by essential ones",
     )
 
 

@@ -30,8 +30,8 @@ def test_what_is_left_is_weighted_least_squares_of_it():
 
 
 def test_how_often_zeros_stay():
-    """At a chance of 5 % all of the four zeros are gone in 95 % of the draws; of 300, 285 +- 4, four of these. The noise
-    is never taken for less than stated, which keeps a few draws more."""
+    """At a chance of 5 % all of the four zeros are gone in 95 % of the draws; of 300, 285 +- 4, four of these. The
+    noise is never taken for less than stated, which changes that by a few draws."""
     draw = np.random.default_rng(2)
     whole = [set(jaxmb.essential_parameters(*equations(draw), NAMES).eliminated) == set("bdfg") for _ in range(300)]
     assert sum(whole) >= 270

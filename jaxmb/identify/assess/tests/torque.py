@@ -82,12 +82,14 @@ class TorqueMetrics(KindMetrics):
                 rows.append(
                     TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], percent[1])
                 )
-        by_name = dict(zip(essential.names, zip(essential.values, essential.std, strict=True), strict=True))
+        few = zip(essential.values.tolist(), map(_known, essential.std), strict=True)
+        by_name = dict(zip(essential.names, few, strict=True))
         base = tuple(
-            dataclasses.replace(row, essential_value=float(by_name[row.name][0]), essential_std=_known(by_name[row.name][1]))
-            if row.name in by_name else row
+            row
+            if row.name not in by_name
+            else dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
             for row in base
-        )  # fmt: skip
+        )
         return cls(tuple(rows), base)
 
 
