@@ -30,8 +30,8 @@ from run import OWN, one_run, own_run, profile
 # ## The problem
 #
 # Six parameters of three joints, noise-free FRFs at the tool, random starts in the bounds. All optimizers work on the
-# unit cube; stiffness and damping stand on a logarithmic scale in it. "Exact" is a cost of a millionth of what 1 % noise
-# would leave. Each Jacobian or gradient counts as as many evaluations as it takes the time of.
+# unit cube; stiffness and damping stand on a logarithmic scale in it. "Exact" is a cost of a millionth of what 1 %
+# noise would leave. Each Jacobian or gradient counts as as many evaluations as it takes the time of.
 
 # %%
 study = jaxmb.load_study("validation-3r")
