@@ -15,6 +15,10 @@ from .identify.assess.saved.saved_result import (
     load_result as load_result,
     write_result as write_result,
 )
+from .identify.estimation.essential import (
+    EssentialParameters as EssentialParameters,
+    essential_parameters as essential_parameters,
+)
 from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
@@ -51,6 +55,7 @@ from .machine.file import (
 from .machine.khalil import machine_from_tables as machine_from_tables
 from .machine.schema import Machine as Machine
 from .machine.tables import machine_from_dh as machine_from_dh
+from .machine.urdf_write import write_urdf as write_urdf
 from .measurement.files.frf_file import (
     read_frf as read_frf,
     write_frf as write_frf,
