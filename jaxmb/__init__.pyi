@@ -15,6 +15,10 @@ from .identify.assess.saved.saved_result import (
     load_result as load_result,
     write_result as write_result,
 )
+from .identify.estimation.essential import (
+    EssentialParameters as EssentialParameters,
+    essential_parameters as essential_parameters,
+)
 from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
@@ -51,6 +55,7 @@ from .machine.file import (
 from .machine.khalil import machine_from_tables as machine_from_tables
 from .machine.schema import Machine as Machine
 from .machine.tables import machine_from_dh as machine_from_dh
+from .machine.urdf_write import write_urdf as write_urdf
 from .measurement.files.frf_file import (
     read_frf as read_frf,
     write_frf as write_frf,
@@ -78,6 +83,8 @@ from .measurement.modal.model import (
     ModalModel as ModalModel,
     synthesize as synthesize,
 )
+from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,
     symmetrized as symmetrized,
@@ -104,6 +111,11 @@ from .mechanics.dynamics import (
     mass_matrix as mass_matrix,
 )
 from .mechanics.equilibrium import static_equilibrium as static_equilibrium
+from .mechanics.forward import (
+    Trajectory as Trajectory,
+    forward_dynamics as forward_dynamics,
+    simulate_motion as simulate_motion,
+)
 from .mechanics.kinematics import (
     coordinates as coordinates,
     elastic_coordinates as elastic_coordinates,
