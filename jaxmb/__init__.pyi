@@ -85,6 +85,7 @@ from .measurement.modal.model import (
     ModalModel as ModalModel,
     synthesize as synthesize,
 )
+from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,
     symmetrized as symmetrized,

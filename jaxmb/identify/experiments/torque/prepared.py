@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.estimate import MotionEstimate, low_passed_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low_pass, rates
+from jaxmb.measurement.motion.signals import decimation, edge, low_pass
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -49,7 +50,7 @@ class Prepared(NamedTuple):
 def prepared(
     model: Model,
     record: MotionRecord,
-    cutoff_hz: float,
+    motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
     effort_cutoff_hz: float | None = None,
     least_speed: Float[np.ndarray, "m"] | float = 0.0,
@@ -58,13 +59,13 @@ def prepared(
 ) -> Prepared:
     """Equations of a recorded motion.
 
-    Angles are filtered before they are differentiated. Where asked for, both sides of the equations are filtered too,
-    as Y p = effort stays true under any linear filter, and so many samples are kept as tell all that passed.
+    Where asked for, both sides of the equations are filtered, as Y p = effort stays true under any linear filter, and
+    so many samples are kept as tell all that passed.
 
     Args:
         model: the machine.
         record: of its motion.
-        cutoff_hz: of the filter of the angles.
+        motion: what the record tells of positions, rates and accelerations.
         path: from `recorded_path`.
         effort_cutoff_hz: of the filter of the equations, which are taken as they are where not given.
         least_speed: rad/s or m/s: rows of an independent coordinate are left out where it, or a transmission that it
@@ -78,11 +79,8 @@ def prepared(
     Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
     """
     rate, count = record.rate_hz, len(record.time_s)
-    with place("cutoff_hz"):
-        check_cutoff(cutoff_hz, rate, count)
-    ends = edge(rate, cutoff_hz)
-    used = np.arange(ends, count - ends)
-    q, zd, zdd = _motion(model, record, cutoff_hz, path, used)
+    used = np.arange(motion.first, count - motion.last)
+    q, zd, zdd = _at(model, record, motion, path, used)
     regressor, effort, measured = _equations(model, record, q, zd, zdd, used)
     both = np.concatenate([regressor, effort[:, :, None]], axis=2)
     inside = np.arange(len(used))
@@ -159,7 +157,8 @@ def _error_variance(
     model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
 ) -> float:
     """Mean square of what is not explained of the efforts at some samples, each over its own size."""
-    regressor, effort, _ = _equations(model, record, *_motion(model, record, cutoff_hz, path, chosen), chosen)
+    motion = low_passed_motion(record, cutoff_hz)
+    regressor, effort, _ = _equations(model, record, *_at(model, record, motion, path, chosen), chosen)
     size = np.std(effort, axis=0) + 1e-300
     matrix, right = (regressor / size[:, None]).reshape(-1, regressor.shape[2]), (effort / size).ravel()
     return float(np.mean((right - matrix @ least_squares(matrix, right)[0]) ** 2))
@@ -192,21 +191,14 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     return closed_along(model, np.concatenate([way, z]), start)[count:]
 
 
-def _motion(
-    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, samples: Int[np.ndarray, "s"]
+def _at(
+    model: Model, record: MotionRecord, motion: MotionEstimate, path: np.ndarray, samples: Int[np.ndarray, "s"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All coordinates, rates and accelerations of the independent ones, filtered, at some samples."""
-    rate = record.rate_hz
-    position = low_pass(record.position, rate, cutoff_hz)
-    velocity, acceleration = rates(position, rate)
-    for found, given in ((velocity, record.velocity), (acceleration, record.acceleration)):
-        if given is not None:
-            there = ~np.isnan(given).any(axis=0)
-            found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
+    """All coordinates, rates and accelerations of the independent ones, at some samples."""
     still = np.zeros(len(model.coordinates))
-    zd, zdd = (_placed(model, record, part, still) for part in (velocity, acceleration))
-    z = _placed(model, record, position[samples], path[0])
-    return closed_along(model, z, path[samples]), zd[samples], zdd[samples]
+    zd, zdd = (_placed(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
+    z = _placed(model, record, motion.position[samples], path[0])
+    return closed_along(model, z, path[samples]), zd, zdd
 
 
 def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
