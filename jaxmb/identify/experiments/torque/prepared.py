@@ -43,8 +43,12 @@ class Prepared(NamedTuple):
     coordinate: Int[np.ndarray, "r"]
     """Number of each row's coordinate among the measured ones."""
     time_s: Float[np.ndarray, "r"]
+    velocity: Float[np.ndarray, "r"]
+    """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
+    temperature: Float[np.ndarray, "r"] | None = None
+    """Where it was recorded."""
 
 
 def prepared(
@@ -93,7 +97,8 @@ def prepared(
     inside = inside[(time >= from_s) & (time <= to_s)]
     if not inside.size:
         raise ValueError(f"nothing is left between {from_s:g} and {to_s:g} s once the filters' ends are left out")
-    fast = _moves(model, zd[inside], least_speed)[:, [independent_coordinates(model).index(name) for name in measured]]
+    places = [independent_coordinates(model).index(name) for name in measured]
+    fast = _moves(model, zd[inside], least_speed)[:, places]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -104,7 +109,9 @@ def prepared(
         effort=kept[:, -1],
         coordinate=coordinate,
         time_s=record.time_s[used[inside[sample]]],
+        velocity=zd[inside][:, places][sample, coordinate],
         measured=measured,
+        temperature=None if record.temperature is None else record.temperature[used[inside[sample]]],
     )
 
 

@@ -79,6 +79,8 @@ class TorqueTestPart(TestPart):
     """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
     """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
+    friction_terms: tuple[Literal["stribeck", "load", "cubic", "temperature"], ...] = ()
+    """Further terms of friction that are tried on motion held out; they are reported, the machine has none of them."""
     from_s: NonNegative = 0.0
     """Part of the record that is used, from its first sample."""
     to_s: Positive | None = None
@@ -98,6 +100,10 @@ class TorqueTestPart(TestPart):
             raise ValueError("expected either file or simulate")
         if self.kalman is not None and self.cutoff_hz != "search":
             raise ValueError("kalman and cutoff_hz are given, expected one of them")
+        if self.friction_terms and self.effort_cutoff_hz is not None:
+            raise ValueError(
+                "friction_terms are tried on efforts as recorded, expected no effort_cutoff_hz beside them"
+            )
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"from_s is {self.from_s:g} and to_s {self.to_s:g}, expected the first before the last")
         return self

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.torque.friction_terms import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, effort_std, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -72,6 +73,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     rows = prepared(model, record, motion, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
     rows.regressor[:, absent] = 0.0
     names, where = regressor_names(model), places(model)
+    tried = _friction(part, rows, names)
     test = TorqueTest(
         name=label,
         parameters=names,
@@ -87,7 +89,11 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
     )
-    return [Entry("torque", test, source, truth, role=part.role, remarks=(*how_found, *_remarks(record, still, model)))]
+    return [
+        Entry(
+            "torque", test, source, truth, role=part.role, remarks=(*how_found, *tried, *_remarks(record, still, model))
+        )
+    ]
 
 
 def _columns_of(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
@@ -132,6 +138,21 @@ def _motion(
     cutoff = best_cutoff(model, record, path)
     return low_passed_motion(record, cutoff), [
         f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
+    ]
+
+
+def _friction(part: TorqueTestPart, rows: Prepared, names: Sequence[str]) -> list[str]:
+    """Remarks on further terms of friction that were tried."""
+    if not part.friction_terms:
+        return []
+    found = friction_terms(rows, names, part.friction_terms)
+    if not found:
+        return [f"no further friction ({', '.join(part.friction_terms)}) predicts held-out motion better"]
+    return [
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g} ± {term.std:.2g}"
+        f"{'' if term.speed is None else f' at {term.speed:.2g} rad/s or m/s'} takes the error of held-out motion from"
+        f" {term.before:.3g} to {term.after:.3g}; no machine can hold it, it is not in what was identified"
+        for term in found
     ]
 
 
