@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import ndtr
 
-from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, effort_std, least_squares
+from jaxmb.identify.experiments.torque.effort_noise import effort_std, samples_alike
+from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
 
 FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
 FOLDS = 5
@@ -72,7 +73,14 @@ def friction_terms(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -
     step = -(-len(rows.effort) // MOST_ROWS)
     if step > 1:  # every one of a sample, and of each coordinate
         kept = np.isin(rows.time_s, np.unique(rows.time_s)[::step])
-        rows = Prepared(*(part[kept] if isinstance(part, np.ndarray) else part for part in rows))
+        rows = rows._replace(
+            regressor=rows.regressor[kept],
+            effort=rows.effort[kept],
+            coordinate=rows.coordinate[kept],
+            time_s=rows.time_s[kept],
+            velocity=rows.velocity[kept],
+            temperature=None if rows.temperature is None else rows.temperature[kept],
+        )
     std = effort_std(rows)[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], rows.effort / std
     candidates = _candidates(rows, names, kinds)
@@ -82,21 +90,22 @@ def friction_terms(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -
     left = list(range(len(candidates)))
     while left and len(taken) < MOST:
         whole = _Split(matrix, right, np.arange(0), columns[:, left])
-        z = whole.coefficient / whole.std
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, left]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
         for own in dict.fromkeys(candidates[i][:2] for i in left):
             mine = [n for n, i in enumerate(left) if candidates[i][:2] == own]
             errors = np.array([split.errors(mine, rows.coordinate == own[0]) for split in splits])
             gains = np.log(errors[:, 0] / errors[:, 1])
-            gain, strongest = float(gains.mean()), mine[int(np.argmax(np.abs(z[mine])))]
+            gain, strongest = float(gains.mean()), mine[int(np.argmax(whole.drop[mine]))]
             predicts = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
-            if predicts and gain > best_gain and 2.0 * len(candidates) * ndtr(-abs(z[strongest])) < LEVEL:
-                best, best_gain = (strongest, errors), gain
+            spread = whole.spread(strongest, rows.coordinate == own[0])
+            chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / spread)
+            if predicts and gain > best_gain and chance < LEVEL:
+                best, best_gain = (strongest, errors, spread), gain
         if best is None:
             break
-        n, errors = best
-        one, size, spread = candidates[left[n]], float(whole.coefficient[n]), float(whole.std[n])
+        n, errors, spread = best
+        one, size = candidates[left[n]], float(whole.coefficient[n])
         unit = float(np.mean(std[rows.coordinate == one.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
         taken.append(FrictionTerm(rows.measured[one.coordinate], one.kind, size, spread, one.speed, before, after))
@@ -114,10 +123,10 @@ class _Split:
         scale = np.linalg.norm(matrix[seen], axis=0)
         scale = np.where(scale > 0.0, scale, 1.0)
         left, singular, turned = np.linalg.svd(matrix[seen] / scale, full_matrices=False)
-        rank = int(np.sum(singular > RANK * singular[0]))
+        self.rank = rank = int(np.sum(singular > RANK * singular[0]))
         basis, back = left[:, :rank], (turned[:rank] / singular[:rank, None]).T / scale[:, None]
-        missed = right[seen] - basis @ (basis.T @ right[seen])
-        beside = columns[seen] - basis @ (basis.T @ columns[seen])
+        self.left = missed = right[seen] - basis @ (basis.T @ right[seen])
+        self.beside = beside = columns[seen] - basis @ (basis.T @ columns[seen])
         length = np.sum(beside**2, axis=0)
         acts = length > RANK * np.sum(columns[seen] ** 2, axis=0)
         self.coefficient = np.where(acts, beside.T @ missed / np.where(acts, length, 1.0), 0.0)
@@ -126,6 +135,13 @@ class _Split:
         predict = matrix[out] @ back
         self.missed = right[out] - predict @ (basis.T @ right[seen])
         self.change = columns[out] - predict @ (basis.T @ columns[seen])
+
+    def spread(self, n: int, of_coordinate: np.ndarray) -> float:
+        """Standard deviation of a coefficient, by what the fit with it leaves of the coordinate, nothing held out."""
+        left = (self.left - self.coefficient[n] * self.beside[:, n])[of_coordinate]
+        taken = (self.rank + 1) * left.size / len(self.left)
+        variance = np.sum(left**2) / max(1.0, left.size - taken) * samples_alike(left, taken)
+        return float(self.std[n] * np.sqrt(variance))
 
     def errors(self, mine: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
         """Root mean square of what is held out of a coordinate, without and with the one that fits best of some."""

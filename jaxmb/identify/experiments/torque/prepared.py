@@ -28,9 +28,6 @@ SEARCH_SAMPLES = 3000
 """On which cut-offs are compared."""
 RANK = 1e-10
 """Singular value over the largest, of columns of length 1, below which parameters act together."""
-ROUNDS = 3
-SMALLEST = 1e-12
-"""Of the largest effort: a smaller deviation is rounding."""
 SIGNIFICANT = 10.0
 """Growth of a sum of squares, over its mean square, that is more than chance."""
 
@@ -230,38 +227,3 @@ def _equations(
     rows = stacked_torque_regressor(model, q, zd, zdd)
     regressor = rows[:, [names.index(name) for name in measured]]
     return regressor, record.effort[samples][:, there], measured
-
-
-def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
-    """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
-
-    Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
-    deviation is so much larger that as many independent samples would tell as much.
-    """
-    count = len(rows.measured)
-    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    alike = np.ones(count)
-    for _ in range(ROUNDS):
-        weight = 1.0 / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * weight[:, None], rows.effort * weight)
-        left = rows.effort - rows.regressor @ found
-        free = max(1.0, len(left) - rank) / len(left)
-        own = [left[rows.coordinate == i] for i in range(count)]
-        alike = np.array([samples_alike(part) for part in own])
-        size = [np.sqrt(np.mean(part**2) / free) for part in own]
-        std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
-    return std * np.sqrt(alike)
-
-
-def samples_alike(left: Float[np.ndarray, "k"]) -> float:
-    """How many samples tell as much as one that is independent: 1 + 2 sum of the correlations, while they are notable.
-
-    Source: Geyer 1992, "Practical Markov chain Monte Carlo", initial positive sequence.
-    """
-    size = 2 ** int(np.ceil(np.log2(2 * len(left))))
-    spectrum = np.abs(np.fft.rfft(left - left.mean(), size)) ** 2
-    correlation = np.fft.irfft(spectrum)[: len(left) // 2]
-    correlation = correlation / max(correlation[0], 1e-300)
-    pairs = correlation[0 : 2 * (len(correlation) // 2) : 2] + correlation[1 : 2 * (len(correlation) // 2) : 2]
-    last = int(np.argmax(pairs <= 0.0)) if np.any(pairs <= 0.0) else len(pairs)
-    return float(max(1.0, 2.0 * np.sum(pairs[:last]) - 1.0))

@@ -32,7 +32,7 @@ def rows(extra=None, seed=0):
         ("stribeck", 0.4, lambda v, load, warm: np.exp(-((v / 0.4) ** 2)) * np.sign(v)),
         ("load", 0.05, lambda v, load, warm: load * np.sign(v)),
         ("cubic", 0.02, lambda v, load, warm: v**3),
-        ("temperature", -0.02, lambda v, load, warm: (warm - warm.mean()) * v),
+        ("temperature", -0.05, lambda v, load, warm: (warm - warm.mean()) * v),
     ],
 )
 def test_a_term_that_is_there(kind, size, law):
@@ -60,9 +60,9 @@ def test_what_a_study_says(tmp_path):
     _, v, _ = motion(TIME)
     noise = NOISE * np.random.default_rng(1).normal(size=TIME.size)
     tried = {"friction_terms": ["stribeck", "cubic"]}
-    entry = study(tmp_path, noise + 0.05 * v**3, **tried).fitted[0]
+    entry = study(tmp_path, noise + 0.2 * v**3, **tried).fitted[0]
     (told,) = [remark for remark in entry.remarks if "friction" in remark]
-    assert told.startswith("q: cubic friction of 0.05")
+    assert told.startswith("q: cubic friction of 0.2")
     assert "it is not in what was identified" in told
     entry = study(tmp_path, noise, **tried).fitted[0]
     assert any("no further friction (stribeck, cubic) predicts" in remark for remark in entry.remarks)
