@@ -34,6 +34,13 @@ from .identify.regression.base_parameters import (
     standard_values as standard_values,
     without_known as without_known,
 )
+from .identify.regression.recursive import (
+    RecursiveEstimate as RecursiveEstimate,
+    RecursiveLeastSquares as RecursiveLeastSquares,
+    least_squares_estimate as least_squares_estimate,
+    recursive_least_squares as recursive_least_squares,
+    update_least_squares as update_least_squares,
+)
 from .identify.regression.torque_regressor import (
     regressor_names as regressor_names,
     stacked_torque_regressor as stacked_torque_regressor,
@@ -84,6 +91,7 @@ from .measurement.modal.model import (
     synthesize as synthesize,
 )
 from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,
