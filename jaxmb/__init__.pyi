@@ -23,6 +23,10 @@ from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
 )
+from .identify.plan.motions.exciting_motion import (
+    ExcitingMotion as ExcitingMotion,
+    exciting_motion as exciting_motion,
+)
 from .identify.regression.base_parameters import (
     BaseParameters as BaseParameters,
     base_parameters as base_parameters,
