@@ -34,6 +34,11 @@ from .identify.regression.base_parameters import (
     standard_values as standard_values,
     without_known as without_known,
 )
+from .identify.regression.drive_gains import (
+    CurrentRun as CurrentRun,
+    DriveGain as DriveGain,
+    drive_gains as drive_gains,
+)
 from .identify.regression.torque_regressor import (
     regressor_names as regressor_names,
     stacked_torque_regressor as stacked_torque_regressor,
