@@ -87,6 +87,8 @@ from .measurement.modal.model import (
     ModalModel as ModalModel,
     synthesize as synthesize,
 )
+from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,
     symmetrized as symmetrized,
@@ -113,6 +115,11 @@ from .mechanics.dynamics import (
     mass_matrix as mass_matrix,
 )
 from .mechanics.equilibrium import static_equilibrium as static_equilibrium
+from .mechanics.forward import (
+    Trajectory as Trajectory,
+    forward_dynamics as forward_dynamics,
+    simulate_motion as simulate_motion,
+)
 from .mechanics.kinematics import (
     coordinates as coordinates,
     elastic_coordinates as elastic_coordinates,

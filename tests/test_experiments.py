@@ -26,7 +26,7 @@ def loaded(path, monkeypatch):
 def test_every_program_finds_what_it_imports(path, monkeypatch):
     module = loaded(path, monkeypatch)
     assert module.__doc__
-    assert path.name == "peers.py" or callable(module.main)
+    assert "__main__" not in path.read_text() or callable(module.main)
 
 
 def test_alternatives_of_the_kr240_change_one_thing_alone(monkeypatch):

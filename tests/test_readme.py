@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,14 @@ def test_parallel_robot_notebook(capsys: pytest.CaptureFixture[str]) -> None:
     # damping of 5 % instead of half the loss factor: a resonance as much lower
     assert names["change"] / names["before"] == pytest.approx(0.048 / 0.05, rel=0.05)
     assert "platform at [ 0.   0.  -1.1]" in capsys.readouterr().out
+
+
+def test_optimizers_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local method with derivatives finds six parameters, a blind one does not in as many evaluations."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("objective", "optimizers", "run"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    runs = runpy.run_path(str(ROOT / "notebooks" / "optimizers.py"))["runs"]
+    found = {name: sum("exact" in run for run in some) for name, some in runs.items()}
+    assert found["jaxmb"] == 5
+    assert found["random descent"] < 5

@@ -51,7 +51,7 @@ def closed_along(
 @compiled
 def _followed(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> tuple[Array, Array]:
     def step(q: Array, there: Array) -> tuple[Array, tuple[Array, Array]]:
-        found, left = _step(model, q, there)
+        found, left = closed_step(model, q, there)
         return found, (found, left)
 
     return jax.lax.scan(step, near, z)[1]
@@ -59,12 +59,15 @@ def _followed(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> 
 
 @compiled
 def _closed(model: Model, z: Float[Array, "k m"], near: Float[Array, "k n"]) -> tuple[Array, Array]:
-    return jax.vmap(lambda q, there: _step(model, q, there))(near, z)
+    return jax.vmap(lambda q, there: closed_step(model, q, there))(near, z)
 
 
-def _step(model: Model, q: Array, there: Array) -> tuple[Array, Array]:
-    """The closed posture with the independent coordinates there, from one nearby, and what is left open; infinite on
-    another branch."""
+@compiled
+def closed_step(
+    model: Model, q: Float[Array, "n"], there: Float[Array, "m"]
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+    """The closed posture with given independent coordinates, from one nearby: where the motion map leads, closed by
+    Newton's method. And what is left open, m or rad; infinite where another branch was reached."""
     given = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
     follow = np.array(model.dependent, dtype=int)
     way = motion_map(model, q) @ (there - q[given])

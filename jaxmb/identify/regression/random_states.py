@@ -3,20 +3,18 @@
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_poses
-from jaxmb.mechanics.loops import independent_coordinates, loop_gaps, loop_motion
-from jaxmb.mechanics.postures import CLOSED, MOST_BESIDE
+from jaxmb.mechanics.loop_path import closed_step
+from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import CLOSED
 
 STEP = 0.3
 """Standard deviation of a step of closed chains, rad, or in parts of the machine's size."""
-NEWTON_STEPS = 8
 HALVINGS = 8
 """How often a step is shortened that the loops cannot follow."""
 
@@ -32,8 +30,8 @@ class States(NamedTuple):
 def random_states(model: Model, count: int, seed: int = 0) -> States:
     """Random states, half a turn or the machine's size about the reference posture, rates of 1/s and 1/s^2 of these.
 
-    Coordinates of an open chain are drawn. A closed chain walks from posture to posture, q + R dz closed by Newton's
-    method; where that leads far beside, to another branch or nowhere, the step is taken back, turned round and halved.
+    Coordinates of an open chain are drawn. A closed chain walks from posture to posture by `closed_step`;
+    where that leads to another branch or nowhere, the step is taken back, turned round and halved.
     Locked coordinates stay where they are.
 
     Source: Pyrhonen et al. 2024, eq. 5-6.
@@ -53,28 +51,10 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
         step = STEP * random.normal(size=moved.size) * unit
         for _ in range(HALVINGS):
             if np.all(np.abs(place[moved] + step - reference[moved]) <= math.pi * unit):
-                found = _stepped(model, jnp.asarray(place), jnp.asarray(step))
-                ahead, closed, left = (np.asarray(part) for part in found)
-                beside = np.max(np.abs(closed - ahead))
-                if left <= CLOSED and beside <= MOST_BESIDE * np.max(np.abs(ahead - place)) + CLOSED:
+                closed, left = map(np.asarray, closed_step(model, jnp.asarray(place), jnp.asarray(place[moved] + step)))
+                if left <= CLOSED:
                     place = closed
                     break
             step = -0.5 * step
         q[k] = place
     return States(q, qd, qdd)
-
-
-@compiled
-def _stepped(
-    model: Model, q: Float[Array, "n"], step: Float[Array, "m"]
-) -> tuple[Float[Array, "n"], Float[Array, "n"], Float[Array, ""]]:
-    """q + R dz, the posture near it whose loops are closed, and what is still open there, m or rad."""
-    ahead = q + loop_motion(model, q, step)[0] @ step
-    follow = jnp.array(model.dependent, dtype=int)
-
-    def nearer(_: int, x: Array) -> Array:
-        basis, triangle = jnp.linalg.qr(jax.jacfwd(lambda y: loop_gaps(model, y))(x)[:, follow])
-        return x.at[follow].add(-jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x)))
-
-    closed = jax.lax.fori_loop(0, NEWTON_STEPS, nearer, ahead)
-    return ahead, closed, jnp.max(jnp.abs(loop_gaps(model, closed)))

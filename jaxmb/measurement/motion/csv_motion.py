@@ -14,7 +14,7 @@ from jaxmb.measurement.motion.record import MotionRecord, check_record
 PARTS = ("velocity", "acceleration", "torque")
 
 
-def read_motion(path: Path, coordinates: Sequence[str]) -> MotionRecord:
+def read_motion(path: str | Path, coordinates: Sequence[str]) -> MotionRecord:
     """A recorded motion: columns `time_s`, coordinates by name, `<name>.velocity`, `<name>.acceleration`,
     `<name>.torque`.
 
@@ -25,7 +25,7 @@ def read_motion(path: Path, coordinates: Sequence[str]) -> MotionRecord:
     Raises:
         InputError: the file cannot be read, a column or a number is wrong; the line is named.
     """
-    lines = list(csv.reader(io.StringIO(read_text(path))))
+    lines = list(csv.reader(io.StringIO(read_text(Path(path)))))
     rows = [(number, row) for number, row in enumerate(lines, 1) if any(cell.strip() for cell in row)]
     if len(rows) < 2:
         raise InputError(f"{path}: found {len(rows)} lines, expected a heading and numbers")
@@ -64,8 +64,13 @@ def read_motion(path: Path, coordinates: Sequence[str]) -> MotionRecord:
     return record
 
 
-def write_motion(path: Path, record: MotionRecord) -> None:
-    """The record as a file that `read_motion` reads; columns of NaN are left out."""
+def write_motion(path: str | Path, record: MotionRecord) -> None:
+    """Write a record as a file that `read_motion` and torque tests read; columns of NaN are left out.
+
+    Args:
+        path: of a CSV file, which is replaced where there is one.
+        record: the motion.
+    """
     columns = {"time_s": record.time_s} | dict(zip(record.names, record.position.T, strict=True))
     parts = zip(PARTS, (record.velocity, record.acceleration, record.effort), strict=True)
     for what, values in parts:
