@@ -6,7 +6,8 @@ import jaxmb
 from jaxmb.machine.urdf import machine_from_urdf
 
 URDF = """<robot name="arm"><link name="ground"/><link name="a"/><link name="b"/>
-<joint name="j" type="revolute"><parent link="ground"/><child link="a"/><limit lower="-1.5" upper="2" velocity="3" effort="9"/></joint>
+<joint name="j" type="revolute"><parent link="ground"/><child link="a"/>
+<limit lower="-1.5" upper="2" velocity="3" effort="9"/></joint>
 <joint name="k" type="continuous"><parent link="a"/><child link="b"/><limit velocity="0" effort="9"/></joint></robot>"""
 
 
