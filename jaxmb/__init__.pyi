@@ -27,12 +27,21 @@ from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
 )
+from .identify.plan.motions.exciting_motion import (
+    ExcitingMotion as ExcitingMotion,
+    exciting_motion as exciting_motion,
+)
 from .identify.regression.base_parameters import (
     BaseParameters as BaseParameters,
     base_parameters as base_parameters,
     minimum_norm_values as minimum_norm_values,
     standard_values as standard_values,
     without_known as without_known,
+)
+from .identify.regression.drive_gains import (
+    CurrentRun as CurrentRun,
+    DriveGain as DriveGain,
+    drive_gains as drive_gains,
 )
 from .identify.regression.recursive import (
     RecursiveEstimate as RecursiveEstimate,

@@ -52,7 +52,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
     start, absent = (
         np.asarray(posture(model, part.posture)),
-        _columns_of(model, part.without, [payload.name for payload in setting.whole.payload]),
+        payload_columns(model, part.without, [payload.name for payload in setting.whole.payload]),
     )
     if part.simulate is None:
         record = _recorded(str(part.file), setting)
@@ -97,7 +97,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     ]
 
 
-def _columns_of(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
+def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
     """Columns of the regressor that belong to some payloads of the machine."""
     for name in payloads:
         if name not in known:
