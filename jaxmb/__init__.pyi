@@ -27,12 +27,28 @@ from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
 )
+from .identify.plan.motions.exciting_motion import (
+    ExcitingMotion as ExcitingMotion,
+    exciting_motion as exciting_motion,
+)
 from .identify.regression.base_parameters import (
     BaseParameters as BaseParameters,
     base_parameters as base_parameters,
     minimum_norm_values as minimum_norm_values,
     standard_values as standard_values,
     without_known as without_known,
+)
+from .identify.regression.drive_gains import (
+    CurrentRun as CurrentRun,
+    DriveGain as DriveGain,
+    drive_gains as drive_gains,
+)
+from .identify.regression.recursive import (
+    RecursiveEstimate as RecursiveEstimate,
+    RecursiveLeastSquares as RecursiveLeastSquares,
+    least_squares_estimate as least_squares_estimate,
+    recursive_least_squares as recursive_least_squares,
+    update_least_squares as update_least_squares,
 )
 from .identify.regression.torque_regressor import (
     regressor_names as regressor_names,
@@ -84,6 +100,7 @@ from .measurement.modal.model import (
     synthesize as synthesize,
 )
 from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,

@@ -22,9 +22,13 @@ from jaxmb.identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
 )
+from jaxmb.identify.plan.motions.next_motion import NextMotion as NextMotion
 from jaxmb.identify.plan.next_tests import (
     NextTests as NextTests,
     choose_next as choose_next,
     criterion_of as criterion_of,
 )
-from jaxmb.identify.study.format.next_format import NextPart as NextPart
+from jaxmb.identify.study.format.next_format import (
+    NextMotionPart as NextMotionPart,
+    NextPart as NextPart,
+)

@@ -15,6 +15,7 @@ from jaxmb.estimation import knowledge
 from jaxmb.plan import (
     Candidate,
     NextPart,
+    NextTests,
     Place,
     choose_tests,
     criterion_of,
@@ -109,7 +110,7 @@ def four_postures(pool: Pool, last_hz: float, seeds: int) -> None:
         began = time.perf_counter()
         found = jaxmb.inspect(study(last_hz, count=4, seed=seed)).next
         seconds = time.perf_counter() - began
-        if found is None:
+        if not isinstance(found, NextTests):
             raise RuntimeError("nothing was chosen")
         told = pool.random(200, seed)
         draw = np.random.default_rng(seed)

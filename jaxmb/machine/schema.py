@@ -95,6 +95,12 @@ class Coordinate(Part):
     """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
     motor: Motor | None = None
     """What drives it through a gear, whose spring and damper are then those of the coordinate."""
+    range: tuple[Angle, Angle] | None = None
+    """Lowest and highest value that its drive may take it to, rad or m; None: no limit. Planned motions keep it."""
+    speed_limit: Positive | None = None
+    """rad/s or m/s, likewise."""
+    acceleration_limit: Positive | None = None
+    """rad/s^2 or m/s^2, likewise."""
 
     @property
     def shaft(self) -> "Coordinate | None":
@@ -116,6 +122,12 @@ class Coordinate(Part):
     @model_validator(mode="after")
     def _unit_axis(self) -> Self:
         check_unit("axis", self.axis)
+        return self
+
+    @model_validator(mode="after")
+    def _ascending_range(self) -> Self:
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected it ascending")
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from jaxmb.io.validation import sentence, validated
 from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
-from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part
+from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
 
 Convention = Literal["standard", "modified"]
 
@@ -30,6 +30,9 @@ class DhRow(RigidMass):
     friction: NonNegative = 0.0
     offset: Number = 0.0
     motor: Motor | None = None
+    range: tuple[Angle, Angle] | None = None
+    speed_limit: Positive | None = None
+    acceleration_limit: Positive | None = None
 
 
 class DhTable(Part):
@@ -71,8 +74,8 @@ def machine_from_dh(
         name: name of the machine.
         rows: name, type, a [m], alpha [rad or "90 deg"], d [m], theta [rad or "90 deg"] of each row, and optionally
             mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping,
-            rotor_inertia, friction, offset and motor. Coordinate and body of a row have its name, its DH frame is
-            `<name>_dh`.
+            rotor_inertia, friction, offset, motor and limits of motion. Coordinate and body of a row have its name, its
+            DH frame is `<name>_dh`.
         convention: "standard" or "modified".
         parent: body that carries the table's frame 0.
         origin: frame 0 in the parent's frame, as in a machine file: {"xyz": [...], "rpy": [...]}.
@@ -135,6 +138,7 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> d
     given = row.model_fields_set
     keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
     coordinate = {key: getattr(row, key) for key in keys}
+    coordinate |= {key: getattr(row, key) for key in ("range", "speed_limit", "acceleration_limit") if key in given}
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass

@@ -40,7 +40,8 @@ def machine_from_urdf(text: str, name: str) -> Machine:
 
     Links become bodies, joints coordinates, both under their own names; the coordinates are in the order of the file's
     joints. A root link called "ground" is the ground itself, any other root link is a body fixed to it. Damping is read
-    from `<dynamics>`; geometry, limits and transmissions are not used.
+    from `<dynamics>`; range and speed from `<limit>`; geometry and transmissions are not
+    used.
 
     Args:
         text: the XML.
@@ -88,8 +89,23 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
             coordinate["damping"] = _not_negative(dynamics, "damping", place)
         if "friction" in dynamics.attributes:
             coordinate["friction"] = _not_negative(dynamics, "friction", place)
+    limit = _optional(joint, "limit", what)
+    if limit is not None:
+        coordinate |= _limits(limit, joint.attributes["type"], f"{what}, limit")
     body["joint"] = [coordinate]
     return body
+
+
+def _limits(limit: _Element, kind: str, place: str) -> dict[str, Any]:
+    """Range and speed of a joint; 0 stands for what a file does not give."""
+    found: dict[str, Any] = {}
+    low, high = (_numbers(limit, key, 1, place, "0")[0] for key in ("lower", "upper"))
+    if kind != "continuous" and low < high:
+        found["range"] = [low, high]
+    speed = _numbers(limit, "velocity", 1, place, "0")[0]
+    if speed > 0.0:
+        found["speed_limit"] = speed
+    return found
 
 
 def _inertial(name: str, link: _Element) -> dict[str, Any]:

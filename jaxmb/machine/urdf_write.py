@@ -16,30 +16,37 @@ GRAVITY = (0.0, 0.0, -9.81)
 """With which a URDF is read: it states none."""
 
 
-def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> None:
+def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write a machine as URDF, which `load_machine` reads back with the same masses, geometry, damping and friction.
 
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
-    named frames are links at fixed joints. Revolute joints have no limits ("continuous").
+    named frames are links at fixed joints. Revolute joints have no limits ("continuous"). Rotor inertias, stiffness,
+    loss factors, offsets, locks, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along
+    -z have no words in URDF: they are left out, and a comment at the top of the file says which.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
         path: of the file.
 
+    Returns:
+        What was left out, none where the file says all.
+
     Raises:
-        NotImplementedError: the machine has what a URDF cannot say: loops, springs, beams, motors, rotor inertias,
-            offsets, several coordinates between two bodies, another gravity than 9.81 m/s^2 along -z. All of it is
-            named.
+        NotImplementedError: the bodies are joined as a URDF cannot say: by loops, springs, beams, motors, or several
+            coordinates between two bodies. All of it is named.
         OSError: the file cannot be written; nothing is left half-written.
     """
     write_whole(path, urdf_text(machine).encode())
+    return left_out_of_urdf(machine)
 
 
 def urdf_text(machine: Machine) -> str:
     """A machine as the text of a URDF; see `write_urdf`."""
-    lacking = without_words_in_urdf(machine)
+    lacking = beyond_urdf(machine)
     if lacking:
         raise NotImplementedError(f"machine '{machine.name}': a URDF cannot say {', '.join(lacking)}")
+    left_out = "; ".join(left_out_of_urdf(machine)).replace("--", "- -")
+    comment = [f"<!-- URDF has no words for: {left_out} -->"] if left_out else []
     links, joints, taken = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
 
     def fixed(name: str, parent: str, origin: Origin) -> str:
@@ -59,12 +66,12 @@ def urdf_text(machine: Machine) -> str:
         links.append(_link(payload))
         joints.append(fixed(payload.name, payload.frame, Origin()))
     return "\n".join([
-        '<?xml version="1.0"?>', f"<robot name={quoteattr(machine.name)}>", *links, *joints, "</robot>", ""
+        '<?xml version="1.0"?>', *comment, f"<robot name={quoteattr(machine.name)}>", *links, *joints, "</robot>", ""
     ])  # fmt: skip
 
 
-def without_words_in_urdf(machine: Machine) -> list[str]:
-    """What a machine has and a URDF cannot say; none where it can be written."""
+def beyond_urdf(machine: Machine) -> tuple[str, ...]:
+    """Why a machine cannot be written as URDF; none where it can."""
     found = [
         f"{what} ({', '.join(each.name for each in some)})"
         for what, some in (
@@ -72,27 +79,38 @@ def without_words_in_urdf(machine: Machine) -> list[str]:
             ("loops", machine.loop),
             ("springs", machine.spring),
             ("virtual springs", machine.virtual_spring),
-            ("transmissions", machine.transmission),
+            ("motors", [c for body in machine.body for c in body.joint if c.motor]),
         )
         if some
     ]
     several = [body.name for body in machine.body if len(body.joint) > 1]
     if several:
         found.append(f"several coordinates between two bodies ({', '.join(several)})")
-    joints = [c for body in machine.body for c in body.joint]
-    for what in ("motor", "locked", "stiffness", "loss_factor", "rotor_inertia", "offset"):
-        some = [c.name for c in joints if getattr(c, what)]
-        if some:
-            found.append(f"{what} ({', '.join(some)})")
     taken = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
     same = [payload.name for payload in machine.payload if payload.name in taken]
     if same:
         found.append(f"a payload and a frame of one name ({', '.join(same)})")
+    return tuple(found)
+
+
+def left_out_of_urdf(machine: Machine) -> tuple[str, ...]:
+    """What a machine has that its URDF leaves out."""
+    found = []
+    joints = [c for body in machine.body for c in body.joint]
+    for what, key in (
+        ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
+        ("offset", "offset"), ("lock", "locked"),
+    ):  # fmt: skip
+        some = [c.name for c in joints if getattr(c, key)]
+        if some:
+            found.append(f"{what} of {', '.join(some)}")
+    if machine.transmission:
+        found.append(f"transmission {', '.join(each.name for each in machine.transmission)}")
     if machine.rayleigh.mass or machine.rayleigh.stiffness or machine.fractional is not None:
         found.append("damping of the whole machine")
     if machine.gravity != GRAVITY:
-        found.append(f"its gravity {list(machine.gravity)}")
-    return found
+        found.append(f"gravity {', '.join(f'{g:g}' for g in machine.gravity)} m/s^2")
+    return tuple(found)
 
 
 def _link(rigid: RigidMass) -> str:

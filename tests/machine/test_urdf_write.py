@@ -79,16 +79,29 @@ def changed(name, **more):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (changed("side", joint=[{"name": "c", "stiffness": 3.0}]), r"a URDF cannot say stiffness \(c\)"),
-        (changed("side", joint=[{"name": "c", "rotor_inertia": 3.0}]), r"rotor_inertia \(c\)"),
         (changed("side", joint=[{"name": "c"}, {"name": "d"}]), r"several coordinates between two bodies \(side\)"),
-        (ARM | {"gravity": [0.0, -9.81, 0.0]}, r"its gravity \[0.0, -9.81, 0.0\]"),
+        (
+            changed("side", joint=[{"name": "c", "stiffness": 3.0, "motor": {"inertia": 1e-4, "ratio": 50.0}}]),
+            r"a URDF cannot say motors \(c\)",
+        ),
     ],
 )
 def test_what_a_urdf_cannot_say(tmp_path, data, told):
     with pytest.raises(NotImplementedError, match=told):
         jaxmb.write_urdf(jaxmb.Machine.model_validate(data), tmp_path / "arm.urdf")
     assert not (tmp_path / "arm.urdf").exists()
+
+
+def test_what_is_left_out_is_said(tmp_path):
+    joint = {"name": "c", "stiffness": 3.0, "rotor_inertia": 0.2, "offset": 0.1}
+    machine = jaxmb.Machine.model_validate(changed("side", joint=[joint]) | {"gravity": [0.0, -9.81, 0.0]})
+    told = ("rotor inertia of c", "stiffness of c", "offset of c", "gravity 0, -9.81, 0 m/s^2")
+    assert jaxmb.write_urdf(machine, tmp_path / "arm.urdf") == told
+    assert f"<!-- URDF has no words for: {'; '.join(told)} -->" in (tmp_path / "arm.urdf").read_text()
+    model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.urdf"))
+    bare = jaxmb.set_parameters(jaxmb.build_model(machine), {"rotor_inertia.c": 0.0})
+    q = np.array([0.3, -0.8, 2.0])
+    np.testing.assert_allclose(jaxmb.mass_matrix(model, q), jaxmb.mass_matrix(bare, q), rtol=1e-12)
 
 
 def test_loops_are_named(tmp_path):

@@ -103,6 +103,19 @@ def knowledge(
     return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
 
 
+def deviations(rows: Float[np.ndarray, "k d"], sums: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
+    """Standard deviations of some sums of parameters after linear tests; inf where these do not tell them.
+
+    Args:
+        rows: of the tests, in units of their noise.
+        sums: factors of the parameters in each.
+    """
+    svd = scaled_svd(rows, RANK_TOLERANCE)
+    parts = sums / svd.scale @ svd.right.T
+    told = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
+    return np.where(told, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
+
+
 class Group(NamedTuple):
     """Parameters that the data know only together, along one direction or (std inf) along all of a few."""
 

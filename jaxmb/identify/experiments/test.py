@@ -85,6 +85,17 @@ class Change(NamedTuple):
     """From where it is looked for beside 0: what is far from there is not seen from 0."""
 
 
+class Sums(NamedTuple):
+    """Sums of numbers of a machine that a kind of test tells."""
+
+    names: tuple[str, ...]
+    """Of a number that each is called after."""
+    formulas: tuple[str, ...]
+    parameters: tuple[str, ...]
+    matrix: Float[np.ndarray, "s p"]
+    """Sums = matrix @ [value of each of the parameters]."""
+
+
 class Test(eqx.Module):
     """One test of a machine: its data, what it sees of the machine, and how a prediction compares with the data.
 
@@ -300,6 +311,10 @@ class Test(eqx.Module):
     def nuisance_rows(self) -> int:
         """Rows that numbers of the test's own take up, as the scale of a measured shape does."""
         return 0
+
+    def sums(self, model: Model) -> "Sums | None":
+        """Sums of numbers of a machine that such tests tell, where they do not tell each alone; None where they do."""
+        return None
 
     # What it tells of the machine at one posture
 

@@ -21,11 +21,15 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
+from jaxmb.identify.experiments.test import Sums
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Place
+from jaxmb.identify.plan.motions.exciting_motion import BaseDeviation, base_deviations
+from jaxmb.identify.plan.motions.next_motion import NextMotion, next_motion, shares, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests, choose_next, pool_of
-from jaxmb.identify.plan.why import posture_text, remedies, why
+from jaxmb.identify.plan.why import remedies, why
+from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
 
@@ -36,12 +40,17 @@ HOW_TO_ASK = (
 )
 
 
+NEXT_MOTION = "one motion is proposed: periodic, from rest to rest, within the limits of the drives"
+
+
 class Expected(NamedTuple):
     """What the planned tests will tell of one parameter."""
 
     value: float
     """At which it was taken, SI units."""
     unit: str
+    std: float
+    """Predicted standard deviation, SI units; inf where nothing measured depends on it alone."""
     relative_std: float
     """Predicted standard deviation of its natural logarithm; inf where nothing measured depends on it alone."""
     identifiable: str
@@ -67,11 +76,14 @@ class Inspection:
     direction. They are those of the Jacobian in units of the noise where no weights are given."""
     correlation: Float[np.ndarray, "d d"]
     parameters: dict[str, Expected]
+    base: tuple[BaseDeviation, ...]
+    """What the tests tell of the base parameters, where there are torque tests; of sums of parameters that no torque
+    tells apart."""
     groups: tuple[Group, ...]
     """Parameters that are known only together, or not at all, see `identifiability.groups`."""
     without_effect: tuple[str, ...]
     """Parameters on which nothing that is measured depends."""
-    next: NextTests | None
+    next: NextTests | NextMotion | None
     next_remark: str
     """A sentence on the next tests: how to ask for them, why there are none, or how much they tell."""
     remarks: tuple[str, ...]
@@ -87,11 +99,12 @@ class Inspection:
                 "at": self.at,
                 "parameters": {name: p._asdict() for name, p in self.parameters.items()},
                 "singular_values": self.singular_values,
+                "base": [row._asdict() for row in self.base],
                 "groups": groups_by_name(self.groups, names),
                 "without_effect": self.without_effect,
                 "correlation": self.correlation,
                 "criterion": None if self.next is None else self.next.part.criterion,
-                "next": None if self.next is None else _next_json(self.study, self.next),
+                "next": None if self.next is None else self.next.as_json(self.study.model),
                 "next_remark": self.next_remark,
                 "remarks": self.remarks,
                 "versions": versions(),
@@ -141,7 +154,8 @@ def _inspect(study: Study) -> Inspection:
     made = information_rows(jacobian, weights)
     together = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
-    chosen, pool, information, remark = _next(study, place, made, prior_std)
+    sums = next((found for test in study.tests if (found := test.sums(study.model)) is not None), None)
+    chosen, pool, information, remark = _next(study, place, values, made, prior_std, sums)
     shown = correlation(known.covariance)
     reasons = _reasons(study, place, values, known, shown, together, made, pool, information)
     return Inspection(
@@ -152,6 +166,7 @@ def _inspect(study: Study) -> Inspection:
         singular_values=np.linalg.svd(made, compute_uv=False),
         correlation=shown,
         parameters=_parameters(study, values, known, reasons, chosen),
+        base=() if sums is None else _base(study, values, made, sums),
         groups=together,
         without_effect=_without_effect(study, jacobian),
         next=chosen,
@@ -180,11 +195,15 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _next(
-    study: Study, place: Place, made: np.ndarray, prior_std: np.ndarray | None
-) -> tuple[NextTests | None, list[Candidate], np.ndarray | None, str]:
+    study: Study, place: Place, values: np.ndarray, made: np.ndarray, prior_std: np.ndarray | None, sums: Sums | None
+) -> tuple[NextTests | NextMotion | None, list[Candidate], np.ndarray | None, str]:
     """The next tests, the pool that they are from and what each of it tells, and a sentence."""
     if study.next is None:
         return None, [], None, HOW_TO_ASK
+    if isinstance(study.next, NextMotionPart):
+        if sums is None:
+            raise ValueError("[next]: the motion is like a torque test, and the study has none")
+        return next_motion(study, study.next, values, made, sums, prior_std), [], None, NEXT_MOTION
     tests = [test for test in study.tests if test.probe() is not None]
     like, pool, information, left_out = pool_of(study.next, tests, study.model.coordinates, place)
     try:
@@ -216,19 +235,26 @@ def _reasons(
 
 
 def _parameters(
-    study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | None
+    study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | NextMotion | None
 ) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
+    sizes = unit_sizes(study.free, values)
     for i, names in enumerate(study.free.tied):
         # A step of u is one of the logarithm, or of the value over its width.
         relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf
         after = None if chosen is None else float(relative * chosen.known.std[i])
         for name in names:
             found[name] = Expected(
-                float(values[i]), unit(study.model, name), float(relative * known.std[i]), known.verdict[i],
+                float(values[i]), unit(study.model, name), float(sizes[i] * known.std[i]),
+                float(relative * known.std[i]), known.verdict[i],
                 reasons[i], after,
             )  # fmt: skip
     return found
+
+
+def _base(study: Study, values: np.ndarray, made: np.ndarray, sums: Sums) -> tuple[BaseDeviation, ...]:
+    columns = shares(study.free, sums.parameters) * unit_sizes(study.free, values)
+    return base_deviations(made, sums, columns)
 
 
 def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
@@ -256,30 +282,3 @@ def _remarks(study: Study) -> tuple[str, ...]:
             " of log H was taken, to which all standard deviations are proportional"
         )
     return tuple(information)
-
-
-def _next_json(study: Study, chosen: NextTests) -> dict[str, Any]:
-    named = study.model.coordinates
-    return {
-        "count": len(chosen.tests),
-        "like": chosen.like,
-        "candidates": chosen.candidates,
-        "left_out": chosen.left_out,
-        "seed": chosen.part.seed,
-        "directions": chosen.directions,
-        "criterion_before": chosen.before,
-        "criterion_chosen": chosen.chosen,
-        "criterion_improved": chosen.improved,
-        "tests": [
-            {
-                "posture": {n: float(x) for n, x in zip(named, test.q, strict=True) if x != 0.0},
-                "posture_text": posture_text(study.model, test.q),
-                "drawn": {n: float(x) for n, x in zip(named, drawn.q, strict=True) if x != 0.0},
-                "outputs": test.probe.ends[0],
-                "inputs": test.probe.ends[1],
-                "band_hz": test.probe.band_hz,
-                "lines": test.probe.omega.size,
-            }
-            for test, drawn in zip(chosen.tests, chosen.drawn, strict=True)
-        ],
-    }

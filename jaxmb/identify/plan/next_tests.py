@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +12,9 @@ from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scal
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, candidates_of, information_of, ranges_of
 from jaxmb.identify.plan.improve_posture import improved
+from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.machine.build import Model
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,6 +42,33 @@ class NextTests:
     """Over how many directions of the parameters the criterion is taken: those that can be known at all."""
     known: Knowledge
     """After all of them."""
+
+    def as_json(self, model: Model) -> dict[str, Any]:
+        """For `inspect.json`."""
+        named = model.coordinates
+        return {
+            "count": len(self.tests),
+            "like": self.like,
+            "candidates": self.candidates,
+            "left_out": self.left_out,
+            "seed": self.part.seed,
+            "directions": self.directions,
+            "criterion_before": self.before,
+            "criterion_chosen": self.chosen,
+            "criterion_improved": self.improved,
+            "tests": [
+                {
+                    "posture": {n: float(x) for n, x in zip(named, test.q, strict=True) if x != 0.0},
+                    "posture_text": posture_text(model, test.q),
+                    "drawn": {n: float(x) for n, x in zip(named, drawn.q, strict=True) if x != 0.0},
+                    "outputs": test.probe.ends[0],
+                    "inputs": test.probe.ends[1],
+                    "band_hz": test.probe.band_hz,
+                    "lines": test.probe.omega.size,
+                }
+                for test, drawn in zip(self.tests, self.drawn, strict=True)
+            ],
+        }
 
 
 def pool_of(

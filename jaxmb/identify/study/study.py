@@ -18,7 +18,7 @@ from jaxmb.identify.parameters.model_parameters import parameters, set_parameter
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
-from jaxmb.identify.study.format.next_format import NextPart, check_next
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.initial import initial_values
 from jaxmb.identify.study.law_terms import law_terms
@@ -67,7 +67,7 @@ class Study:
     complete: CompletePart | None = None
     """What is said of a complete stiffness model of joints and links, where it is that which is to be found: nothing
     else is free then."""
-    next: NextPart | None = None
+    next: NextPart | NextMotionPart | None = None
     """Out of which candidates `inspect` is to choose the next tests."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
@@ -215,7 +215,8 @@ def make_study(
         bounds = bounds_of(model, file.free, set(held), of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
-        check_next(file.next, model, [test.name for test in tests if test.probe() is not None])
+        frf_tests = [test.name for test in tests if test.probe() is not None]
+        check_next(file.next, model, frf_tests, [entry.name for entry in fitted if entry.kind == "torque"])
     if file.laws is not None:
         with place(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)

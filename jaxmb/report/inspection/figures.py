@@ -47,9 +47,11 @@ def singular_value_figure(found: Inspection) -> Figure:
 def deviation_figure(found: Inspection) -> Figure:
     """Predicted standard deviation of every parameter as a bar, beside that after the next tests if there are such."""
     free = found.study.free
-    entries = np.arange(free.size)
+    # the deviation of 0 is no share of it
+    of_zero = [found.parameters[name].value == 0.0 and np.isfinite(found.parameters[name].std) for name in free.names]
+    entries = np.flatnonzero(~np.array(of_zero))
     if entries.size > MOST_BARS:
-        entries = np.sort(np.argsort(-found.known.std, kind="stable")[:MOST_BARS])
+        entries = np.sort(entries[np.argsort(-found.known.std[entries], kind="stable")[:MOST_BARS]])
     expected = [found.parameters[free.names[i]] for i in entries]
     now = np.array([p.relative_std for p in expected])
     after = None if found.next is None else np.array([np.inf if p.next_std is None else p.next_std for p in expected])
@@ -82,7 +84,7 @@ def deviation_figure(found: Inspection) -> Figure:
     handles = [Patch(color=COLOUR[v], label=v) for v in COLOUR if v in {p.identifiable for p in expected}]
     if after is not None:
         handles.append(Patch(color=MEASURED, label="after the next tests"))
-    note = f", the {MOST_BARS} least known of {free.size}" if entries.size < free.size else ""
+    note = f", the {MOST_BARS} least known of {free.size}" if entries.size == MOST_BARS < free.size else ""
     figure.legend(
         handles=handles, loc="outside upper center", ncols=4, title=f"{found.study.name}: identifiable?{note}",
         title_fontsize=8,

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from jaxmb.identify.plan.inspection import Inspection
+from jaxmb.identify.plan.motions.next_motion import NextMotion
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.cells import deviation, number, percent
@@ -23,7 +24,8 @@ def inspection_sections(found: Inspection) -> list[Section]:
         *section(
             f"{found.study.name}: what its tests will tell, at the {found.at}",
             [
-                expected_table(found), _picture("singular-values", "singular_value_figure", found),
+                expected_table(found), base_table(found) if found.base else None,
+                _picture("singular-values", "singular_value_figure", found),
                 _picture("standard-deviations", "deviation_figure", found),
             ],
         ),
@@ -38,7 +40,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 else None,
             ],
         ),
-        *section("Next tests", [None if found.next is None else next_table(found, found.next), last]),
+        *section("Next tests", [_next(found), last]),
     ]  # fmt: skip
 
 
@@ -48,16 +50,37 @@ def _picture(name: str, function: str, found: Inspection) -> Picture:
 
 def expected_table(found: Inspection) -> Table:
     """Parameters with the standard deviations that are to be expected, after the planned tests and after the next."""
-    rows = []
+    rows, linear = [], not all(found.study.free.logarithmic)
     for names in found.study.free.tied:
         p = found.parameters[names[0]]
-        after = [] if found.next is None else ["-" if p.next_std is None else percent(100.0 * p.next_std)]
+        after = (
+            [] if found.next is None else ["-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)]
+        )
         label = names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)"
-        std = deviation(100.0 * p.relative_std)
-        rows.append((label, p.unit, number(p.value), std, *after, Cell(p.identifiable, p.identifiable)))
+        alone = p.value == 0.0 and math.isfinite(p.std)  # the deviation of 0 is no share of it
+        std = ([number(p.std)] if linear else []) + ["-" if alone else deviation(100.0 * p.relative_std)]
+        rows.append((label, p.unit, number(p.value), *std, *after, Cell(p.identifiable, p.identifiable)))
     after = () if found.next is None else ("std % after next",)
-    columns = (*left("parameter", "unit"), *right("value", "std %", *after), *left("identifiable"))
+    columns = (
+        *left("parameter", "unit"),
+        *right("value", *(("std",) if linear else ()), "std %", *after),
+        *left("identifiable"),
+    )
     return Table("", columns, tuple(rows), legend(found))
+
+
+def base_table(found: Inspection) -> Table:
+    """Base parameters with the standard deviations that are to be expected, SI units."""
+    after = None if not isinstance(found.next, NextMotion) else [number(row.std) for row in found.next.motion.base]
+    rows = [
+        (row.formula, number(row.std) if math.isfinite(row.std) else "unknown", *([] if after is None else [after[i]]))
+        for i, row in enumerate(found.base)
+    ]
+    columns = (
+        Column("base parameter", "left", wraps=True),
+        *right("std", *([] if after is None else ["std after next"])),
+    )
+    return Table("Base parameters: sums that torques tell", columns, tuple(rows))
 
 
 def legend(found: Inspection) -> str:
@@ -85,6 +108,27 @@ def group_table(found: Inspection) -> Table:
     return Table("", columns, tuple(rows))
 
 
+def _next(found: Inspection) -> Table | None:
+    if found.next is None:
+        return None
+    return motion_table(found, found.next) if isinstance(found.next, NextMotion) else next_table(found, found.next)
+
+
+def motion_table(found: Inspection, chosen: NextMotion) -> Table:
+    """The motion to make next: where it starts, and its amplitudes."""
+    motion, series = chosen.motion, list(chosen.motion.motion.values())
+    rows = [("start", *(f"{motion.posture[name]:.5f}" for name in motion.motion))]
+    for what, parts in (("sine", [m.sine for m in series]), ("cosine", [m.cosine for m in series])):
+        rows += [
+            (f"{what} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
+        ]
+    title = (
+        f"Next motion, like {chosen.like}: start + sum_k sine_k sin(k w t) + cosine_k (cos(k w t) - 1), rad or m,"
+        f" base_hz {motion.base_hz:g}, {motion.duration_s:g} s"
+    )
+    return Table(title, (*left(""), *right(*motion.motion)), tuple(rows))
+
+
 def next_table(found: Inspection, chosen: NextTests) -> Table:
     """The tests to make next."""
     rows = []
@@ -107,14 +151,17 @@ def next_lines(found: Inspection) -> list[str]:
     chosen = found.next
     if chosen is None:
         return [found.next_remark]
+    if isinstance(chosen, NextMotion):
+        return [f"{found.next_remark}; condition number {number(chosen.motion.condition_number)}", _least_known(found)]
     what = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
     values = [f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"]
     values.append(f"{number(chosen.chosen)} with the chosen tests")
     if chosen.improved != chosen.chosen:
         values.append(f"{number(chosen.improved)} with their postures improved by gradient")
-    worst = int(np.argmax(chosen.known.std))
-    std = percent(100.0 * float(chosen.known.std[worst]))
-    return [
-        f"{found.next_remark}; {what}: {', '.join(values)}",
-        f"least known after them: {found.study.free.names[worst]}, std {std} %",
-    ]
+    return [f"{found.next_remark}; {what}: {', '.join(values)}", _least_known(found)]
+
+
+def _least_known(found: Inspection) -> str:
+    std = np.zeros(0) if found.next is None else found.next.known.std
+    worst = int(np.argmax(std))
+    return f"least known after them: {found.study.free.names[worst]}, std {percent(100.0 * float(std[worst]))} %"

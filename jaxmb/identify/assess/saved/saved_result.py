@@ -26,14 +26,14 @@ from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.urdf_write import without_words_in_urdf, write_urdf
+from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
 
 STUDY, RESULT, MACHINE, URDF = "study.toml", "result.json", "machine.toml", "machine.urdf"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths;
-    machine.urdf where a URDF can say all that the machine is (`write_urdf`).
+    machine.urdf of open chains of joints without stiffness, for which URDF has no words (`write_urdf`).
 
     Args:
         result: the identification.
@@ -49,7 +49,8 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     write_whole(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
     written = [RESULT, MACHINE]
-    if without_words_in_urdf(result.machine):
+    elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
+    if elastic or beyond_urdf(result.machine):
         (folder / URDF).unlink(missing_ok=True)  # of an earlier result
     else:
         write_urdf(result.machine, folder / URDF)

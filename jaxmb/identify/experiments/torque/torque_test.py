@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.test import Equations, Score, Test, called
+from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import Place
+from jaxmb.identify.regression.base_parameters import base_parameters
+from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.machine.build import Model
 
 
@@ -97,6 +99,11 @@ class TorqueTest(Test):
             weight=np.ones(self.rows),
             case=np.arange(self.rows),
         )
+
+    def sums(self, model: Model) -> Sums:
+        """Base parameters."""
+        found = base_parameters(model)
+        return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
 
     @property
     def takes_prior(self) -> bool:

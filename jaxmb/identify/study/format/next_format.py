@@ -16,6 +16,7 @@ MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
 MOST_LINES = 20_000
 RANGES, LISTED = "ranges", "postures"
+POSTURES, TORQUE = "postures", "torque"
 
 
 class PointsPart(Part):
@@ -93,9 +94,77 @@ class NextPart(Part):
         return steps * len(self.bands_hz) if len(steps) == 1 else steps
 
 
-def check_next(part: NextPart | None, model: "Model", frf_tests: Sequence[str]) -> None:
+class LimitsPart(Part):
+    """What a drive may do, where that is not what the machine says."""
+
+    range: tuple[Angle, Angle] | None = None
+    """rad or m."""
+    speed: Positive | None = None
+    """rad/s or m/s."""
+    acceleration: Positive | None = None
+    """rad/s^2 or m/s^2."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected it ascending")
+        return self
+
+
+class NextMotionPart(Part):
+    """`[next]` of kind "torque": what motion to make next."""
+
+    kind: Literal["torque"]
+    base_hz: Positive = 0.1
+    """One over the period of the motion."""
+    harmonics: Annotated[int, Field(ge=2, le=50, strict=True)] = 5
+    periods: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    limits: dict[Name, LimitsPart] = {}
+    """Of coordinates, instead of those of the machine."""
+    criterion: Literal["D", "condition"] = "D"
+    """Smallest volume of the confidence region of the parameters, or condition number of the motion's regressor."""
+    wanted: dict[str, Positive] = {}
+    """Standard deviation that would do, SI units, by name or pattern of free parameters: the sum of squares of those to
+    be expected, over these, is made least instead of the criterion."""
+    without: tuple[tuple[Name, ...], ...] = ((),)
+    """Runs of the motion, each with the payloads that the machine does not carry in it."""
+    starts: Annotated[int, Field(ge=1, le=1000, strict=True)] = 4
+    """Random motions that are improved, of which the best is taken."""
+    steps: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 200
+    """Most steps of each."""
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    like: str | None = None
+    """Test whose sampling, noise and measured coordinates it has; the first torque test."""
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if self.wanted and self.criterion == "condition":
+            raise ValueError("found both wanted and the criterion 'condition', expected one of them")
+        if not self.without:
+            raise ValueError("without has no run, expected [[]] for one with all payloads")
+        return self
+
+
+def _form(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return TORQUE if kind is not None else POSTURES
+
+
+Next = Annotated[Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)], Discriminator(_form)]
+"""`[next]` of either kind of test."""
+
+
+def check_next(
+    part: NextPart | NextMotionPart | None, model: "Model", frf_tests: Sequence[str], torque_tests: Sequence[str]
+) -> None:
     """Raise ValueError where candidates cannot be of this machine and these tests."""
     if part is None:
+        return
+    if isinstance(part, NextMotionPart):
+        if not torque_tests:
+            raise ValueError("the motion is like a torque test, and the study has none")
+        if part.like is not None and part.like not in torque_tests:
+            raise ValueError(known_name("like: torque test", part.like, torque_tests))
         return
     from jaxmb.mechanics.postures import posture  # which the format is read without
     from jaxmb.response.frf import check_points

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
-from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.format.next_format import Next
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.machine.values import NonNegative, Number, Part, Positive, Vector
 
@@ -61,7 +61,7 @@ class StudyFile(Part):
     """Parameters, by name or pattern, that keep a given value and are not free."""
     prior: dict[str, Positive] = {}
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
-    next: NextPart | None = None
+    next: Next | None = None
     """Out of which candidates the next tests are to be chosen."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""

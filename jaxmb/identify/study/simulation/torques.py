@@ -1,12 +1,14 @@
 """Pseudo-measured motions of a machine with the efforts of its drives."""
 
+from collections.abc import Mapping, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.study.format.torque_format import SimulateTorques
+from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord
@@ -32,18 +34,8 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
         if name not in names:
             raise ValueError(known_name("motion: coordinate", name, names))
     time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
-    z, zd, zdd = (np.zeros((time.size, len(names))) for _ in range(3))
+    z, zd, zdd = states_along(how.motion, how.base_hz, time, names)
     z += start[[model.coordinates.index(name) for name in names]]
-    for name, motion in how.motion.items():
-        i = names.index(name)
-        z[:, i] += motion.speed * time
-        zd[:, i] += motion.speed
-        for amplitudes, phase in ((motion.sine, 0.0), (motion.cosine, np.pi / 2)):
-            for k, amplitude in enumerate(amplitudes, 1):
-                w = 2.0 * np.pi * k * how.base_hz
-                z[:, i] += amplitude * (np.sin(w * time + phase) - np.sin(phase))
-                zd[:, i] += amplitude * w * np.cos(w * time + phase)
-                zdd[:, i] -= amplitude * w**2 * np.sin(w * time + phase)
     std = how.torque_std if isinstance(how.torque_std, dict) else dict.fromkeys(names, how.torque_std)
     for name in std:
         if name not in names:
@@ -55,7 +47,27 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
         names=names,
         position=z + how.angle_std * draw.normal(size=z.shape),
         effort=effort + np.array([std.get(name, 0.0) for name in names]) * draw.normal(size=z.shape),
+        velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
+        acceleration=None if how.acceleration_std is None else zdd + how.acceleration_std * draw.normal(size=z.shape),
     )
+
+
+def states_along(
+    motion: Mapping[str, Motion], base_hz: float, time_s: Float[np.ndarray, "k"], names: Sequence[str]
+) -> tuple[Float[np.ndarray, "k m"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
+    """Coordinates from their start, rates and accelerations along a motion, in the order of some names."""
+    z, zd, zdd = (np.zeros((len(time_s), len(names))) for _ in range(3))
+    for name, series in motion.items():
+        i = names.index(name)
+        z[:, i] += series.speed * time_s
+        zd[:, i] += series.speed
+        for amplitudes, phase in ((series.sine, 0.0), (series.cosine, np.pi / 2)):
+            for k, amplitude in enumerate(amplitudes, 1):
+                w = 2.0 * np.pi * k * base_hz
+                z[:, i] += amplitude * (np.sin(w * time_s + phase) - np.sin(phase))
+                zd[:, i] += amplitude * w * np.cos(w * time_s + phase)
+                zdd[:, i] -= amplitude * w**2 * np.sin(w * time_s + phase)
+    return z, zd, zdd
 
 
 @compiled

@@ -1,0 +1,1 @@
+"""Motions that tell most of inertial and friction parameters."""

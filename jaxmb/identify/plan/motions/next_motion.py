@@ -1,0 +1,98 @@
+"""Which motion to make next, beside the tests of a study."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Sums
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.plan.motions.exciting_motion import ExcitingMotion, Sought, found_motion
+from jaxmb.identify.study.format.next_format import NextMotionPart
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_coordinates
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NextMotion:
+    """A motion to make next, and what will be known after it."""
+
+    part: NextMotionPart
+    like: str
+    """Test whose sampling and noise it has."""
+    motion: ExcitingMotion
+    """Its deviations are those after the planned tests and this one."""
+    known: Knowledge
+    """After all of them."""
+
+    def as_json(self, model: Model) -> dict[str, Any]:
+        """For `inspect.json`."""
+        test = self.motion.as_test()
+        return {
+            "kind": "torque",
+            "like": self.like,
+            "seed": self.part.seed,
+            "without": self.part.without,
+            "posture": test["posture"],
+            **test["simulate"],
+            "condition_number": self.motion.condition_number,
+            "std": self.motion.std,
+            "base": {row.name: row.std for row in self.motion.base},
+        }
+
+
+def next_motion(
+    study: Study,
+    part: NextMotionPart,
+    values: Float[np.ndarray, "d"],
+    made: Float[np.ndarray, "m d"],
+    base: Sums,
+    prior_std: Float[np.ndarray, "d"] | None,
+) -> NextMotion:
+    """The motion that tells most beside what is planned.
+
+    Args:
+        study: its torque tests say how a motion is measured.
+        part: what is asked for.
+        values: physical values of the free parameters.
+        made: rows of what is planned and known before, by u.
+        base: base parameters.
+        prior_std: the prior's standard deviations, where there is one; its rows are in `made`.
+
+    Raises:
+        ValueError: see `exciting_motion`.
+    """
+    like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
+    weight, rate_hz = measured_as(like, study.model)
+    size = unit_sizes(study.free, values)
+    columns = shares(study.free, base.parameters) * size
+    sought = Sought(study.free.names, size, columns, weight, rate_hz, made, base)
+    found = found_motion(study.machine, study.model, part, sought)
+    rows = np.concatenate([made, found.rows])
+    return NextMotion(part, like.name, found, knowledge(rows, np.ones(len(rows)), prior_std))
+
+
+def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
+    """1 / standard deviation of the effort at each independent coordinate, 0 where none was measured, and samples per
+    second."""
+    test: Any = entry.test
+    number, std = np.asarray(test.coordinate), np.asarray(test.std)
+    names = independent_coordinates(model)
+    weight = np.zeros(len(names))
+    for i, name in enumerate(entry.source.coordinates):
+        weight[names.index(name)] = 1.0 / np.median(std[number == i])
+    return weight, 1.0 / float(np.median(np.diff(np.unique(np.asarray(entry.source.time_s, dtype=float)))))
+
+
+def unit_sizes(free: FreeParameters, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+    """SI units of one unit of each entry of u."""
+    return np.where(np.array(free.logarithmic), values, free.width)
+
+
+def shares(free: FreeParameters, names: tuple[str, ...]) -> Float[np.ndarray, "p d"]:
+    """Which numbers of the machine each free parameter sets."""
+    return np.array([[float(name in tied) for tied in free.tied] for name in names])

@@ -1,0 +1,56 @@
+"""`[next]` of kind "torque": the motion that `inspect` proposes, and the study that would follow."""
+
+import json
+
+import pytest
+
+import jaxmb
+from jaxmb.plan import NextMotion
+from jaxmb.report.inspection.sections import inspection_sections
+from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE
+
+PLANNED = {"kind": "torque", "name": "planned", "posture": {"a": -0.3, "b": 0.5}, "cutoff_hz": 30.0, "torque_std": 0.1,
+           "simulate": {"duration_s": 10.0, "rate_hz": 100.0, "base_hz": 0.1,
+                        "motion": {"a": {"sine": [0.5, 0.1]}, "b": {"sine": [0.3, 0.0, 0.2]}}}}  # fmt: skip
+NEXT = {"kind": "torque", "base_hz": 0.02, "harmonics": 3, "starts": 1, "steps": 30,
+        "limits": {"a": {"range": [-1.0, 2.0], "speed": 3.0}, "b": {"range": [-1.0, 1.0], "speed": 4.0}}}  # fmt: skip
+
+
+def study(folder, *tests, **more):
+    jaxmb.write_machine(ARM, folder / "arm.toml")
+    return jaxmb.make_study({"machine": "arm.toml", "test": list(tests), "free": FREE} | more, "arm", folder)
+
+
+def test_motion_tells_what_was_promised(tmp_path):
+    found = jaxmb.inspect(study(tmp_path, PLANNED, next=NEXT))
+    assert isinstance(found.next, NextMotion)
+    test = found.next.motion.as_test()
+    pasted = PLANNED | test | {"name": "next", "simulate": test["simulate"] | {"rate_hz": 100.0}}
+    after = jaxmb.inspect(study(tmp_path, PLANNED, pasted))
+    for name, p in found.parameters.items():
+        assert after.parameters[name].std < p.std
+        # the filter's ends and the friction's change of sign are not foreseen: of 50 s, 0.2 s
+        assert found.next.motion.std[name] == pytest.approx(after.parameters[name].std, rel=0.03)
+        assert p.next_std == pytest.approx(after.parameters[name].relative_std, rel=0.03)
+    for now, then, real in zip(found.base, found.next.motion.base, after.base, strict=True):
+        assert then.std == pytest.approx(real.std, rel=0.03)
+        assert then.std < now.std
+    written = json.loads(found.json_text())
+    assert written["next"]["motion"] == test["simulate"]["motion"]
+    assert written["base"][0]["formula"] == found.base[0].formula
+    text = "".join(str(section) for section in inspection_sections(found))
+    assert "Next motion, like planned" in text
+    assert "base parameter" in text
+
+
+@pytest.mark.parametrize(
+    ("tests", "changes", "sentence"),
+    [
+        ([PLANNED], {"like": "other"}, "like: torque test 'other'"),
+        ([PLANNED], {"limits": {}}, "no speed limit"),
+        ([PLANNED], {"base": 0.1}, "base"),
+    ],
+)
+def test_wrong_next(tmp_path, tests, changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        jaxmb.inspect(study(tmp_path, *tests, next=NEXT | changes))

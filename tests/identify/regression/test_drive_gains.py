@@ -1,0 +1,67 @@
+"""Gains of drives: currents of a simulated arm with known gains give them back, and intervals hold them."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.regression.drive_gains import CurrentRun
+from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE
+
+GAINS = {"a": 12.5, "b": -3.2}
+LOAD = {"name": "load", "frame": "fore", "mass": 1.5, "center_of_mass": [0.3, 0.05, 0.0],
+        "inertia_products": {"xx": 0.001, "yy": 0.002, "zz": 0.003}}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model():
+    data = ARM.model_dump(exclude_unset=True) | {"payload": [LOAD]}
+    return jaxmb.build_model(jaxmb.Machine.model_validate(data))
+
+
+@pytest.fixture(scope="module")
+def runs(model):
+    """With and without the load, by the equations of a machine that has other parameters than the model."""
+    limits = {"a": {"speed": 3.0}, "b": {"speed": 3.0}}
+    motion = jaxmb.exciting_motion(ARM, list(TRUE), limits=limits, base_hz=0.2, starts=1, steps=0)
+    q, qd, qdd = motion.states(np.arange(0.01, 5.0, 0.01))
+    names = jaxmb.regressor_names(model)
+    Y = jaxmb.stacked_torque_regressor(model, q, qd, qdd)
+    found = []
+    for without in ((), ("load",)):
+        true = jaxmb.parameters(model) | TRUE
+        true |= {name: 0.0 for name in names if name.endswith(".load") or ".load." in name} if without else {}
+        effort = Y @ np.array([true[name] for name in names])
+        found.append(CurrentRun(q, qd, qdd, effort / list(GAINS.values()), without))
+    return found
+
+
+def test_exact_currents_give_exact_gains(model, runs):
+    found = jaxmb.drive_gains(model, runs, "load")
+    for name, gain in GAINS.items():
+        assert found[name].gain == pytest.approx(gain, rel=1e-6)
+
+
+def test_no_bias_and_deviations_that_hold(model, runs):
+    """60 draws of noise of 5 % of the current: errors over their deviations have mean 0 and mean square 1."""
+    draw = np.random.default_rng(0)
+    size = [0.05 * np.std(run.signal, axis=0) for run in runs]
+    errors = []
+    for _ in range(60):
+        noisy = [run._replace(signal=run.signal + s * draw.normal(size=run.signal.shape))
+                 for run, s in zip(runs, size, strict=True)]  # fmt: skip
+        found = jaxmb.drive_gains(model, noisy, "load")
+        errors.append([(found[name].gain - gain) / found[name].std for name, gain in GAINS.items()])
+    # four standard deviations of either statistic of 120 normal numbers
+    assert abs(np.mean(errors)) < 4.0 / np.sqrt(120)
+    assert abs(np.mean(np.square(errors)) - 1.0) < 4.0 * np.sqrt(2.0 / 120)
+
+
+def test_what_cannot_be_told(model, runs):
+    with pytest.raises(ValueError, match="the gain of 'a' is not told: payload 'load' loads it in no other way"):
+        jaxmb.drive_gains(model, runs[:1], "load")
+    with pytest.raises(ValueError, match="payload 'lod'"):
+        jaxmb.drive_gains(model, runs, "lod")
+    with pytest.raises(ValueError, match="signal of run 1 has shape"):
+        jaxmb.drive_gains(model, [runs[0]._replace(signal=runs[0].signal[:, :1]), runs[1]], "load")
+    left_out = [run._replace(signal=np.where([True, False], np.nan, run.signal)) for run in runs]
+    assert list(jaxmb.drive_gains(model, left_out, "load")) == ["b"]
