@@ -90,11 +90,11 @@ def sums_of_derivatives(mass: Array, damping: Array, stiffness: Array, rows: Arr
     return jax.lax.map(one, (mass, damping, stiffness))
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """That a piece of work takes."""
-    began = time.perf_counter()
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """That a piece of work takes, elapsed and of all processors together."""
+    began, used = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - used
 
 
 def processor() -> str:
@@ -104,22 +104,26 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def timed_in_turn(ways: dict[str, Callable[[], object]], count: int, repeats: int) -> dict[str, list[float]]:
-    """Evaluations a second of each way, `count` at a time, of each repetition."""
-    for work in ways.values():
+def timed_in_turn(ways: dict[str, tuple[int, Callable[[], object]]], repeats: int) -> dict[str, list[list[float]]]:
+    """Elapsed and processor time of an evaluation by each way, so many at a time, of each repetition."""
+    for _, work in ways.values():
         seconds(work)
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[list[float]]] = {name: [] for name in ways}
     for _ in range(repeats):
-        for name, work in ways.items():
-            rates[name].append(count / seconds(work))
-    return rates
+        for name, (count, work) in ways.items():
+            times[name].append([each / count for each in seconds(work)])
+    return times
 
 
-def shown(name: str, rates: dict[str, list[float]], peer: str) -> str:
-    """A line with medians, quartiles, and how many times the peer's rate that is, pair by pair."""
-    low, middle, high = np.percentile(rates[name], [25, 50, 75])
-    ratio = np.percentile(np.array(rates[name]) / np.array(rates[peer]), [25, 50, 75])
-    return f"{name:28s}{middle:10.0f} ({low:.0f} to {high:.0f})   {ratio[1]:.1f} ({ratio[0]:.1f} to {ratio[2]:.1f})"
+def shown(name: str, times: dict[str, list[list[float]]], peer: str) -> str:
+    """A line with medians and quartiles: evaluations a second, processor time of one, and the peer's over both."""
+    own, other = np.array(times[name]), np.array(times[peer])
+    low, middle, high = np.percentile(1.0 / own[:, 0], [25, 50, 75])
+    text = f"{name:26s}{middle:8.0f} ({low:.0f} to {high:.0f})".ljust(55) + f"{np.median(own[:, 1]) * 1e6:8.1f} us"
+    for kind in (0, 1):
+        ratio = np.percentile(other[:, kind] / own[:, kind], [25, 50, 75])
+        text += f"   {ratio[1]:5.1f} ({ratio[0]:.1f} to {ratio[2]:.1f})".ljust(26)
+    return text.rstrip()
 
 
 def main() -> None:
@@ -134,7 +138,8 @@ def main() -> None:
     native.in_use()  # compiled here, where it was not
     print(f"{machine}; small solve: {native.status()}")
     print(
-        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second, median (quartiles); over LAPACK's, pairwise"
+        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second and processor time of one, medians (quartiles);\n"
+        "elapsed and processor time of LAPACK over it, pairwise"
     )
     found = {}
     with threadpool_limits(1, user_api="blas"):
@@ -154,22 +159,18 @@ def main() -> None:
                 if error > 1e-11:
                     raise RuntimeError(f"n = {size}: a relative error of {error:.1e}")
             ways = {
-                "jaxmb": partial(own, *arguments),
-                "JAX's elimination": partial(in_jax, *arguments),
-                "LAPACK, vmapped": partial(lapack, *arguments),
+                "jaxmb": (count, partial(own, *arguments)),
+                "JAX's elimination": (count, partial(in_jax, *arguments)),
+                "LAPACK, vmapped": (count, partial(lapack, *arguments)),
+                "NumPy": (1, partial(by_numpy, *first)),
             }
-            rates = timed_in_turn(ways, count, options.repeats)
-            numpy_way = partial(by_numpy, *first)
-            rates["NumPy"] = [1.0 / seconds(numpy_way) for _ in range(options.repeats)]
-            print(f"n = {size}")
-            for name in rates:
-                print("  " + shown(name, rates, "LAPACK, vmapped"))
-            found[size] = rates
             if size == 9:
-                derivative = partial(jax.jit(sums_of_derivatives), *on_device)
-                found["Jacobian"] = timed_in_turn({"jaxmb": derivative}, count, options.repeats)
-                print("  value and Jacobian by 18" + shown("jaxmb", found["Jacobian"], "jaxmb")[26:])
-    numbers = {"machine": machine, "rates": found, "versions": versions()}
+                ways["value and Jacobian by 18"] = count, partial(jax.jit(sums_of_derivatives), *on_device)
+            found[size] = timed_in_turn(ways, options.repeats)
+            print(f"n = {size}")
+            for name in ways:
+                print("  " + shown(name, found[size], "LAPACK, vmapped"))
+    numbers = {"machine": machine, "seconds": found, "versions": versions()}
     (options.out / "kernels.json").write_text(json.dumps(numbers, indent=1))
 
 
