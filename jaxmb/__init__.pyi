@@ -15,6 +15,10 @@ from .identify.assess.saved.saved_result import (
     load_result as load_result,
     write_result as write_result,
 )
+from .identify.estimation.essential import (
+    EssentialParameters as EssentialParameters,
+    essential_parameters as essential_parameters,
+)
 from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
@@ -39,6 +43,13 @@ from .identify.regression.drive_gains import (
     DriveGain as DriveGain,
     drive_gains as drive_gains,
 )
+from .identify.regression.recursive import (
+    RecursiveEstimate as RecursiveEstimate,
+    RecursiveLeastSquares as RecursiveLeastSquares,
+    least_squares_estimate as least_squares_estimate,
+    recursive_least_squares as recursive_least_squares,
+    update_least_squares as update_least_squares,
+)
 from .identify.regression.torque_regressor import (
     regressor_names as regressor_names,
     stacked_torque_regressor as stacked_torque_regressor,
@@ -60,6 +71,7 @@ from .machine.file import (
 from .machine.khalil import machine_from_tables as machine_from_tables
 from .machine.schema import Machine as Machine
 from .machine.tables import machine_from_dh as machine_from_dh
+from .machine.urdf_write import write_urdf as write_urdf
 from .measurement.files.frf_file import (
     read_frf as read_frf,
     write_frf as write_frf,
@@ -88,6 +100,7 @@ from .measurement.modal.model import (
     synthesize as synthesize,
 )
 from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     joined_inputs as joined_inputs,

@@ -82,7 +82,7 @@ def second_step(values: dict[str, float], first: jaxmb.Result) -> tuple[float, f
         error = np.asarray(jaxmb.reduced_frf(tried, lines)) - measured
         return float(np.sum(np.abs(error) ** 2) / np.sum(np.abs(measured) ** 2))
 
-    found = minimize_scalar(jq, bounds=(0.01, 0.5), method="bounded", options={"xatol": 1e-6})
+    found: Any = minimize_scalar(jq, bounds=(0.01, 0.5), method="bounded", options={"xatol": 1e-6})
     return float(found.x), 100.0 * float(found.fun)
 
 

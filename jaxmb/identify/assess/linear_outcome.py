@@ -5,10 +5,18 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import chdtri
 
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.remarks import NOT_BELIEVED, data_remarks, excess_remarks, kind_remarks, machine_remarks
+from jaxmb.identify.assess.remarks import (
+    NOT_BELIEVED,
+    data_remarks,
+    excess_remarks,
+    kind_remarks,
+    machine_remarks,
+    prior_remarks,
+)
 from jaxmb.identify.assess.result import Outcome, Result, followed_text, found_parameters
 from jaxmb.identify.estimation.identifiability import (
     Knowledge,
@@ -25,20 +33,27 @@ from jaxmb.identify.experiments.test import Equations, called
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
+    idle_numbers,
     linear_equations,
     linear_step,
     reported_knowledge,
     unknowns,
+    with_prior,
     without_effect,
 )
-from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.study.study import Study, linear_in
+from jaxmb.identify.fit.noise import FALSE_ALARM
+from jaxmb.identify.fit.possible import Possible, bodies
+from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
+from jaxmb.identify.study.reading.parameters import held_values
+from jaxmb.identify.study.study import Study, known_values, linear_in
 from jaxmb.io.validation import place
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: which parameters are held on their bounds was not found"
 OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
+SMALL_RISE = 0.01
+"""Of chi^2, which nobody need hear of."""
 PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
@@ -61,9 +76,10 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     if finding.linear is None:
         raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
     found, _, step, start = finding.linear
-    together = groups(information_rows(step.jacobian, finding.row_weights))
+    together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
     known_together = groups_by_name(together, study.free.names)
-    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together)
+    moved = moved_numbers(study, finding.values, step) or None
+    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together, moved_numbers=moved)
     machine = study.machine_with(finding.model)
     # what is grossly wrong first: nothing else is worth reading then
     doubts = (
@@ -71,6 +87,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         *excess_remarks(finding.misfit),
         *([NOT_BELIEVED] if wrong else []),
         *outlier_remarks(step.robust_weight),
+        *body_remarks(finding, step),
         *machine_remarks(machine),
         *value_remarks(finding),
     )
@@ -83,7 +100,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         parameters=found_parameters(study, finding.values, start, finding.known),
         modes=(),
         metrics=metrics,
-        remarks=(*doubts, *data_remarks(study)),
+        remarks=(*doubts, *prior_remarks(finding), *data_remarks(study)),
         doubts=doubts,
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
@@ -107,22 +124,35 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     """
     with place(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
+    prior = study.problem.prior
+    prior_std = None if prior is None else np.asarray(prior.std)
+    stacked = with_prior(found, rows, prior)
     start = kept_values(study)
-    step = linear_step(found, rows, start, any(test.robust for test in study.tests))
+    held = () if study.origin is None else held_values(study.model, study.origin.file)
+    touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
+    step = linear_step(found, stacked, start, any(test.robust for test in study.tests), touched, prior_std)
     # 1 / (1 / k) is not always k
-    values = np.where(step.without_effect, start, found.decode(step.x))
+    values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     return Finding(
         study=study,
         seed=seed,
         u=study.free.encode(values),
         values=values,
-        model=study.free.apply(study.model, jnp.asarray(values)),
-        residual=-np.sqrt(rows.weight * step.robust_weight) * step.residual / rows.std,
+        model=with_numbers(study.free.apply(study.model, jnp.asarray(values)), moved_numbers(study, values, step)),
+        residual=-np.sqrt(step.row_weights) * step.residual / stacked.std,
         jacobian=step.jacobian,
-        row_weights=rows.weight * step.robust_weight,
+        row_weights=step.row_weights,
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
+
+
+def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:
+    """Numbers that are not free and were moved for bodies to be possible, by name."""
+    if step.possible is None or not step.possible.added:
+        return {}
+    before = parameters(study.free.apply(study.model, jnp.asarray(values)))
+    return {name: before[name] + change for name, change in step.possible.added.items()}
 
 
 def status_of(*fits: LinearFit | LinearStep) -> str:
@@ -148,17 +178,15 @@ def kept_values(study: Study) -> np.ndarray:
     The study's `initial`; where it gives none the machine's own value, if that is inside the bounds, else the middle of
     these: what is written of a machine should not change where nothing was learnt.
     """
-    own = parameters(study.model)
-    machine = np.array([own[name] for name in study.free.names])
-    inside = (machine >= np.array(study.free.lower_value)) & (machine <= np.array(study.free.upper_value))
-    return np.where(inside & ~study.start.given, machine, study.start.values)
+    return known_values(study.model, study.free, study.start.values, study.start.given)
 
 
 def _cost(finding: Finding, x: np.ndarray) -> float:
     if finding.linear is None:
         return float("nan")
     rows = finding.linear.equations
-    return float(np.sum(finding.row_weights * ((rows.measured - rows.matrix @ x) / rows.std) ** 2))
+    weights = finding.row_weights[: rows.measured.size]
+    return float(np.sum(weights * ((rows.measured - rows.matrix @ x) / rows.std) ** 2))
 
 
 def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
@@ -174,7 +202,7 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
         _check_effect(study)
     rows = linear_equations(study.model, study.free, study.tests)
     with place(tests_text(study.fitted)):
-        check_equations(rows, study.free.names, study.fitted)
+        check_equations(with_prior(found, rows, study.problem.prior), study.free.names, study.fitted)
     return found, rows
 
 
@@ -227,6 +255,49 @@ def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     return [f"{outliers} of {robust_weight.size} measured values are outliers and count little or nothing"]
 
 
+def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
+    """A sentence on bodies that could not be possible, or are at the price of following the data less."""
+    found = step.possible
+    if found is None:
+        return []
+    return [*_price_remarks(step, found), *moved_remarks(finding)]
+
+
+def _price_remarks(step: LinearStep, found: Possible) -> list[str]:
+    named = ", ".join(found.pressing)
+    if not found.exists:
+        return [
+            f"no possible body has the numbers that {named} keeps: its mass, first moments and inertias are those of"
+            " the best fit, expected more of them free or other values of those that are not"
+        ]
+    if found.rise < SMALL_RISE:
+        return []
+    noise = 1.0 if step.misfit.explained else step.misfit.square
+    price = f"that they are possible raises chi^2 by {found.rise:.3g} to {step.cost:.4g}"
+    if found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM)):
+        return [f"the data alone would have impossible bodies ({named}): {price}, which noise explains"]
+    return [
+        f"the data ask for impossible bodies ({named}): {price}, which noise does not explain; what is kept fixed of"
+        " them, or something else in the description, is wrong"
+    ]
+
+
+def moved_remarks(finding: Finding) -> list[str]:
+    """A sentence on masses that are not free and were changed."""
+    before, now = parameters(finding.study.model), parameters(finding.model)
+    free = {name for names in finding.study.free.tied for name in names}
+    moved = [
+        f"{name} from {before[name]:.4g} to {now[name]:.4g} kg"
+        for name in before
+        if name.startswith("mass.") and name not in free and abs(now[name] - before[name]) > 1e-3 * before[name]
+    ]
+    if not moved:
+        return []
+    return [
+        f"no measurement depends on some masses, which were changed for their bodies to be possible: {', '.join(moved)}"
+    ]
+
+
 def value_remarks(finding: Finding) -> list[str]:
     """A sentence on each value that is not determined, on a bound or outside of them, and one on those that are known
     beside the width of their bounds alone."""
@@ -238,8 +309,9 @@ def value_remarks(finding: Finding) -> list[str]:
     for i, name in enumerate(free.names):
         lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
-            kept = "the machine's own value" if start[i] == own[name] else "its initial value"
-            sentences.append(f"{name} is not known: no measurement depends on it, it keeps {kept}")
+            kept = "keeps the machine's own value" if start[i] == own[name] else "keeps its initial value"
+            kept = kept if fit.x[i] == found.encode(start)[i] else "has one with which its body is possible"
+            sentences.append(f"{name} is not known: no measurement depends on it, it {kept}")
         elif not np.isfinite(fit.known.std[i]):
             sentences.append(
                 f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"
@@ -260,10 +332,14 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[st
     value."""
     yes = float(limits(None)[0])
     std = known.std * np.array(study.free.width)
+    alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
     wide = [
         f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
         for i, name in enumerate(study.free.names)
-        if not study.free.logarithmic[i] and known.verdict[i] == "yes" and 0.0 < yes * abs(values[i]) < std[i]
+        if alone[i]
+        and not study.free.logarithmic[i]
+        and known.verdict[i] == "yes"
+        and 0.0 < yes * abs(values[i]) < std[i]
     ]
     if not wide:
         return []

@@ -122,9 +122,15 @@ class Metrics(Mapping[str, Any]):
     tests: dict[str, KindMetrics] = dataclasses.field(default_factory=dict)
     """What each kind of test tells beside that, by kind. Their fields stand among the others in result.json."""
     prior_log_std: dict[str, float] | None = None
+    """Of the natural logarithm of parameters that a prior is about."""
+    prior_std: dict[str, float] | None = None
+    """Of the value of those on a linear scale, SI."""
     one_model: OneModel | None = None
     known_together: tuple[KnownTogether, ...] | None = None
     laws: Laws | None = None
+    moved_numbers: dict[str, float] | None = None
+    """Values of numbers of bodies that are not free, that no measurement depends on, and that were moved for the bodies
+    to be possible."""
     profiles: dict[str, Profile] | None = None
     stiffness_model: StiffnessModelMetrics | None = None
     """Of a complete stiffness model, whose fields stand at the top in result.json too; all else is None then."""
@@ -177,7 +183,7 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
 def fit_metrics(finding: Finding) -> Metrics:
     """Errors against the truth, on what was fitted and on what was held out, and what each kind of test tells beside
     that."""
-    study, prior = finding.study, finding.study.problem.prior
+    study = finding.study
     kinds = {}
     for kind, entries in by_kind(study.entries):
         of_kind = KINDS[kind].metrics
@@ -190,12 +196,17 @@ def fit_metrics(finding: Finding) -> Metrics:
         fit=verdict(finding.model, study.fitted) if study.fitted else None,
         holdout=verdict(finding.model, study.checks) if study.checks else None,
         tests=kinds,
-        prior_log_std=None if prior is None else {
-            name: float(s)
-            for name, s in zip(study.free.names, np.asarray(prior.std), strict=True)
-            if np.isfinite(s)
-        },
-    )  # fmt: skip
+        prior_log_std=_prior_std(study, np.array(study.free.logarithmic), 1.0),
+        prior_std=_prior_std(study, ~np.array(study.free.logarithmic), study.free.width),
+    )
+
+
+def _prior_std(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
+    """Standard deviations of the prior of some free parameters; None where it is about none of them."""
+    if study.problem.prior is None:
+        return None
+    std = np.asarray(study.problem.prior.std) * factor
+    return {study.free.names[i]: float(std[i]) for i in np.flatnonzero(of & np.isfinite(std))} or None
 
 
 def _truth_metrics(finding: Finding) -> Metrics:

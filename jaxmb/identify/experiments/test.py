@@ -164,6 +164,11 @@ class Test(eqx.Module):
         """
         raise NotImplementedError(f"{called(self.name)} is not linear in the free parameters")
 
+    @property
+    def takes_prior(self) -> bool:
+        """Whether a prior may be of values on a linear scale: a linear step has its rows below those of the test."""
+        return False
+
     def thinned(self, lines: int) -> "Test":
         """The test on fewer lines, evenly spread and weighted, that show the way as well as all."""
         return self

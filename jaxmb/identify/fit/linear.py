@@ -1,16 +1,18 @@
 """Studies whose predictions are linear in the free values, or in their reciprocals: one linear step."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, verdicts
+from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.test import Equations, Test
 from jaxmb.identify.fit.noise import Misfit, misfit
-from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.fit.possible import Bodies, Possible, numbers_of, possible_values, touched_bodies
+from jaxmb.identify.fit.problem import Prior
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE
 from jaxmb.machine.build import Model
 
@@ -65,6 +67,12 @@ class LinearStep:
     """Sum of weight (residual / std)^2, the robust weights in it."""
     misfit: Misfit
     """What is left of the rows, over what their noise leaves."""
+    row_weights: Float[np.ndarray, "m"]
+    """By which the squared error of each row counts, over its variance; robust weights too."""
+    prior_std: Float[np.ndarray, "d"] | None = None
+    """Of u; the last rows are those of the prior."""
+    possible: Possible | None = None
+    """How the bodies came to be possible, where inertial numbers are free; `x` are its values then."""
 
 
 def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknowns:
@@ -94,20 +102,86 @@ def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) 
     return Equations(*columns, case=np.concatenate(cases))
 
 
+def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equations:
+    """The equations with one below them for each parameter that a prior is about: value = mean.
+
+    Args:
+        found: what is to be found.
+        rows: of the tests.
+        prior: of the free parameters, in u = value / width.
+    """
+    if prior is None:
+        return rows
+    std = np.asarray(prior.std)
+    of = np.flatnonzero(np.isfinite(std))
+    width = np.array(found.free.width)[of]
+    return Equations(
+        matrix=np.concatenate([rows.matrix, np.eye(std.size)[of]]),
+        measured=np.concatenate([rows.measured, np.asarray(prior.mean)[of] * width]),
+        std=np.concatenate([rows.std, std[of] * width]),
+        weight=np.concatenate([rows.weight, np.ones(of.size)]),
+        case=np.concatenate([rows.case, int(rows.case.max(initial=-1)) + 1 + np.arange(of.size)]),
+    )
+
+
 def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
     """Which unknowns nothing that was measured depends on."""
     effect = np.linalg.norm(rows.matrix / rows.std[:, None], axis=0)
     return effect <= NO_EFFECT * effect.max(initial=0.0)
 
 
-def linear_step(found: Unknowns, rows: Equations, start: Float[np.ndarray, "d"], robust: bool = False) -> LinearStep:
+def idle_numbers(
+    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, held: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Inertial numbers of bodies that a fit touches that are not free and that no measurement depends on.
+
+    Args:
+        model: the machine's.
+        free: the free parameters.
+        tests: that are fitted.
+        rows: their equations.
+        held: names that are to keep their values whatever is measured.
+    """
+    taken = {name for names in free.tied for name in names} | set(held)
+    names = [name for body in touched_bodies(free) for name in numbers_of(body)]
+    if not set(names) - taken:
+        return ()
+    each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])
+    acting = [test for test in tests if not np.isnan(_reciprocal(test, model, each)).all()]
+    effect, largest = np.zeros(len(names)), np.linalg.norm(rows.matrix / rows.std[:, None], axis=0).max(initial=0.0)
+    if acting:
+        more = linear_equations(model, each, acting)
+        effect = np.linalg.norm(more.matrix / more.std[:, None], axis=0)
+        largest = max(largest, effect.max(initial=0.0))
+    return tuple(
+        name for name, size in zip(names, effect, strict=True) if name not in taken and size <= NO_EFFECT * largest
+    )
+
+
+def _reciprocal(test: Test, model: Model, free: FreeParameters) -> np.ndarray:
+    found = test.reciprocal(model, free)
+    return np.zeros(free.size) if found is None else found
+
+
+def linear_step(
+    found: Unknowns,
+    rows: Equations,
+    start: Float[np.ndarray, "d"],
+    robust: bool = False,
+    bodies: Bodies | None = None,
+    prior_std: Float[np.ndarray, "d"] | None = None,
+) -> LinearStep:
     """Unknowns that minimise the weighted squared errors, none below its least.
+
+    What is known of them is what the equations tell without a thought of bodies.
 
     Args:
         found: what is to be found.
         rows: of the tests.
         start: physical values of parameters that no measurement depends on.
         robust: less weight for outliers.
+        bodies: those that are to be possible, where inertial numbers are among the unknowns.
+        prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
@@ -120,23 +194,47 @@ def linear_step(found: Unknowns, rows: Equations, start: Float[np.ndarray, "d"],
     )  # fmt: skip
     x = np.where(lost, found.encode(start), least + fitted.values)
     weight = rows.weight * fitted.weights
+    root = np.sqrt(weight) / rows.std
+    on_bound = np.asarray(fitted.on_bound) & ~lost
+    possible = None
+    if bodies is not None:
+        possible = possible_values(
+            bodies, matrix * root[:, None], rows.measured * root, x, on_bound, found.encode(start), found.bounded,
+            found.least,
+        )  # fmt: skip
+        x = possible.x
+        on_bound &= x <= found.least
     residual = rows.measured - matrix @ x
-    jacobian = matrix * found.slope(x) * (np.sqrt(weight) / rows.std)[:, None]
-    known = knowledge(jacobian, weight)
-    determined = int(np.isfinite(known.std).sum())
+    jacobian = matrix * found.slope(x) * root[:, None]
+    known = knowledge(jacobian, weight, prior_std)
+    data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
+    errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(
         x=x,
         jacobian=jacobian,
         known=known,
         without_effect=lost,
-        on_bound=np.asarray(fitted.on_bound) & ~lost,
+        on_bound=on_bound,
         residual=residual,
         robust_weight=np.asarray(fitted.weights),
         settled=fitted.settled,
         solved=fitted.solved,
-        cost=float(np.sum(weight * (residual / rows.std) ** 2)),
-        misfit=misfit(np.sqrt(weight) * residual / rows.std, rows.weight, determined, fitted.weights),
+        cost=float(np.sum(errors[data] ** 2)),
+        misfit=misfit(
+            errors[data], rows.weight[data], _determined(jacobian, known, data), np.asarray(fitted.weights)[data]
+        ),
+        row_weights=weight,
+        prior_std=prior_std,
+        possible=possible,
     )
+
+
+def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
+    """Degrees of freedom that the parameters take from the rows of the tests."""
+    if known.prior_std is None:
+        return float(np.isfinite(known.std).sum())
+    svd = scaled_svd(jacobian)
+    return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
 def reported_knowledge(step: LinearStep) -> Knowledge:
@@ -145,7 +243,11 @@ def reported_knowledge(step: LinearStep) -> Knowledge:
     Standard deviations are widened where the model does not follow the data (`Misfit.widening`). A value on a bound has
     none: the data would move it beyond, and what they say of it there they do not say of the bound.
     """
-    factor = step.misfit.widening
-    std = np.where(step.on_bound, np.inf, factor * step.known.std)
-    covariance = factor**2 * step.known.covariance
-    return step.known._replace(std=std, covariance=covariance, verdict=verdicts(std, None))
+    factor, known = step.misfit.widening, step.known
+    known = known._replace(std=factor * known.std, covariance=factor**2 * known.covariance)
+    if step.prior_std is not None and factor > 1.0:  # what is wider is what the tests tell, not the prior
+        priors = int(np.isfinite(step.prior_std).sum())
+        wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
+        known = knowledge(step.jacobian, wider * step.row_weights, step.prior_std)
+    std = np.where(step.on_bound, np.inf, known.std)
+    return known._replace(std=std, verdict=verdicts(std, step.prior_std))

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, ORDER, Place, assigned, places
+from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, ORDER, Place, assigned, parameters, places
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
@@ -160,3 +160,28 @@ def check_bound(bound: Bound) -> None:
 def matching(names: Sequence[str], pattern: str) -> list[str]:
     """Names that a pattern such as "stiffness.*" or "damping.z?" selects, in their own order."""
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+
+def affine_numbers(
+    model: Model, free: FreeParameters, names: Sequence[str]
+) -> tuple[Float[np.ndarray, "p d"], Float[np.ndarray, "p"]]:
+    """Numbers of a model as `FreeParameters.apply` sets them: matrix @ values + constant.
+
+    A free mass takes the first moments and inertias of its body along that are not free themselves.
+
+    Args:
+        model: the machine's.
+        free: the free parameters.
+        names: of the numbers (`parameters`).
+    """
+    own = parameters(model)
+    entry = {name: i for i, tied in enumerate(free.tied) for name in tied}
+    matrix, constant = np.zeros((len(names), free.size)), np.array([own[name] for name in names])
+    for row, name in enumerate(names):
+        family, item = name.split(".")[:2]
+        mass = f"mass.{item}"
+        if name in entry:
+            matrix[row, entry[name]], constant[row] = 1.0, 0.0
+        elif family in ("first_moment", "inertia") and mass in entry and own[mass] > 0.0:
+            matrix[row, entry[mass]], constant[row] = own[name] / own[mass], 0.0
+    return matrix, constant

@@ -124,6 +124,22 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
     return assigned(model, [known[name] for name in values], list(values.values()))
 
 
+def with_numbers(model: Model, values: Mapping[str, float]) -> Model:
+    """The model with some of its numbers at other values, each by itself: a mass takes nothing with it."""
+    if not values:
+        return model
+    known, own = places(model), parameters(model)
+    weighed = [name.removeprefix("mass.") for name in values if name.startswith("mass.")]
+    beside = {
+        name: own[name]
+        for body in weighed
+        for name in known
+        if name.startswith((f"first_moment.{body}.", f"inertia.{body}."))
+    }
+    whole = beside | dict(values)
+    return assigned(model, [known[name] for name in whole], list(whole.values()))
+
+
 def unit(model: Model, name: str) -> str:
     """SI unit of a parameter or of a number of a test, "N m/rad" for example."""
     family, item, *axes = name.split(".")

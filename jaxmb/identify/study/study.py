@@ -14,7 +14,7 @@ from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_test
 from jaxmb.identify.fit.search import check_algorithm
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
-from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.law_format import LawsPart
@@ -125,9 +125,23 @@ class Study:
 
     @property
     def is_linear(self) -> bool:
-        """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and there is no
-        prior."""
-        return self.problem.prior is None and linear_in(self.problem) is not None
+        """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and the prior,
+        where there is one, is of values as they are and of tests that take its rows."""
+        reciprocal = linear_in(self.problem)
+        if reciprocal is None or self.problem.prior is None:
+            return reciprocal is not None
+        of = np.isfinite(np.asarray(self.problem.prior.std))
+        by_value = ~np.array(self.free.logarithmic) & ~reciprocal
+        return all(test.takes_prior for test in self.tests) and bool(by_value[of].all())
+
+
+def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
+    """Physical values of the free parameters before any test: the study's `initial`; where it gives none the machine's
+    own, if these are inside the bounds, else those at which a fit starts."""
+    own = parameters(model)
+    machine = np.array([own.get(name, np.nan) for name in free.names])  # numbers of tests are not of the machine
+    inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
+    return np.where(inside & ~np.asarray(stated, bool), machine, initial)
 
 
 def linear_in(problem: Problem) -> np.ndarray | None:
@@ -218,7 +232,8 @@ def make_study(
         with place(f"{source}: {called(entry.name)}"):
             entry.test.check(at_start)
     with place(f"{source}: [prior]"):
-        prior = prior_of(free, file.prior, initial)
+        own = known_values(model, free, initial, stated)
+        prior = prior_of(free, file.prior, np.where(free.logarithmic, initial, own), all(t.takes_prior for t in tests))
     problem = dataclasses.replace(problem, prior=prior)
     truth = common_truth(fitted, motion_coordinates(model))
     study = Study(
@@ -239,7 +254,10 @@ def make_study(
         source=file.source,
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    if file.complete is None and not study.is_linear and any(t.robust and not t.has_lines for t in tests):
+    robust = any(t.robust and not t.has_lines for t in tests)
+    if robust and prior is not None and study.is_linear:
+        raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
+    if file.complete is None and not study.is_linear and robust:
         raise NotImplementedError(
             f"{source}: robust deflection tests stand alone, expected no other tests and no prior beside them"
         )

@@ -11,12 +11,14 @@ from jaxmb.io.files import read_text
 from jaxmb.io.validation import InputError, known_name, place
 from jaxmb.measurement.motion.record import MotionRecord, check_record
 
+TEMPERATURE = "temperature"
+"""A column for the whole machine."""
 PARTS = ("velocity", "acceleration", "torque")
 
 
 def read_motion(path: str | Path, coordinates: Sequence[str]) -> MotionRecord:
     """A recorded motion: columns `time_s`, coordinates by name, `<name>.velocity`, `<name>.acceleration`,
-    `<name>.torque`.
+    `<name>.torque`, `temperature`.
 
     Args:
         path: of a CSV file.
@@ -58,6 +60,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str]) -> MotionRecord:
         effort=part("torque"),
         velocity=measured("velocity"),
         acceleration=measured("acceleration"),
+        temperature=columns.get(TEMPERATURE),
     )
     with place(str(path)):
         check_record(record)
@@ -77,6 +80,8 @@ def write_motion(path: str | Path, record: MotionRecord) -> None:
         for name, column in zip(record.names, () if values is None else values.T, strict=values is not None):
             if not np.isnan(column).all():
                 columns[f"{name}.{what}"] = column
+    if record.temperature is not None:
+        columns[TEMPERATURE] = record.temperature
     table = np.stack(list(columns.values()), axis=1)
     np.savetxt(path, table, fmt="%.17g", delimiter=",", header=",".join(columns), comments="")
 
@@ -88,7 +93,7 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
         if heads.count(head) > 1:
             raise ValueError(f"column '{head}' is there twice")
         name, _, what = head.partition(".")
-        if head != "time_s" and name not in coordinates:
+        if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             raise ValueError(known_name("column: coordinate", name, coordinates))
         if what and what not in PARTS:
             raise ValueError(known_name(f"column '{head}': '{name}.'", what, PARTS))

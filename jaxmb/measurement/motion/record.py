@@ -26,6 +26,8 @@ class MotionRecord:
     velocity: Float[np.ndarray, "k c"] | None = None
     """rad/s or m/s, where they were measured; NaN in columns that were not."""
     acceleration: Float[np.ndarray, "k c"] | None = None
+    temperature: Float[np.ndarray, "k"] | None = None
+    """Of the drives, where it was measured."""
 
     @property
     def rate_hz(self) -> float:
@@ -59,6 +61,8 @@ def check_record(record: MotionRecord) -> None:
         for name, column in zip(record.names, () if columns is None else columns.T, strict=columns is not None):
             if not np.isnan(column).all():
                 _check_finite(f"{name}.{what}", column)
+    if record.temperature is not None:
+        _check_finite("temperature", record.temperature)
     measured = ~np.isnan(record.effort).all(axis=0)
     if not measured.any():
         raise ValueError("no torque was measured, expected a column such as " + f"'{record.names[0]}.torque'")

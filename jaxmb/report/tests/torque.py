@@ -37,12 +37,16 @@ def torque_table(metrics: TorqueMetrics) -> Table:
         (
             row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
             number(row.rms_error, 3), f"{row.relative_percent:.2f}",
+            "-" if row.essential_percent is None else f"{row.essential_percent:.2f}",
         )
         for row in metrics.torques
     )  # fmt: skip
-    columns = (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %"))
+    columns = (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %", "essential %"))
     return Table(
-        "Efforts, Nm or N", columns, rows, "error %: root mean square of measured less predicted over measured"
+        "Efforts, Nm or N",
+        columns,
+        rows,
+        "error %: root mean square of measured less predicted over measured; essential %: by essential ones",
     )
 
 
@@ -54,6 +58,16 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     for row in metrics.base:
         error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
         formula = row.formula if len(row.formula) <= LONGEST else row.formula[: LONGEST - 4] + " ..."
-        rows.append((formula, number(row.value), number(row.std, 2), error))
-    columns = (*left("base parameter"), *right("value", "std", "error %"))
-    return Table("Base parameters, SI units", columns, tuple(rows), "sums of what no motion tells apart")
+        few = ["-", "-"]
+        if row.essential_value is not None:
+            few = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
+        rows.append((formula, number(row.value), number(row.std, 2), error, *few))
+    columns = (*left("base parameter"), *right("value", "std", "error %", "essential", "std"))
+    essential = sum(row.essential_value is not None for row in metrics.base)
+    return Table(
+        "Base parameters, SI units",
+        columns,
+        tuple(rows),
+        f"sums of what no motion tells apart; {essential} of {len(rows)} are essential: with the others 0 the fitted"
+        " torques are explained as well",
+    )

@@ -15,6 +15,7 @@ from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
 from jaxmb.identify.assess.saved.saved_format import SavedResult
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
+from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -25,12 +26,14 @@ from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
 
-STUDY, RESULT, MACHINE = "study.toml", "result.json", "machine.toml"
+STUDY, RESULT, MACHINE, URDF = "study.toml", "result.json", "machine.toml", "machine.urdf"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths.
+    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths;
+    machine.urdf of open chains of joints without stiffness, for which URDF has no words (`write_urdf`).
 
     Args:
         result: the identification.
@@ -45,10 +48,17 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     folder = Path(folder)
     write_whole(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
-    if result.study.origin is None:
-        return RESULT, MACHINE
-    write_whole(folder / STUDY, study_toml(result.study.origin).encode())
-    return RESULT, MACHINE, STUDY
+    written = [RESULT, MACHINE]
+    elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
+    if elastic or beyond_urdf(result.machine):
+        (folder / URDF).unlink(missing_ok=True)  # of an earlier result
+    else:
+        write_urdf(result.machine, folder / URDF)
+        written.append(URDF)
+    if result.study.origin is not None:
+        write_whole(folder / STUDY, study_toml(result.study.origin).encode())
+        written.append(STUDY)
+    return tuple(written)
 
 
 def study_toml(origin: Origin) -> str:
@@ -199,5 +209,5 @@ def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]
             ),
         )
     values = [parameters[name].value for name in study.free.names]
-    model = study.free.apply(study.model, jnp.asarray(values))
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.moved_numbers or {})
     return model, study.machine_with(model)

@@ -1,14 +1,17 @@
 """What a result tells of torque tests."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -26,6 +29,8 @@ class TorqueRow:
     rms_error: float
     relative_percent: float
     """100 |measured - predicted| / |measured|."""
+    essential_percent: float | None = None
+    """The same by the essential parameters alone."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,6 +45,18 @@ class BaseRow:
     """By the free parameters in it; 0 where none is free."""
     true: float | None
     """Of the machine that was simulated."""
+    essential_value: float | None = None
+    """With all base parameters 0 without which the data are explained as well; None for those."""
+    essential_std: float | None = None
+
+
+class Moved(NamedTuple):
+    """Base parameters that have something free in them."""
+
+    names: tuple[str, ...]
+    """Of their independent parameters."""
+    matrix: Float[np.ndarray, "b p"]
+    """Of all numbers of the regressor."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,30 +70,77 @@ class TorqueMetrics(KindMetrics):
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "TorqueMetrics":
         """Of a fit; see `KindMetrics`."""
         rows = []
+        base, moved = _base_rows(finding, entries)
+        essential, left = _essential(finding, entries, moved)
         for entry in entries:
             test: Any = entry.test
-            sizes = zip(entry.source.coordinates, *test.sizes(test.view(finding.model)), strict=True)
-            for name, size, missed in sizes:
-                percent = 100.0 * missed / size if size else np.nan
-                rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(missed), float(percent)))
-        return cls(tuple(rows), _base_rows(finding, entries))
+            seen = test.view(finding.model)
+            measured, missed = test.sizes(seen)
+            fewer = test.sizes(left(seen))[1]
+            for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
+                percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
+                rows.append(
+                    TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], percent[1])
+                )
+        few = zip(essential.values.tolist(), map(_known, essential.std), strict=True)
+        by_name = dict(zip(essential.names, few, strict=True))
+        base = tuple(
+            row
+            if row.name not in by_name
+            else dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
+            for row in base
+        )
+        return cls(tuple(rows), base)
 
 
-def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[BaseRow, ...]:
+def _known(std: float) -> float | None:
+    return float(std) if np.isfinite(std) else None
+
+
+def _essential(
+    finding: Finding, entries: Sequence[Entry], moved: Moved
+) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
+    """Essential ones of the base parameters that have something free in them, from the fitted torque tests; and what a
+    test sees of a machine that has these alone of them, by its view of the identified one."""
+    names = regressor_names(finding.model)
+    own = [names.index(name) for name in moved.names]
+    parts = []
+    for entry in entries:
+        if entry.role == "fit":
+            test: Any = entry.test
+            regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
+            rest = seen.copy()
+            rest[own] -= moved.matrix @ seen
+            parts.append((regressor[:, own], np.asarray(test.effort) - regressor @ rest, np.asarray(test.std)))
+    parts = parts or [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
+    matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
+    found = essential_parameters(matrix, measured, std, moved.names)
+    value = dict(zip(found.names, found.values, strict=True))
+
+    def left(seen: np.ndarray) -> np.ndarray:
+        # the independent parameter of each takes up what its base parameter differs by
+        changed = np.array(seen)
+        changed[own] += np.array([value.get(name, 0.0) for name in moved.names]) - moved.matrix @ changed
+        return changed
+
+    return found, left
+
+
+def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRow, ...], Moved]:
     """Base parameters of the identified machine that have something free in them."""
     free, names = finding.study.free, regressor_names(finding.model)
     found = base_parameters(finding.model)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     # of each number of the machine by each free value
-    share = np.array([[float(name in tied) for tied in free.tied] for name in names])
-    moved = found.matrix @ share * by_value
+    moved = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
     variance = np.einsum("bi,ij,bj->b", moved, finding.known.covariance, moved)
     known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
-    return tuple(
-        BaseRow(name, formula, float(values[i]), float(np.sqrt(variance[i])),
+    own = np.flatnonzero(moved.any(axis=1))
+    rows = tuple(
+        BaseRow(found.names[i], found.formulas[i], float(values[i]), float(np.sqrt(variance[i])),
                 None if expected is None else float(expected[i]))
-        for i, (name, formula) in enumerate(zip(found.names, found.formulas, strict=True))
-        if moved[i].any()
+        for i in own
     )  # fmt: skip
+    return rows, Moved(tuple(found.names[i] for i in own), found.matrix[own])

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.estimate import MotionEstimate, low_passed_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import check_cutoff, decimation, edge, low_pass, rates
+from jaxmb.measurement.motion.signals import decimation, edge, low_pass
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -27,9 +28,6 @@ SEARCH_SAMPLES = 3000
 """On which cut-offs are compared."""
 RANK = 1e-10
 """Singular value over the largest, of columns of length 1, below which parameters act together."""
-ROUNDS = 3
-SMALLEST = 1e-12
-"""Of the largest effort: a smaller deviation is rounding."""
 SIGNIFICANT = 10.0
 """Growth of a sum of squares, over its mean square, that is more than chance."""
 
@@ -42,14 +40,18 @@ class Prepared(NamedTuple):
     coordinate: Int[np.ndarray, "r"]
     """Number of each row's coordinate among the measured ones."""
     time_s: Float[np.ndarray, "r"]
+    velocity: Float[np.ndarray, "r"]
+    """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
+    temperature: Float[np.ndarray, "r"] | None = None
+    """Where it was recorded."""
 
 
 def prepared(
     model: Model,
     record: MotionRecord,
-    cutoff_hz: float,
+    motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
     effort_cutoff_hz: float | None = None,
     least_speed: Float[np.ndarray, "m"] | float = 0.0,
@@ -58,13 +60,13 @@ def prepared(
 ) -> Prepared:
     """Equations of a recorded motion.
 
-    Angles are filtered before they are differentiated. Where asked for, both sides of the equations are filtered too,
-    as Y p = effort stays true under any linear filter, and so many samples are kept as tell all that passed.
+    Where asked for, both sides of the equations are filtered, as Y p = effort stays true under any linear filter, and
+    so many samples are kept as tell all that passed.
 
     Args:
         model: the machine.
         record: of its motion.
-        cutoff_hz: of the filter of the angles.
+        motion: what the record tells of positions, rates and accelerations.
         path: from `recorded_path`.
         effort_cutoff_hz: of the filter of the equations, which are taken as they are where not given.
         least_speed: rad/s or m/s: rows of an independent coordinate are left out where it, or a transmission that it
@@ -78,11 +80,8 @@ def prepared(
     Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
     """
     rate, count = record.rate_hz, len(record.time_s)
-    with place("cutoff_hz"):
-        check_cutoff(cutoff_hz, rate, count)
-    ends = edge(rate, cutoff_hz)
-    used = np.arange(ends, count - ends)
-    q, zd, zdd = _motion(model, record, cutoff_hz, path, used)
+    used = np.arange(motion.first, count - motion.last)
+    q, zd, zdd = _at(model, record, motion, path, used)
     regressor, effort, measured = _equations(model, record, q, zd, zdd, used)
     both = np.concatenate([regressor, effort[:, :, None]], axis=2)
     inside = np.arange(len(used))
@@ -95,7 +94,8 @@ def prepared(
     inside = inside[(time >= from_s) & (time <= to_s)]
     if not inside.size:
         raise ValueError(f"nothing is left between {from_s:g} and {to_s:g} s once the filters' ends are left out")
-    fast = _moves(model, zd[inside], least_speed)[:, [independent_coordinates(model).index(name) for name in measured]]
+    places = [independent_coordinates(model).index(name) for name in measured]
+    fast = _moves(model, zd[inside], least_speed)[:, places]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -106,7 +106,9 @@ def prepared(
         effort=kept[:, -1],
         coordinate=coordinate,
         time_s=record.time_s[used[inside[sample]]],
+        velocity=zd[inside][:, places][sample, coordinate],
         measured=measured,
+        temperature=None if record.temperature is None else record.temperature[used[inside[sample]]],
     )
 
 
@@ -159,7 +161,8 @@ def _error_variance(
     model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
 ) -> float:
     """Mean square of what is not explained of the efforts at some samples, each over its own size."""
-    regressor, effort, _ = _equations(model, record, *_motion(model, record, cutoff_hz, path, chosen), chosen)
+    motion = low_passed_motion(record, cutoff_hz)
+    regressor, effort, _ = _equations(model, record, *_at(model, record, motion, path, chosen), chosen)
     size = np.std(effort, axis=0) + 1e-300
     matrix, right = (regressor / size[:, None]).reshape(-1, regressor.shape[2]), (effort / size).ravel()
     return float(np.mean((right - matrix @ least_squares(matrix, right)[0]) ** 2))
@@ -192,21 +195,14 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     return closed_along(model, np.concatenate([way, z]), start)[count:]
 
 
-def _motion(
-    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, samples: Int[np.ndarray, "s"]
+def _at(
+    model: Model, record: MotionRecord, motion: MotionEstimate, path: np.ndarray, samples: Int[np.ndarray, "s"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All coordinates, rates and accelerations of the independent ones, filtered, at some samples."""
-    rate = record.rate_hz
-    position = low_pass(record.position, rate, cutoff_hz)
-    velocity, acceleration = rates(position, rate)
-    for found, given in ((velocity, record.velocity), (acceleration, record.acceleration)):
-        if given is not None:
-            there = ~np.isnan(given).any(axis=0)
-            found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
+    """All coordinates, rates and accelerations of the independent ones, at some samples."""
     still = np.zeros(len(model.coordinates))
-    zd, zdd = (_placed(model, record, part, still) for part in (velocity, acceleration))
-    z = _placed(model, record, position[samples], path[0])
-    return closed_along(model, z, path[samples]), zd[samples], zdd[samples]
+    zd, zdd = (_placed(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
+    z = _placed(model, record, motion.position[samples], path[0])
+    return closed_along(model, z, path[samples]), zd, zdd
 
 
 def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
@@ -231,38 +227,3 @@ def _equations(
     rows = stacked_torque_regressor(model, q, zd, zdd)
     regressor = rows[:, [names.index(name) for name in measured]]
     return regressor, record.effort[samples][:, there], measured
-
-
-def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
-    """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
-
-    Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
-    deviation is so much larger that as many independent samples would tell as much.
-    """
-    count = len(rows.measured)
-    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    alike = np.ones(count)
-    for _ in range(ROUNDS):
-        weight = 1.0 / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * weight[:, None], rows.effort * weight)
-        left = rows.effort - rows.regressor @ found
-        free = max(1.0, len(left) - rank) / len(left)
-        own = [left[rows.coordinate == i] for i in range(count)]
-        alike = np.array([samples_alike(part) for part in own])
-        size = [np.sqrt(np.mean(part**2) / free) for part in own]
-        std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
-    return std * np.sqrt(alike)
-
-
-def samples_alike(left: Float[np.ndarray, "k"]) -> float:
-    """How many samples tell as much as one that is independent: 1 + 2 sum of the correlations, while they are notable.
-
-    Source: Geyer 1992, "Practical Markov chain Monte Carlo", initial positive sequence.
-    """
-    size = 2 ** int(np.ceil(np.log2(2 * len(left))))
-    spectrum = np.abs(np.fft.rfft(left - left.mean(), size)) ** 2
-    correlation = np.fft.irfft(spectrum)[: len(left) // 2]
-    correlation = correlation / max(correlation[0], 1e-300)
-    pairs = correlation[0 : 2 * (len(correlation) // 2) : 2] + correlation[1 : 2 * (len(correlation) // 2) : 2]
-    last = int(np.argmax(pairs <= 0.0)) if np.any(pairs <= 0.0) else len(pairs)
-    return float(max(1.0, 2.0 * np.sum(pairs[:last]) - 1.0))

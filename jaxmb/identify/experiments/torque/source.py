@@ -17,4 +17,3 @@ class TorqueSource(Source):
     """Whose effort was measured, in the order of the test's numbers."""
     revolute: tuple[bool, ...] = ()
     """Which of them are angles."""
-    cutoff_hz: float = 0.0

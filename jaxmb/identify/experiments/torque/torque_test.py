@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
-from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import Place
 from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -90,14 +90,11 @@ class TorqueTest(Test):
 
     def equations(self, model: Model, free: FreeParameters) -> Equations:
         """Efforts as linear equations in the free values."""
-        column = {name: i for i, name in enumerate(self.parameters)}
-        regressor, values = np.asarray(self.regressor), np.array(self.view(model))
-        own = [[column[name] for name in names if name in column] for names in free.tied]
-        values[[i for some in own for i in some]] = 0.0
-        matrix = np.stack([regressor[:, some].sum(axis=1) for some in own], axis=1)
+        regressor = np.asarray(self.regressor)
+        share, constant = affine_numbers(model, free, self.parameters)
         return Equations(
-            matrix=matrix,
-            measured=np.asarray(self.effort) - regressor @ values,
+            matrix=regressor @ share,
+            measured=np.asarray(self.effort) - regressor @ constant,
             std=np.asarray(self.std),
             weight=np.ones(self.rows),
             case=np.arange(self.rows),
@@ -107,6 +104,11 @@ class TorqueTest(Test):
         """Base parameters."""
         found = base_parameters(model)
         return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
+
+    @property
+    def takes_prior(self) -> bool:
+        """A prior is some more equations."""
+        return True
 
     @property
     def robust(self) -> bool:

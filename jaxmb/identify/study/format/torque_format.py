@@ -21,6 +21,18 @@ class Motion(Part):
     """b_k."""
 
 
+class Kalman(Part):
+    """A causal filter of the motion, from all sensors that there are; see `kalman_motion`."""
+
+    position_std: Positive | dict[Name, Positive]
+    """Standard deviation of each sample, rad or m, of all or each recorded coordinate."""
+    velocity_std: Positive | dict[Name, Positive] | None = None
+    """rad/s or m/s, where velocities were measured."""
+    acceleration_std: Positive | dict[Name, Positive] | None = None
+    jerk_density: Positive | dict[Name, Positive] | None = None
+    """(rad/s^3)^2 s or (m/s^3)^2 s; of the largest likelihood where not given."""
+
+
 class SimulateTorques(Part):
     """A pseudo-measured motion with the efforts of its drives."""
 
@@ -33,6 +45,9 @@ class SimulateTorques(Part):
     """Of coordinates that a posture gives; the others rest."""
     angle_std: NonNegative = 0.0
     """Standard deviation of each sample of the coordinates, rad or m."""
+    velocity_std: NonNegative | None = None
+    """Of each sample of rates, rad/s or m/s; they are not measured where not given."""
+    acceleration_std: NonNegative | None = None
     torque_std: NonNegative | dict[Name, NonNegative] = 0.0
     """Of each sample of the efforts, Nm or N, of all or each coordinate."""
     machine: str | None = None
@@ -56,12 +71,16 @@ class TorqueTestPart(TestPart):
     simulate: SimulateTorques | None = None
     cutoff_hz: Positive | Literal["search"] = "search"
     """Of the low-pass filter of the angles, before differentiation."""
+    kalman: Kalman | None = None
+    """In place of that filter."""
     effort_cutoff_hz: Positive | None = None
     """Of a filter of both sides of the equations, behind which fewer samples are kept; none where not given."""
     torque_std: Positive | dict[Name, Positive] | Literal["estimate"] = "estimate"
     """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
     """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
+    friction_terms: tuple[Literal["stribeck", "load", "cubic", "temperature"], ...] = ()
+    """Further terms of friction that are tried on motion held out; they are reported, the machine has none of them."""
     from_s: NonNegative = 0.0
     """Part of the record that is used, from its first sample."""
     to_s: Positive | None = None
@@ -79,6 +98,12 @@ class TorqueTestPart(TestPart):
     def _one_source(self) -> Self:
         if (self.file is None) == (self.simulate is None):
             raise ValueError("expected either file or simulate")
+        if self.kalman is not None and self.cutoff_hz != "search":
+            raise ValueError("kalman and cutoff_hz are given, expected one of them")
+        if self.friction_terms and self.effort_cutoff_hz is not None:
+            raise ValueError(
+                "friction_terms are tried on efforts as recorded, expected no effort_cutoff_hz beside them"
+            )
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"from_s is {self.from_s:g} and to_s {self.to_s:g}, expected the first before the last")
         return self

@@ -86,11 +86,20 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
     return names
 
 
-def prior_of(free: FreeParameters, patterns: dict[str, float], initial: np.ndarray) -> Prior | None:
-    """Prior of a study about its initial values; None where it states none.
+def prior_of(
+    free: FreeParameters, patterns: dict[str, float], mean: np.ndarray, of_values: bool = False
+) -> Prior | None:
+    """Prior of a study; None where it states none.
+
+    Args:
+        free: the free parameters.
+        patterns: standard deviation by name or pattern: of the natural logarithm, or of the value, SI, where the scale
+            is linear.
+        mean: physical values about which it is.
+        of_values: whether the tests take priors of values on a linear scale.
 
     Raises:
-        ValueError: a pattern selects nothing, or a free parameter on a linear scale.
+        ValueError: a pattern selects nothing, or a free parameter on a linear scale where tests do not take it.
     """
     if not patterns:
         return None
@@ -106,6 +115,7 @@ def prior_of(free: FreeParameters, patterns: dict[str, float], initial: np.ndarr
     std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
     known = zip(free.names, free.logarithmic, std, strict=True)
     linear = [name for name, log, s in known if not log and np.isfinite(s)]
-    if linear:
+    if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
-    return Prior(jnp.asarray(free.encode(initial)), jnp.asarray(std))
+    std = np.where(np.array(free.logarithmic), std, std / free.width)
+    return Prior(jnp.asarray(free.encode(mean)), jnp.asarray(std))

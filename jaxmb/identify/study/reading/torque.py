@@ -3,24 +3,28 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, effort_std, prepared, recorded_path
+from jaxmb.identify.experiments.torque.effort_noise import effort_std
+from jaxmb.identify.experiments.torque.friction_terms import friction_terms
+from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
-from jaxmb.identify.study.format.torque_format import TorqueTestPart
+from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import known_name, place
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.csv_motion import read_motion
 from jaxmb.measurement.motion.described import read_described
+from jaxmb.measurement.motion.estimate import MotionEstimate, causal_motion, low_passed_motion
 from jaxmb.measurement.motion.record import MotionRecord, check_record
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
@@ -65,11 +69,12 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if len(still) == len(record.names):
         raise ValueError(f"nothing moves ({', '.join(still)}), expected a motion that excites the parameters")
     path = recorded_path(model, record, start)
-    cutoff = best_cutoff(model, record, path) if part.cutoff_hz == "search" else part.cutoff_hz
+    motion, how_found = _motion(part, model, record, path)
     last = np.inf if part.to_s is None else part.to_s
-    rows = prepared(model, record, cutoff, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
+    rows = prepared(model, record, motion, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
     rows.regressor[:, absent] = 0.0
     names, where = regressor_names(model), places(model)
+    tried = _friction(part, rows, names)
     test = TorqueTest(
         name=label,
         parameters=names,
@@ -84,9 +89,12 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         time_s=rows.time_s,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        cutoff_hz=cutoff,
     )
-    return [Entry("torque", test, source, truth, role=part.role, remarks=_remarks(part, record, cutoff, still, model))]
+    return [
+        Entry(
+            "torque", test, source, truth, role=part.role, remarks=(*how_found, *tried, *_remarks(record, still, model))
+        )
+    ]
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
@@ -118,6 +126,53 @@ def _recorded(file: str, setting: Setting) -> MotionRecord:
     return read_described(file, setting.folder, names)
 
 
+def _motion(
+    part: TorqueTestPart, model: Model, record: MotionRecord, path: np.ndarray
+) -> tuple[MotionEstimate, list[str]]:
+    """What the record tells of the motion, and a remark on what was chosen for it."""
+    if part.kalman is not None:
+        with place("kalman"):
+            given = [_by_name(part.kalman, key, record) for key in Kalman.model_fields]
+            return causal_motion(record, *given), []
+    if part.cutoff_hz != "search":
+        return low_passed_motion(record, part.cutoff_hz), []
+    cutoff = best_cutoff(model, record, path)
+    return low_passed_motion(record, cutoff), [
+        f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
+    ]
+
+
+def _friction(part: TorqueTestPart, rows: Prepared, names: Sequence[str]) -> list[str]:
+    """Remarks on further terms of friction that were tried."""
+    if not part.friction_terms:
+        return []
+    found = friction_terms(rows, names, part.friction_terms)
+    if not found:
+        return [f"no further friction ({', '.join(part.friction_terms)}) predicts held-out motion better"]
+    return [
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g} ± {term.std:.2g}"
+        f"{'' if term.speed is None else f' at {term.speed:.2g} rad/s or m/s'} takes the error of held-out motion from"
+        f" {term.before:.3g} to {term.after:.3g}; no machine can hold it, it is not in what was identified"
+        for term in found
+    ]
+
+
+def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
+    """A number for each recorded coordinate, 1 for those of which nothing is measured; None where not given."""
+    given = getattr(part, key)
+    if not isinstance(given, dict):
+        return given
+    measured = getattr(record, key.removesuffix("_std"), None)
+    absent = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
+    for name in given:
+        if name not in record.names:
+            raise ValueError(known_name(f"{key}: coordinate", name, record.names))
+    for name, nothing in zip(record.names, absent, strict=True):
+        if name not in given and not nothing:
+            raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
+    return np.array([given.get(name, 1.0) for name in record.names])
+
+
 def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
     names = independent_coordinates(model)
     given = part.least_speed if isinstance(part.least_speed, dict) else dict.fromkeys(names, part.least_speed)
@@ -142,12 +197,8 @@ def _std(part: TorqueTestPart, rows: Prepared) -> np.ndarray:
     return np.array([given[name] for name in rows.measured])[rows.coordinate]
 
 
-def _remarks(
-    part: TorqueTestPart, record: MotionRecord, cutoff: float, still: list[str], model: Model
-) -> tuple[str, ...]:
+def _remarks(record: MotionRecord, still: list[str], model: Model) -> tuple[str, ...]:
     found = []
-    if part.cutoff_hz == "search":
-        found.append(f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better")
     for name, way in zip(record.names, np.ptp(record.position, axis=0), strict=True):
         turns = way / (2.0 * np.pi)
         if model.revolute[model.coordinates.index(name)] and turns > MOST_TURNS:

@@ -47,6 +47,8 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
         names=names,
         position=z + how.angle_std * draw.normal(size=z.shape),
         effort=effort + np.array([std.get(name, 0.0) for name in names]) * draw.normal(size=z.shape),
+        velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
+        acceleration=None if how.acceleration_std is None else zdd + how.acceleration_std * draw.normal(size=z.shape),
     )
 
 

@@ -10,11 +10,12 @@ from jaxmb.identify.study.study import make_study
 
 LENGTH = 0.4
 TRUE = {
-    "inertia.upper.zz": 0.09, "first_moment.upper.x": 0.7, "first_moment.upper.y": 0.05, "inertia.fore.zz": 0.03,
+    "inertia.upper.zz": 0.09, "first_moment.upper.x": 0.3, "first_moment.upper.y": 0.05, "inertia.fore.zz": 0.05,
     "first_moment.fore.x": 0.25, "first_moment.fore.y": -0.02, "rotor_inertia.b": 0.011, "damping.a": 0.8,
     "damping.b": 0.3, "friction.a": 1.5, "friction.b": 0.6, "offset.a": 0.4, "offset.b": -0.2,
 }  # fmt: skip
-"""About the joints' axes; the study starts from other values."""
+"""About the joints' axes; the study starts from other values. Bodies of 2 kg can have them: |first moment|^2 / mass is
+below each inertia."""
 FREE = {name: {"lower": -9.0, "upper": 9.0} for name in TRUE} | {
     f"{family}.{joint}": {"lower": 0.0, "upper": 9.0, "scale": "linear"}
     for family, joint in (("damping", "a"), ("damping", "b"), ("friction", "a"), ("friction", "b"),

@@ -88,9 +88,13 @@ def test_machines_with_beams(tmp_path):
 
 
 def test_a_parameter_that_does_not_act(tmp_path):
-    """A moment of inertia about an axis that nothing turns about."""
-    idle = "inertia.upper.xx"
-    result = identified(tmp_path, TEST, free=FREE | {idle: {"lower": -1.0, "upper": 1.0}}, machine=ARM)
+    """A moment of inertia about an axis that nothing turns about. With what is found of the others the body can have
+    the machine's own."""
+    idle, thick = "inertia.upper.xx", {"xx": 0.1, "yy": 0.1, "zz": 0.02}
+    data = ARM.model_dump(exclude_unset=True)
+    upper = data["body"][0] | {"inertia_products": thick}
+    machine = jaxmb.Machine.model_validate(data | {"body": [upper, data["body"][1]]})
+    result = identified(tmp_path, TEST, free=FREE | {idle: {"lower": -1.0, "upper": 1.0}}, machine=machine)
     assert result.parameters[idle].identifiable == "no"
     assert not np.isfinite(result.parameters[idle].std)
     assert result.parameters[idle].value == result.parameters[idle].initial

@@ -1,0 +1,124 @@
+"""Least squares in one pass: each sample of a motion is added when it comes, none is kept."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE
+
+SHARE = 1e-6
+"""Of a parameter, in what cannot be told apart, above which it is not known itself."""
+
+
+class RecursiveLeastSquares(eqx.Module):
+    """What all samples so far tell of p parameters, in square-root information form."""
+
+    triangle: Float[Array, "p+1 p+1"]
+    """[R, z; 0, rho], upper triangular: the sum of squares that parameters x leave is |R x - z|^2 + rho^2."""
+    weight: Float[Array, ""]
+    """Sum of the weights of all rows."""
+    forgetting: Float[Array, ""]
+    """Weight of a sample over that of the next one."""
+
+
+class RecursiveEstimate(NamedTuple):
+    """Parameters from the samples so far."""
+
+    values: Float[Array, "p"]
+    """The ones of smallest norm, times the lengths of their columns, where some act together only."""
+    std: Float[Array, "p"]
+    """Standard deviations, the noise of equal rows estimated from what is left; infinite where not known."""
+    rank: Any
+    """Number of combinations that are known."""
+
+
+def recursive_least_squares(count: int, forgetting: float = 1.0) -> RecursiveLeastSquares:
+    """The state before the first sample, in which nothing is known.
+
+    Args:
+        count: number p of parameters.
+        forgetting: weight of a sample over that of the next one, in (0, 1]: the last 1 / (1 - forgetting) samples count
+            most. 1 forgets nothing.
+
+    Raises:
+        ValueError: there is no parameter, or the forgetting factor is outside of (0, 1].
+    """
+    if count < 1:
+        raise ValueError(f"count is {count}, expected at least one parameter")
+    if not 0.0 < forgetting <= 1.0:
+        raise ValueError(f"forgetting is {forgetting:g}, expected above 0 and at most 1")
+    numbers: Any = np.zeros((count + 1, count + 1)), np.zeros(()), np.asarray(forgetting, dtype=float)
+    return RecursiveLeastSquares(*numbers)
+
+
+def update_least_squares(
+    state: RecursiveLeastSquares,
+    regressor: Float[Array, "k m p"] | Float[Array, "m p"] | np.ndarray,
+    effort: Float[Array, "k m"] | Float[Array, "m"] | np.ndarray,
+    std: float | Float[Array, "m"] | np.ndarray = 1.0,
+) -> RecursiveLeastSquares:
+    """The state with a further sample, or a block of samples.
+
+    It is the triangle of the QR decomposition of the old one, times the square root of what is not forgotten, above the
+    new rows [Y, tau] / std: after all samples, in blocks of any size, that of the weighted least squares of all rows,
+    with weights forgetting^(samples after it) / std^2. NumPy's arrays are computed by NumPy, JAX's by JAX, so that it
+    may stand in `jax.jit` and `jax.lax.scan`.
+
+    Args:
+        state: before.
+        regressor: rows Y [m, p] of a sample, or of k samples in their order [k, m, p].
+        effort: tau [m] or [k, m]. Prior values are a sample too: Y the identity, tau the values, std their deviations.
+        std: standard deviation of the efforts, of all or each of the m rows.
+
+    Raises:
+        ValueError: sizes differ.
+
+    Source: Bierman 1977, "Factorization methods for discrete sequential estimation", section IV.
+    """
+    given = (state.triangle, regressor, effort, std)
+    xp: Any = jnp if any(isinstance(x, jax.Array) for x in given) else np
+    Y, tau, count = xp.asarray(regressor), xp.asarray(effort), state.triangle.shape[0] - 1
+    if tau.ndim not in (1, 2) or Y.shape != (*tau.shape, count):
+        raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, count)} as effort has {tau.shape}")
+    if np.ndim(std) and np.shape(std) != tau.shape[-1:]:
+        raise ValueError(f"std has shape {np.shape(std)}, expected one number or {tau.shape[-1:]}")
+    rows = xp.concatenate([Y, tau[..., None]], axis=-1) / (xp.asarray(std)[..., None] * xp.ones((tau.shape[-1], 1)))
+    rows = rows.reshape(-1, tau.shape[-1], count + 1)
+    samples = len(rows)
+    weights = state.forgetting ** xp.arange(samples - 1, -1, -1)
+    before = state.forgetting**samples
+    stacked = [xp.sqrt(before) * state.triangle, (rows * xp.sqrt(weights)[:, None, None]).reshape(-1, count + 1)]
+    return RecursiveLeastSquares(
+        triangle=xp.linalg.qr(xp.concatenate(stacked), mode="r"),
+        weight=before * state.weight + tau.shape[-1] * xp.sum(weights),
+        forgetting=state.forgetting,
+    )
+
+
+def least_squares_estimate(state: RecursiveLeastSquares) -> RecursiveEstimate:
+    """Parameters that the samples so far tell, with standard deviations and rank.
+
+    Columns are scaled to length 1, as they are in identification: x = R^+ z, covariance s^2 (R^T R)^+, s^2 = rho^2 /
+    (sum of weights - rank). What is forgotten in part counts as noisier. Before the first sample all values are 0.
+
+    Args:
+        state: from `update_least_squares`.
+    """
+    xp: Any = jnp if isinstance(state.triangle, jax.Array) else np
+    R, z, rho = state.triangle[:-1, :-1], state.triangle[:-1, -1], state.triangle[-1, -1]
+    length = xp.linalg.norm(R, axis=0)
+    scale = xp.where(length > 0.0, length, 1.0)
+    left, singular, right = xp.linalg.svd(R / scale)
+    known = singular > RANK_TOLERANCE * xp.maximum(singular[0], 1e-300)
+    inverse = xp.where(known, 1.0 / xp.where(known, singular, 1.0), 0.0)
+    rank = xp.sum(known)
+    degrees = state.weight - rank
+    variance = xp.where(degrees > 0.0, rho**2 / xp.where(degrees > 0.0, degrees, 1.0), xp.inf)
+    spread = xp.sum((right * inverse[:, None]) ** 2, axis=0)
+    unknown = xp.sum(xp.where(known[:, None], 0.0, right) ** 2, axis=0) > SHARE**2
+    std = xp.where(unknown, xp.inf, xp.sqrt(variance * xp.where(unknown, 1.0, spread)) / scale)
+    return RecursiveEstimate(right.T @ (inverse * (left.T @ z)) / scale, std, rank)

@@ -1,0 +1,163 @@
+"""Machines written as URDF."""
+
+import os
+from collections.abc import Iterable
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from jaxmb.io.files import write_whole
+from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
+from jaxmb.machine.values import GROUND, Origin
+
+OUT_OF_REACH = 1e9
+"""Limits that a prismatic joint must have in a URDF, where none are known: m, m/s and N."""
+GRAVITY = (0.0, 0.0, -9.81)
+"""With which a URDF is read: it states none."""
+
+
+def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Write a machine as URDF, which `load_machine` reads back with the same masses, geometry, damping and friction.
+
+    Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
+    named frames are links at fixed joints. Revolute joints have no limits ("continuous"). Rotor inertias, stiffness,
+    loss factors, offsets, locks, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along
+    -z have no words in URDF: they are left out, and a comment at the top of the file says which.
+
+    Args:
+        machine: an open chain, or several, of rigid bodies with one coordinate each at most.
+        path: of the file.
+
+    Returns:
+        What was left out, none where the file says all.
+
+    Raises:
+        NotImplementedError: the bodies are joined as a URDF cannot say: by loops, springs, beams, motors, or several
+            coordinates between two bodies. All of it is named.
+        OSError: the file cannot be written; nothing is left half-written.
+    """
+    write_whole(path, urdf_text(machine).encode())
+    return left_out_of_urdf(machine)
+
+
+def urdf_text(machine: Machine) -> str:
+    """A machine as the text of a URDF; see `write_urdf`."""
+    lacking = beyond_urdf(machine)
+    if lacking:
+        raise NotImplementedError(f"machine '{machine.name}': a URDF cannot say {', '.join(lacking)}")
+    left_out = "; ".join(left_out_of_urdf(machine)).replace("--", "- -")
+    comment = [f"<!-- URDF has no words for: {left_out} -->"] if left_out else []
+    links, joints, taken = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
+
+    def fixed(name: str, parent: str, origin: Origin) -> str:
+        joint = f"{name}_fixed"
+        while joint in taken:
+            joint += "_"
+        taken.add(joint)
+        return _joint(joint, "fixed", parent, name, origin)
+
+    for body in machine.body:
+        links.append(_link(body))
+        joints.append(_moving(body, body.joint[0]) if body.joint else fixed(body.name, body.parent, body.origin))
+    for frame in machine.frame:
+        links.append(f"  <link name={quoteattr(frame.name)}/>")
+        joints.append(fixed(frame.name, frame.body, frame.origin))
+    for payload in machine.payload:
+        links.append(_link(payload))
+        joints.append(fixed(payload.name, payload.frame, Origin()))
+    return "\n".join([
+        '<?xml version="1.0"?>', *comment, f"<robot name={quoteattr(machine.name)}>", *links, *joints, "</robot>", ""
+    ])  # fmt: skip
+
+
+def beyond_urdf(machine: Machine) -> tuple[str, ...]:
+    """Why a machine cannot be written as URDF; none where it can."""
+    found = [
+        f"{what} ({', '.join(each.name for each in some)})"
+        for what, some in (
+            ("beams", machine.beam),
+            ("loops", machine.loop),
+            ("springs", machine.spring),
+            ("virtual springs", machine.virtual_spring),
+            ("motors", [c for body in machine.body for c in body.joint if c.motor]),
+        )
+        if some
+    ]
+    several = [body.name for body in machine.body if len(body.joint) > 1]
+    if several:
+        found.append(f"several coordinates between two bodies ({', '.join(several)})")
+    taken = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
+    same = [payload.name for payload in machine.payload if payload.name in taken]
+    if same:
+        found.append(f"a payload and a frame of one name ({', '.join(same)})")
+    return tuple(found)
+
+
+def left_out_of_urdf(machine: Machine) -> tuple[str, ...]:
+    """What a machine has that its URDF leaves out."""
+    found = []
+    joints = [c for body in machine.body for c in body.joint]
+    for what, key in (
+        ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
+        ("offset", "offset"), ("lock", "locked"),
+    ):  # fmt: skip
+        some = [c.name for c in joints if getattr(c, key)]
+        if some:
+            found.append(f"{what} of {', '.join(some)}")
+    if machine.transmission:
+        found.append(f"transmission {', '.join(each.name for each in machine.transmission)}")
+    if machine.rayleigh.mass or machine.rayleigh.stiffness or machine.fractional is not None:
+        found.append("damping of the whole machine")
+    if machine.gravity != GRAVITY:
+        found.append(f"gravity {', '.join(f'{g:g}' for g in machine.gravity)} m/s^2")
+    return tuple(found)
+
+
+def _link(rigid: RigidMass) -> str:
+    name = quoteattr(rigid.name)
+    if rigid.mass == 0.0:
+        return f"  <link name={name}/>"
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = rigid.central_inertia.tolist()
+    tensor = {"ixx": xx, "ixy": xy, "ixz": xz, "iyy": yy, "iyz": yz, "izz": zz}
+    return (
+        f"  <link name={name}>\n    <inertial>\n"
+        f'      <origin xyz="{_numbers(rigid.center_of_mass)}" rpy="0 0 0"/>\n'
+        f'      <mass value="{_numbers([rigid.mass])}"/>\n'
+        f"      <inertia {_attributes(tensor)}/>\n"
+        "    </inertial>\n  </link>"
+    )
+
+
+def _moving(body: Body, coordinate: Coordinate) -> str:
+    slides = coordinate.type == "prismatic"
+    axis = np.array(coordinate.axis) / np.linalg.norm(coordinate.axis)
+    more = [f'    <axis xyz="{_numbers(axis)}"/>']
+    if slides:
+        limits = {"lower": -OUT_OF_REACH, "upper": OUT_OF_REACH, "effort": OUT_OF_REACH, "velocity": OUT_OF_REACH}
+        more.append(f"    <limit {_attributes(limits)}/>")
+    if coordinate.damping or coordinate.friction:
+        losses = {"damping": coordinate.damping, "friction": coordinate.friction}
+        more.append(f"    <dynamics {_attributes(losses)}/>")
+    kind = "prismatic" if slides else "continuous"
+    return _joint(coordinate.name, kind, body.parent, body.name, body.origin, more)
+
+
+def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, more: Iterable[str] = ()) -> str:
+    lines = [
+        f'  <joint name={quoteattr(name)} type="{kind}">',
+        f"    <parent link={quoteattr(parent)}/>",
+        f"    <child link={quoteattr(child)}/>",
+        f'    <origin xyz="{_numbers(origin.xyz)}" rpy="{_numbers(origin.rpy)}"/>',
+        *more,
+        "  </joint>",
+    ]
+    return "\n".join(lines)
+
+
+def _attributes(values: dict[str, float]) -> str:
+    return " ".join(f'{key}="{_numbers([value])}"' for key, value in values.items())
+
+
+def _numbers(values: Iterable[float]) -> str:
+    """Numbers that are read back to the last digit."""
+    return " ".join(repr(float(value)) for value in values)
