@@ -46,6 +46,7 @@ pytest: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
+	$(BIN)/python experiments/speed/kernels.py
 	$(BIN)/python experiments/speed/commands.py
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py
