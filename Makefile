@@ -56,6 +56,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/mistakes/run.py
 	$(BIN)/python experiments/sensors/run.py
 	$(BIN)/python experiments/motor-side/run.py
+	$(BIN)/python experiments/torque/trajectories.py --random 20
 	$(BIN)/python experiments/hammer-tests/run.py
 	$(BIN)/python experiments/kr90-flexible-links/run.py
 	$(BIN)/python experiments/surgiscope/run.py
