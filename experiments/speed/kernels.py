@@ -138,8 +138,8 @@ def main() -> None:
     native.in_use()  # compiled here, where it was not
     print(f"{machine}; small solve: {native.status()}")
     print(
-        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second and processor time of one, medians (quartiles);\n"
-        "elapsed and processor time of LAPACK over it, pairwise"
+        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second and processor time of one, medians (quartiles);"
+        "\nelapsed and processor time of LAPACK over it, pairwise"
     )
     found = {}
     with threadpool_limits(1, user_api="blas"):
