@@ -138,7 +138,7 @@ def main() -> None:
     native.in_use()  # compiled here, where it was not
     print(f"{machine}; small solve: {native.status()}")
     print(
-        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second and processor time of one, medians (quartiles);"
+        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second, processor time of one, medians (quartiles);"
         "\nelapsed and processor time of LAPACK over it, pairwise"
     )
     found = {}
