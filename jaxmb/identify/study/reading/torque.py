@@ -136,7 +136,7 @@ def _motion(
             return causal_motion(record, *given), []
     if part.cutoff_hz != "search":
         return low_passed_motion(record, part.cutoff_hz), []
-    cutoff = best_cutoff(model, record, path)
+    cutoff = best_cutoff(model, record, path, part.robust)
     return low_passed_motion(record, cutoff), [
         f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
     ]
