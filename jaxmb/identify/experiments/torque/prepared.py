@@ -96,9 +96,13 @@ def prepared(
         ends = edge(rate, effort_cutoff_hz)
         inside = np.arange(ends, len(used) - ends, decimation(rate, effort_cutoff_hz))
     time = record.time_s[used[inside]] - record.time_s[0]
-    inside = inside[(time >= from_s) & (time <= to_s)]
-    if not inside.size:
-        raise ValueError(f"nothing is left between {from_s:g} and {to_s:g} s once the filters' ends are left out")
+    within = (time >= from_s) & (time <= to_s)
+    if not within.any():
+        wanted = f"after {from_s:g} s" if to_s == np.inf else f"between {from_s:g} and {to_s:g} s"
+        raise ValueError(
+            f"nothing is left {wanted}: without the filters' ends the record has {time[0]:.3g} to {time[-1]:.3g} s"
+        )
+    inside = inside[within]
     places = [independent_coordinates(model).index(name) for name in measured]
     fast = _moves(model, zd[inside], least_speed)[:, places]
     sample, coordinate = np.nonzero(fast)
