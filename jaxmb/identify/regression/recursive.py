@@ -86,6 +86,8 @@ def update_least_squares(
         raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, count)} as effort has {tau.shape}")
     if np.ndim(std) and np.shape(std) != tau.shape[-1:]:
         raise ValueError(f"std has shape {np.shape(std)}, expected one number or {tau.shape[-1:]}")
+    if isinstance(std, int | float | np.ndarray) and not np.all(np.asarray(std) > 0.0):
+        raise ValueError(f"std holds {np.asarray(std)[~(np.asarray(std) > 0.0)].ravel()[0]}, expected numbers above 0")
     rows = xp.concatenate([Y, tau[..., None]], axis=-1) / (xp.asarray(std)[..., None] * xp.ones((tau.shape[-1], 1)))
     rows = rows.reshape(-1, tau.shape[-1], count + 1)
     samples = len(rows)
