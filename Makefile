@@ -46,6 +46,7 @@ pytest: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
+	$(BIN)/python experiments/speed/kernels.py
 	$(BIN)/python experiments/speed/commands.py
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py
@@ -55,6 +56,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python experiments/mistakes/run.py
 	$(BIN)/python experiments/sensors/run.py
 	$(BIN)/python experiments/motor-side/run.py
+	$(BIN)/python experiments/torque/trajectories.py --random 20
 	$(BIN)/python experiments/hammer-tests/run.py
 	$(BIN)/python experiments/kr90-flexible-links/run.py
 	$(BIN)/python experiments/surgiscope/run.py

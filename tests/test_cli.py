@@ -346,4 +346,6 @@ def test_as_a_program():
 
 def test_the_version(capsys):
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"jaxmb {jaxmb.__version__}\n"
+    version, small_solve = capsys.readouterr().out.splitlines()
+    assert version == f"jaxmb {jaxmb.__version__}"
+    assert small_solve.startswith(("small solve: native, ", "small solve: by JAX: "))

@@ -20,5 +20,6 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
             printed = capsys.readouterr().out
         else:
             assert block == printed
+    assert "\n".join(names["base"].formulas) in TEXT
     record = jaxmb.read_motion("motion.csv", ["q1"])
     assert record.effort.shape == (1001, 1)

@@ -41,7 +41,10 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
+        from jaxmb import native
+
         print(f"jaxmb {version('jaxmb')}")
+        print(f"small solve: {native.status()}")
         raise typer.Exit
 
 

@@ -77,8 +77,9 @@ def test_kr90(kr90):
     """All 18, one of them on its bound, where it comes back to the last digit but rounding."""
     result = identify(kr90)
     assert_recovered(result)
-    # a fit knows its logarithm, 15.4, to one unit of the last digit, 1.8e-15
-    assert result.parameters["stiffness.z1"].value == pytest.approx(5e6, rel=2e-15, abs=0.0)
+    # a fit knows its logarithm, 15.4, to one unit of the last digit, 1.8e-15, and responses to a few roundings, which
+    # may leave the least of all costs, 1e-24, that far inside of the bound
+    assert result.parameters["stiffness.z1"].value == pytest.approx(5e6, rel=2e-14, abs=0.0)
     assert any(remark.startswith("on their upper bound:") and "stiffness.z1" in remark for remark in result.remarks)
 
 

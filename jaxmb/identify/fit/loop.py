@@ -220,7 +220,9 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
     if isinstance(stage, LeastSquares):
         ended = (np.asarray(state.stationary) | np.asarray(state.stalled)) & (np.asarray(state.evaluations) > 0)
         fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
-        fit.settled = fit.best in fit.minima
+        # Far below the tolerance an objective is rounding, which differs from program to program: a start on few lines
+        # may already have ended where it is least.
+        fit.settled = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
         reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
         ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
         fit.ends = distinct(sorted(ends, key=lambda end: float(end[0])))[:MOST_ENDS]

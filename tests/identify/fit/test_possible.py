@@ -93,7 +93,7 @@ def study_of(machine, draw, free=INERTIAL, count=60, noise=NOISE, own=None, **se
                       (effort + noise * draw.normal(size=effort.shape)).ravel(), np.full(k * m, max(noise, 1e-9)),
                       np.tile(np.arange(m), k))  # fmt: skip
     source = TorqueSource(time_s=np.arange(k * m) * 1.0, coordinates=jaxmb.independent_coordinates(model),
-                          revolute=(True,) * m, cutoff_hz=1.0)  # fmt: skip
+                          revolute=(True,) * m)  # fmt: skip
     data = {"machine": "machine.toml", "free": free, "test": [{"kind": "torque", "simulate": {
         "duration_s": 1.0, "rate_hz": 100.0, "motion": {"q1": {"sine": [0.1]}}}, "cutoff_hz": 20.0}]}  # fmt: skip
     return own, data | settings, test, source

@@ -1,8 +1,5 @@
 """Base parameters against the ones that are known in closed form, and what is done with them afterwards."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -195,11 +192,3 @@ def test_a_rank_that_is_not_clear_is_told():
     model = built({"name": "slides", "body": slides, "frame": ends, "loop": loop, "gravity": [0.0, -9.81, 0.0]})
     with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, by the tolerance of their rank"):
         jaxmb.base_parameters(model)
-
-
-def test_the_document():
-    text = (Path(__file__).parents[3] / "docs" / "torque-tests.md").read_text()
-    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    space: dict = {}
-    exec("\n".join(code), space)  # noqa: S102  (a document of this repository)
-    assert "\n".join(space["base"].formulas) in text

@@ -25,7 +25,7 @@ from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score
-from jaxmb.linalg import on_host
+from jaxmb.linalg import log_ratio, on_host
 from jaxmb.machine.build import Model
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, systematic
 from jaxmb.measurement.modal.indicators import frac
@@ -140,7 +140,7 @@ class FrfTest(PostureTest):
         used = weight > 0.0
         predicted, measured = xp.where(used, predicted, 1.0), xp.where(used, measured, 1.0)
         if self.phase == "safe":
-            difference = xp.log(predicted / measured)
+            difference = log_ratio(predicted, measured) if xp is jnp else xp.log(predicted / measured)
         else:
             difference = xp.log(predicted) - xp.log(measured)
         scaled = difference * (xp.sqrt(weight) / noise_std)

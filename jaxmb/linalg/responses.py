@@ -1,0 +1,181 @@
+"""Frequency responses of small motions, and their derivatives in closed form."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Complex, Float
+
+from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
+from jaxmb.linalg.modal_form import UNCOUPLED, in_modes, modal_form, off_diagonal, with_dampers
+from jaxmb.linalg.small_solve import response, solutions
+
+Support = tuple[tuple[int, int], ...]
+"""Entries (row, column) of M, C and K that may change."""
+
+FEW = 40
+"""Coordinates up to which a solve at each frequency is faster than modes, which need not be uncoupled then."""
+MOST_DIRECTIONS = 80
+"""In which dampers couple the modes: with more, or with more than a fourth of all, each frequency is factorized."""
+EXACT = 1e6
+"""Square of a frequency over that of the lowest mode up to which the form by modes is exact to 1e-10: the flexibility
+of a machine that is hardly held is so large that rounding of it hides the others."""
+
+
+def receptance(
+    mass: Float[Array, "n n"],
+    damping: Float[Array, "n n"],
+    stiffness: Float[Array, "n n"],
+    omega: Float[Array, "f"],
+    outputs: Float[Array, "o n"],
+    inputs: Float[Array, "i n"],
+    support: Support | None = None,
+    structural: Float[Array, "n n"] | None = None,
+    fractional: tuple[Float[Array, "n n"], Complex[Array, "f"]] | None = None,
+) -> Complex[Array, "f o i"]:
+    """Displacement at the outputs for a unit force at the inputs: H = O (K + j D + p E + j w C - w^2 M)^-1 I^T.
+
+    The derivative takes M, C, K, D and E as symmetric, which those of any machine at rest are. It has a closed form,
+    dH = -X_o^T dZ X_i with X = Z^-1 O^T or Z^-1 I^T, which for all parameters together costs about as much as H itself,
+    where differentiating the solve costs a solve for each.
+
+    Args:
+        mass: M [n, n].
+        damping: C [n, n].
+        stiffness: K [n, n].
+        omega: angular frequencies [f], rad/s.
+        outputs: O [o, n].
+        inputs: I [i, n]; the same array as the outputs where they are the same points, which saves their solve.
+        structural: D [n, n] of structural damping; none where not given.
+        fractional: E [n, n] of fractional damping and its factor p at each frequency; none where not given.
+        support: entries of M, C, K, D and E outside of which they have no derivative, where the caller knows that;
+            springs and dampers on coordinates touch only the diagonal, which makes their derivatives n times cheaper.
+    """
+    matrix, power = (None, None) if fractional is None else fractional
+    z = DynamicStiffness(mass, damping, stiffness, omega, structural, matrix, power)
+    return _receptance(support, outputs is inputs, z, outputs, inputs)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _receptance(support: Support | None, same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Array:
+    if z.mass.shape[0] <= FEW:
+        return response(z, outputs, inputs, same)
+    return _of_many(z, outputs, inputs, same, keep=False)[0]
+
+
+def _receptance_jvp(
+    support: Support | None, same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    z, outputs, inputs = primals
+    d_z, d_outputs, d_inputs = tangents
+    few = z.mass.shape[0] <= FEW
+    value, x_i, x_o = solutions(same, z, outputs, inputs) if few else _of_many(z, outputs, inputs, same, keep=True)
+    w = z.omega
+    of_parts = [(d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j)]
+    if z.power is not None:
+        of_parts.append((d_z.fractional, -z.power))
+    of_parts = [(part, factor) for part, factor in of_parts if _moves(part)]
+    of_lines = []
+    if _moves(d_z.omega):
+        of_lines += [(z.damping, -1j * d_z.omega), (z.mass, 2.0 * w * d_z.omega)]
+    if z.fractional is not None and _moves(d_z.power):
+        of_lines.append((z.fractional, -d_z.power))
+    change = jnp.zeros_like(value)
+    if support is not None and of_parts:
+        change = change + _through_entries(support, of_parts, x_o, x_i)
+    if whole := of_lines + (of_parts if support is None else []):
+        change = change + _through(whole, x_o, x_i)
+    if _moves(d_outputs):
+        change = change + jnp.einsum("on,nif->foi", d_outputs, x_i.joined())
+    if _moves(d_inputs):
+        change = change + jnp.einsum("nof,in->foi", x_o.joined(), d_inputs)
+    return value, change
+
+
+_receptance.defjvp(_receptance_jvp, symbolic_zeros=True)
+
+
+def _moves(tangent: Any) -> bool:
+    return tangent is not None and not isinstance(tangent, SymbolicZero)
+
+
+def _through(matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts) -> Complex[Array, "f o i"]:
+    """Sum of factor X_o^T A X_i over real matrices A and their factors at the lines."""
+    re, im = jnp.zeros_like(x_i.re), jnp.zeros_like(x_i.im)
+    for matrix, factor in matrices:
+        moved = Parts(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)).times(factor)
+        re, im = re + moved.re, im + moved.im
+    found = Parts(x_o.re[:, :, None], x_o.im[:, :, None]).times(Parts(re[:, None], im[:, None]))
+    return Parts(jnp.sum(found.re, axis=0), jnp.sum(found.im, axis=0)).joined().transpose(2, 0, 1)
+
+
+def _through_entries(
+    support: Support, matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts
+) -> Complex[Array, "f o i"]:
+    """`_through` where only some entries of the matrices are not zero.
+
+    For many changes at once it is a product of two matrices, in the order in which it is asked for.
+    """
+    row, column = np.array(support, dtype=int).reshape(-1, 2).T
+    from_o = Parts(x_o.re[row][:, :, None], x_o.im[row][:, :, None])
+    to_i = Parts(x_i.re[column][:, None], x_i.im[column][:, None])
+    entries = from_o.times(to_i)
+    scaled = [entries.times(factor) for _, factor in matrices]
+    moved = jnp.concatenate([matrix[row, column] for matrix, _ in matrices])
+    parts = (jnp.concatenate(part).transpose(3, 1, 2, 0) for part in zip(*scaled, strict=True))
+    return jax.lax.complex(*(part @ moved for part in parts))
+
+
+def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, keep: bool) -> Any:
+    """H, and X_i and X_o where they are to be kept, of a machine with many coordinates: in the way that its numbers ask
+    for, by its modes, by them and its dampers, or at each line."""
+    count = inputs.shape[0]
+    rows = inputs if same or not keep else jnp.concatenate([inputs, outputs])
+    mu, shapes, viscous, lossy = modal_form(z.mass, z.damping, z.stiffness, z.structural)
+    remembered = None if z.fractional is None else shapes.T @ z.fractional @ shapes
+
+    def factors(viscous_part: Array) -> Array:
+        w = z.omega[:, None]
+        found = jax.lax.complex(1.0 - w**2 * mu, w * viscous_part + jnp.diagonal(lossy))
+        if remembered is None or z.power is None:
+            return found
+        return found + z.power[:, None] * jnp.diagonal(remembered)
+
+    def solved(x: Array) -> Any:
+        h = jnp.einsum("on,fni->foi", outputs, x[..., :count])
+        if not keep:
+            return (h,)
+        x = x.transpose(1, 2, 0)
+        to_inputs = Parts(x[:, :count].real, x[:, :count].imag)
+        return h, to_inputs, to_inputs if same else Parts(x[:, count:].real, x[:, count:].imag)
+
+    def by_modes() -> Any:
+        return solved(in_modes(shapes, rows, factors(jnp.diagonal(viscous))))
+
+    def by_dampers() -> Any:
+        size, directions = jnp.linalg.eigh(viscous)
+        order = jnp.argsort(-jnp.abs(size))
+        size, few = size[order], min(MOST_DIRECTIONS, z.mass.shape[0] // 4)
+        none = jnp.zeros_like(mu)
+        return jax.lax.cond(
+            highest * jnp.abs(size[few]) <= UNCOUPLED,
+            lambda: solved(with_dampers(shapes, rows, factors(none), z.omega, size[:few], directions[:, order[:few]])),
+            at_lines,
+        )
+
+    def at_lines() -> Any:
+        return solutions(same, z, outputs, inputs) if keep else (response(z, outputs, inputs, same),)
+
+    highest = jnp.max(jnp.abs(z.omega))
+    coupling = off_diagonal(lossy)
+    if remembered is not None and z.power is not None:
+        coupling = coupling + jnp.max(jnp.abs(z.power)) * off_diagonal(remembered)
+    by_viscous = highest * off_diagonal(viscous)
+    # where nothing holds the machine K has no factors, or such as rounding makes
+    coupling = jnp.where(highest**2 * mu[0] <= EXACT, coupling, jnp.inf)
+    way = jnp.where(coupling + by_viscous <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
+    return jax.lax.switch(way, [by_modes, by_dampers, at_lines])

@@ -1,0 +1,157 @@
+"""The small solve as machine code for this computer: `receptance.cpp`, compiled once into the user's folder of caches.
+
+It is compiled when it is first needed, which takes two to three seconds, by the C++ compiler that CXX names or that is
+found. Where there is none, or JAXMB_NATIVE is "off", JAX solves. What was compiled is kept by its source, the version
+of jaxlib, whose headers it was compiled with, and the features of the processor.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+SETTING = "JAXMB_NATIVE"
+"""Environment variable: "on", as where it is not set, or "off"; also 1 and 0."""
+TARGET = "jaxmb_receptance"
+SOURCE = Path(__file__).with_name("receptance.cpp")
+COMPILERS = "g++", "c++", "clang++"
+OPTIONS = "-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"
+"""None that lets the compiler change what is computed: -ffast-math would also flush small numbers to zero in the whole
+process."""
+FOR_THIS_PROCESSOR = "-march=native", "-mcpu=native"
+"""The first that the compiler takes."""
+PATIENCE_S = 120.0
+
+
+class NotAvailableError(Exception):
+    """Why there is no machine code."""
+
+
+@functools.cache
+def in_use() -> bool:
+    """Whether JAX can call the machine code in this process; it is compiled where it was not."""
+    try:
+        _register(_library())
+    except NotAvailableError:
+        return False
+    return True
+
+
+def status() -> str:
+    """What solves: the machine code, or JAX and why; without compiling anything."""
+    try:
+        path = _place()
+        if path.exists():
+            return f"native, {path}"
+        compiler = _compiler()
+        _check_untried(path, compiler)
+        return f"native, to be compiled at first use by {shlex.join(compiler)}"
+    except NotAvailableError as why:
+        return f"by JAX: {why}"
+
+
+def _library() -> Path:
+    """The machine code's file, compiled where it is not there."""
+    path = _place()
+    if not path.exists():
+        compiler = _compiler()
+        _check_untried(path, compiler)
+        _compile(compiler, path)
+    return path
+
+
+def _register(path: Path) -> None:
+    import jax
+
+    try:
+        function = getattr(ctypes.CDLL(str(path)), TARGET)
+    except (OSError, AttributeError) as error:
+        raise NotAvailableError(f"{path} cannot be loaded: {error}") from None
+    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")
+
+
+def _place() -> Path:
+    """Where the machine code for this processor is, or would be."""
+    from platformdirs import user_cache_path
+
+    asked = os.environ.get(SETTING, "on")
+    if asked not in ("on", "off", "1", "0"):
+        warnings.warn(f"{SETTING} is '{asked}', expected 'on' or 'off'", RuntimeWarning, stacklevel=2)
+    if asked in ("off", "0"):
+        raise NotAvailableError(f"{SETTING} is '{asked}'")
+    if os.name != "posix":
+        raise NotAvailableError(f"machine code is not compiled on {platform.system()}")
+    parts = SOURCE.read_bytes(), version("jaxlib").encode(), _processor().encode(), " ".join(OPTIONS).encode()
+    key = hashlib.sha256(b"|".join(parts)).hexdigest()[:20]
+    return user_cache_path("jaxmb", appauthor=False) / "native" / f"{key}.so"
+
+
+def _processor() -> str:
+    """What tells processors with other instructions apart."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    kept = sorted({line for line in lines if line.split("\t")[0].lower() in ("flags", "features", "model name")})
+    return "\n".join([platform.system(), platform.machine(), platform.processor(), *kept])
+
+
+def _compiler() -> list[str]:
+    """The C++ compiler as a command."""
+    given = shlex.split(os.environ.get("CXX", ""))
+    if given:
+        if shutil.which(given[0]) is None:
+            raise NotAvailableError(f"the C++ compiler '{given[0]}', which CXX names, is not found")
+        return given
+    found = next((name for name in COMPILERS if shutil.which(name)), None)
+    if found is None:
+        raise NotAvailableError("no C++ compiler is found")
+    return [found]
+
+
+def _note(path: Path, compiler: Sequence[str]) -> Path:
+    """Where is told that this compiler could not do it: another one, or a new version of it, is tried again."""
+    binary = shutil.which(compiler[0]) or compiler[0]
+    changed = os.stat(binary).st_mtime_ns if os.path.exists(binary) else 0
+    which = hashlib.sha256(f"{os.path.realpath(binary)} {changed} {list(compiler)}".encode()).hexdigest()[:8]
+    return path.with_name(f"{path.stem}-{which}.failed")
+
+
+def _check_untried(path: Path, compiler: Sequence[str]) -> None:
+    note = _note(path, compiler)
+    if note.exists():
+        raise NotAvailableError(note.read_text() or f"{shlex.join(compiler)} failed")
+
+
+def _compile(compiler: Sequence[str], path: Path) -> None:
+    """Compile beside the place, then move it there, so that another process finds all of it or nothing."""
+    import jax
+
+    said = ""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            for own in FOR_THIS_PROCESSOR:
+                command = [*compiler, *OPTIONS, own, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(made)]
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+                )
+                if done.returncode == 0 and made.exists():
+                    os.replace(made, path)
+                    return
+                said = said or next((line for line in done.stderr.splitlines() if "error" in line), "")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAvailableError(f"{shlex.join(compiler)}: {error}") from None
+    why = f"{shlex.join(compiler)} could not compile {SOURCE.name}: {said}"
+    _note(path, compiler).write_text(why)
+    raise NotAvailableError(why)

@@ -1,0 +1,144 @@
+"""The machine code of the small solve: when there is some, when not, and that it leaves the process as it was."""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmb import native
+from jaxmb.linalg import receptance
+
+NO_COMPILER = pytest.mark.skipif(not native.in_use(), reason="there is no machine code here")
+
+
+@pytest.fixture
+def caches(tmp_path, monkeypatch):
+    """An empty folder for the user's caches, and nothing set."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(native.SETTING, raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    return tmp_path
+
+
+def compiler(folder, script):
+    """A program that stands for a C++ compiler."""
+    path = folder / "some-compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("word", ["off", "0"])
+def test_it_can_be_turned_off(caches, monkeypatch, word):
+    monkeypatch.setenv(native.SETTING, word)
+    assert not native.in_use.__wrapped__()
+    assert native.status() == f"by JAX: {native.SETTING} is '{word}'"
+    assert not list(caches.iterdir())
+
+
+def test_another_word_is_told(caches, monkeypatch):
+    monkeypatch.setenv(native.SETTING, "of")
+    with pytest.warns(RuntimeWarning, match="JAXMB_NATIVE is 'of', expected 'on' or 'off'"):
+        native.status()
+
+
+def test_without_a_compiler_jax_solves(caches, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert not native.in_use.__wrapped__()
+    assert native.status() == "by JAX: no C++ compiler is found"
+
+
+def test_the_compiler_that_is_asked_for_is_not_there(caches, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -m64")
+    assert not native.in_use.__wrapped__()
+    assert native.status() == "by JAX: the C++ compiler 'no-such-compiler', which CXX names, is not found"
+
+
+def test_a_compiler_that_fails_is_not_tried_again(caches, monkeypatch):
+    tried = caches / "tried"
+    path = compiler(caches, f"echo once >> {tried}; echo 'error: no such header' >&2; exit 1")
+    monkeypatch.setenv("CXX", path)
+    assert not native.in_use.__wrapped__()
+    assert native.status() == f"by JAX: {path} could not compile receptance.cpp: error: no such header"
+    count = tried.read_text().count("once")
+    assert not native.in_use.__wrapped__()
+    assert tried.read_text().count("once") == count
+    os.utime(path, (1e9, 1e9))  # another version of it
+    assert native.status().startswith("native, to be compiled at first use by")
+
+
+def test_where_nothing_can_be_written_jax_solves(caches):
+    (caches / "jaxmb").write_text("a file")
+    assert not native.in_use.__wrapped__()
+
+
+def test_what_cannot_be_loaded_is_not_used(caches):
+    path = native._place()
+    path.parent.mkdir(parents=True)
+    path.write_text("no library")
+    assert not native.in_use.__wrapped__()
+
+
+def test_other_processors_sources_and_versions_have_their_own(caches, monkeypatch):
+    before = native._place()
+    assert before == native._place()
+    monkeypatch.setattr(native, "_processor", lambda: "another one")
+    assert native._place() != before
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
+    monkeypatch.setattr(native, "version", lambda _: "0.0.1")
+    assert native._place() != before
+
+
+def solved(code):
+    kept = {key: value for key, value in os.environ.items() if key != "PJRT_NPROC"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@NO_COMPILER
+def test_calls_that_do_not_depend_on_each_other_end():
+    """24 of them in one program, while others run: with LAPACK these wait for each other for ever in most runs."""
+    code = """if True:
+        import os
+        os.environ["PJRT_NPROC"] = "2"
+        import concurrent.futures, jaxmb, jax, jax.numpy as jnp
+        from jaxmb.linalg import receptance
+        @jax.jit
+        def found(k):
+            rows = [(n, j) for j in (1, 2, 3, 4) for n in range(5, 11)]
+            one, w = jnp.eye(10), jnp.linspace(0.1, 9.0, 3000)
+            parts = [(one[:n, :n], one[:j, :n]) for n, j in rows]
+            return [receptance(m, 0.1 * m, k * m, w, b, b).sum() for m, b in parts]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda k: jax.block_until_ready(found(k)), [1.0 + n for n in range(20)]))
+        print("ended")
+    """
+    assert solved(code) == ["ended"]
+
+
+@NO_COMPILER
+def test_small_numbers_are_not_flushed_to_zero():
+    code = "from jaxmb import native; import numpy as np; print(native.in_use(), np.float64(1e-310) / 2.0 > 0.0)"
+    assert solved(code) == ["True", "True"]
+
+
+@NO_COMPILER
+def test_calls_from_several_threads_do_not_disturb_each_other():
+    rng = np.random.default_rng(0)
+    rows = jnp.asarray(rng.normal(size=(2, 7)))
+    omega, one = jnp.linspace(0.1, 9.0, 500), jnp.eye(7)
+    many = jax.jit(jax.vmap(lambda k: receptance(one, 0.1 * one, k * one + 0.1, omega, rows, rows)))
+    given = [jnp.asarray(rng.uniform(1.0, 9.0, 20)) for _ in range(8)]
+    expected = [np.asarray(many(k)) for k in given]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for value, right in zip(pool.map(many, given * 5), expected * 5, strict=True):
+            np.testing.assert_array_equal(value, right)
