@@ -96,7 +96,8 @@ class Coordinate(Part):
     motor: Motor | None = None
     """What drives it through a gear, whose spring and damper are then those of the coordinate."""
     range: tuple[Angle, Angle] | None = None
-    """Lowest and highest value that its drive may take it to, rad or m; None: no limit. Planned motions keep it."""
+    """Lowest and highest value that its drive may take it to, rad or m; None: no limit. Planned motions keep it,
+    recorded ones are compared with it."""
     speed_limit: Positive | None = None
     """rad/s or m/s, likewise."""
     acceleration_limit: Positive | None = None

@@ -68,7 +68,7 @@ KINDS: dict[str, Kind] = {
     ),
     "torque": Kind(
         f"{_FORMAT}.torque_format:TorqueTestPart", f"{_READING}.torque:read_torque_test",
-        f"{_ASSESS}.torque:TorqueMetrics", sections_at=f"{_REPORT}.torque:torque_sections",
+        f"{_ASSESS}.torque:TorqueMetrics", f"{_ASSESS}.torque:torque_remarks", f"{_REPORT}.torque:torque_sections",
     ),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.base_parameters import base_parameters
@@ -91,6 +92,11 @@ class TorqueMetrics(KindMetrics):
             for row in base
         )
         return cls(tuple(rows), base)
+
+
+def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> list[str]:
+    """Sentences on motions that cannot be the machine's."""
+    return [f"{called(entry.name)}: {text}" for entry in entries for text in entry.source.doubts]
 
 
 def _known(std: float) -> float | None:

@@ -17,3 +17,5 @@ class TorqueSource(Source):
     """Whose effort was measured, in the order of the test's numbers."""
     revolute: tuple[bool, ...] = ()
     """Which of them are angles."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on what may be wrong with the motion."""

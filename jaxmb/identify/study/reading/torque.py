@@ -18,6 +18,7 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
+from jaxmb.identify.study.reading.motion_checks import beyond_range, check_driven, check_moves, motion_remarks
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from jaxmb.io.validation import known_name, place
@@ -29,11 +30,6 @@ from jaxmb.measurement.motion.record import MotionRecord, check_record
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates
-
-STILL = 1e-6
-"""rad or m: a coordinate that moves by less rests."""
-MOST_TURNS = 2.0
-"""Of a joint, beyond which it is asked whether its unit is right; a crank may turn on."""
 
 
 def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -64,10 +60,9 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         record = simulated_motion(how, carrying, np.asarray(posture(true, part.posture)), seed)
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
-    moved = np.ptp(record.position, axis=0)
-    still = [name for name, way in zip(record.names, moved, strict=True) if way < STILL]
-    if len(still) == len(record.names):
-        raise ValueError(f"nothing moves ({', '.join(still)}), expected a motion that excites the parameters")
+    check_moves(model, record, start, list(setting.file.free))
+    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
+        check_driven(record)
     path = recorded_path(model, record, start)
     motion, how_found = _motion(part, model, record, path)
     last = np.inf if part.to_s is None else part.to_s
@@ -85,16 +80,15 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
     )
+    recorded = part.simulate is None
     source = TorqueSource(
         time_s=rows.time_s,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
+        doubts=tuple(beyond_range(setting.whole, record, recorded)),
     )
-    return [
-        Entry(
-            "torque", test, source, truth, role=part.role, remarks=(*how_found, *tried, *_remarks(record, still, model))
-        )
-    ]
+    remarks = (*how_found, *tried, *motion_remarks(setting.whole, model, record, recorded))
+    return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
@@ -136,7 +130,7 @@ def _motion(
             return causal_motion(record, *given), []
     if part.cutoff_hz != "search":
         return low_passed_motion(record, part.cutoff_hz), []
-    cutoff = best_cutoff(model, record, path)
+    cutoff = best_cutoff(model, record, path, part.robust)
     return low_passed_motion(record, cutoff), [
         f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
     ]
@@ -195,17 +189,3 @@ def _std(part: TorqueTestPart, rows: Prepared) -> np.ndarray:
         if name not in given:
             raise ValueError(f"torque_std: found none for '{name}', whose torque was measured")
     return np.array([given[name] for name in rows.measured])[rows.coordinate]
-
-
-def _remarks(record: MotionRecord, still: list[str], model: Model) -> tuple[str, ...]:
-    found = []
-    for name, way in zip(record.names, np.ptp(record.position, axis=0), strict=True):
-        turns = way / (2.0 * np.pi)
-        if model.revolute[model.coordinates.index(name)] and turns > MOST_TURNS:
-            found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
-    if still:
-        found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
-    lacking = [name for name in independent_coordinates(model) if name not in record.names]
-    if lacking:
-        found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
-    return tuple(found)

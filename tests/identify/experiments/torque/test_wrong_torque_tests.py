@@ -1,5 +1,6 @@
 """Torque tests that cannot be: one sentence that names the test and the place."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 import jaxmb
 from jaxmb.cli import main
+from jaxmb.identify.study.format.torque_format import SimulateTorques
+from jaxmb.identify.study.simulation.torques import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, MOTION, TEST, changed, identified
 from tests.recovery.test_flexible import ARM as BEAMS
 
@@ -34,7 +37,11 @@ FOUR_BAR = jaxmb.Machine.model_validate({
         (TEST | {"least_speed": {"z": 1.0}}, "least_speed: coordinate 'z' does not exist; expected one of: a, b"),
         (TEST | {"torque_std": {"z": 1.0}}, "torque_std: coordinate 'z' does not exist; expected one of: a, b"),
         (TEST | {"torque_std": {"a": 1.0}}, "torque_std: found none for 'b', whose torque was measured"),
-        (changed(motion={"a": {"sine": [0.0]}}), "nothing moves \\(a, b\\), expected a motion"),
+        (
+            changed(motion={"a": {"sine": [0.0]}}),
+            r"nothing moves \(a, b\), expected a motion that excites the parameters: at rest no torque depends on"
+            r" damping.a, damping.b, rotor_inertia.b, friction.a, friction.b, inertia.upper.zz, inertia.fore.zz$",
+        ),
         (TEST | {"cutoff_hz": 100.0}, "cutoff_hz: the cut-off is 100 Hz, expected below half the sampling rate of 200"),
         (TEST | {"effort_cutoff_hz": 100.0}, "effort_cutoff_hz: the cut-off is 100 Hz, expected below half"),
         (
@@ -44,7 +51,11 @@ FOUR_BAR = jaxmb.Machine.model_validate({
         (changed(duration_s=0.05), "there are 11 samples, expected at least 20"),
         (TEST | {"effort_cutoff_hz": 0.5}, "effort_cutoff_hz: there are 971 samples, too few for a cut-off at 0.5 Hz"),
         (TEST | {"least_speed": 99.0}, "a is never faster than its least_speed, expected a lower one"),
-        (TEST | {"from_s": 30.0, "to_s": 40.0}, "nothing is left between 30 and 40 s"),
+        (
+            TEST | {"from_s": 30.0, "to_s": 40.0},
+            "nothing is left between 30 and 40 s: without the filters' ends the record has 0.075 to 4.92 s",
+        ),
+        (TEST | {"from_s": 20.0, "to_s": None}, "nothing is left after 20 s: without the filters' ends the record has"),
         (TEST | {"from_s": 3.0, "to_s": 2.0}, "from_s is 3 and to_s 2, expected the first before the last"),
         (TEST | {"file": "motion.csv"}, "expected either file or simulate"),
         ({"kind": "torque"}, "expected either file or simulate"),
@@ -64,11 +75,53 @@ def test_a_loop_that_opens(tmp_path):
         identified(tmp_path, test, machine=FOUR_BAR, free={"friction.q1": {"lower": 0.0, "upper": 9.0}})
 
 
+def written(folder, motion=MOTION, **columns):
+    """A test of a recording of the arm, some of its columns replaced."""
+    how = SimulateTorques.model_validate(HOW | {"motion": motion})
+    record = simulated_motion(how, jaxmb.build_model(ARM), np.zeros(2), 0)
+    jaxmb.write_motion(folder / "motion.csv", dataclasses.replace(record, **columns))
+    return {name: value for name, value in TEST.items() if name != "simulate"} | {"file": "motion.csv"}
+
+
+def with_range(low, high):
+    data = ARM.model_dump(exclude_unset=True)
+    data["body"][0]["joint"][0]["range"] = [low, high]
+    return jaxmb.Machine.model_validate(data)
+
+
+def remarks(result, word):
+    return [text for text in result.as_json()["remarks"] if word in text]
+
+
 def test_joints_that_turn_often(tmp_path):
-    """A crank may; angles in degrees look like that too."""
-    result = identified(tmp_path, changed(motion=MOTION | {"a": {"speed": 3.0}}))
-    told = [text for text in result.as_json()["remarks"] if "turns" in text]
-    assert told == ["test 1: a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"]
+    """Angles in degrees look like that; a crank may turn, in a simulation or where its range allows it."""
+    often = MOTION | {"a": {"speed": 3.0}}
+    recorded = written(tmp_path, often)
+    told = remarks(identified(tmp_path, recorded), "turns")
+    assert told == ["test 'motion': a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"]
+    free = with_range(-20.0, 20.0)
+    assert not remarks(identified(tmp_path, recorded, machine=free), "turns")
+    assert not remarks(identified(tmp_path, changed(motion=often)), "turns")
+
+
+def test_joints_beyond_their_range(tmp_path):
+    recorded = written(tmp_path)
+    column = np.genfromtxt(tmp_path / "motion.csv", delimiter=",", names=True, deletechars="")["a"]
+    low, high = column.min(), column.max()
+    width = high - low
+    result = identified(tmp_path, recorded, machine=with_range(low + 0.05 * width, high))
+    assert result.doubts[0] == (
+        f"test 'motion': a goes from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
+        f" {high:.3g} rad: is it in degrees, or counted from another zero?"
+    )
+    # as far beyond as zeros of encoders are off
+    assert not remarks(identified(tmp_path, recorded, machine=with_range(low + 0.01 * width, high)), "range")
+
+
+def test_torques_of_nothing(tmp_path):
+    recorded = written(tmp_path, effort=np.zeros((1001, 2)))
+    with pytest.raises(ValueError, match="test 'motion': all torques are 0, expected those that moved the machine"):
+        identified(tmp_path, recorded)
 
 
 def test_lengths_of_springs(tmp_path):

@@ -1,0 +1,95 @@
+"""What a motion shows before anything is identified from it: joints at rest, beyond their range, or in degrees."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
+from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.mechanics.loops import independent_coordinates
+
+STILL = 1e-6
+"""rad or m: a coordinate that moves by less rests."""
+MOST_TURNS = 2.0
+"""Of a recorded joint without a range, beyond which it is asked whether its unit is right."""
+BEYOND = 0.03
+"""Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
+
+
+def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"], free: Sequence[str]) -> None:
+    """Raise ValueError where nothing moves; it names what of the free parameters is lost.
+
+    Args:
+        model: the machine.
+        record: of its motion.
+        start: posture near it.
+        free: names or patterns of the free parameters.
+    """
+    if np.any(np.ptp(record.position, axis=0) >= STILL):
+        return
+    rest = np.zeros((1, len(independent_coordinates(model))))
+    acts = dict(
+        zip(regressor_names(model), stacked_torque_regressor(model, start[None], rest, rest)[0].any(0), strict=True)
+    )
+    wanted = [name for name in parameters(model) if any(matching([name], pattern) for pattern in free)]
+    lost = [name for name in wanted if not acts.get(name, False)]
+    said = f": at rest no torque depends on {', '.join(lost)}" if lost else ""
+    raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
+
+
+def check_driven(record: MotionRecord) -> None:
+    """Raise ValueError where all torques are 0: neither a cut-off nor their noise is found from them."""
+    if not np.nan_to_num(record.effort).any():
+        raise ValueError(
+            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
+        )
+
+
+def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
+    """Sentences on coordinates that leave the range which the machine gives them.
+
+    Args:
+        machine: it has `range` of its coordinates.
+        record: of its motion.
+        recorded: not simulated, so that its unit and zero may be wrong.
+    """
+    own, found = {part.name: part for part in machine.moving_parts}, []
+    for name, column in zip(record.names, record.position.T, strict=True):
+        part, least, most = own[name], float(column.min()), float(column.max())
+        if part.range is None:
+            continue
+        low, high = part.range
+        more = BEYOND * (high - low)
+        if least < low - more or most > high + more:
+            unit, asked = "m", "in mm"
+            if part.type == "revolute":
+                unit, asked = "rad", "in degrees"
+            why = f": is it {asked}, or counted from another zero?" if recorded else ""
+            found.append(
+                f"{name} goes from {least:.3g} to {most:.3g} {unit}, beyond its range of {low:.3g} to {high:.3g} {unit}"
+                f"{why}"
+            )
+    return found
+
+
+def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
+    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded."""
+    ranges, found = {part.name: part.range for part in machine.moving_parts}, []
+    moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
+    for name, way in moved.items():
+        turns = way / (2.0 * np.pi)
+        revolute = model.revolute[model.coordinates.index(name)]
+        if recorded and ranges[name] is None and revolute and turns > MOST_TURNS:
+            found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
+    still = [name for name, way in moved.items() if way < STILL]
+    if still:
+        found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
+    lacking = [name for name in independent_coordinates(model) if name not in record.names]
+    if lacking:
+        found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
+    return found

@@ -1,0 +1,48 @@
+"""The cut-off that is searched costs nothing that matters, however long the record, and whatever outliers there are."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.experiments.torque.prepared import best_cutoff, recorded_path
+from jaxmb.identify.study.format.torque_format import SimulateTorques
+from jaxmb.identify.study.simulation.torques import simulated_motion
+from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE, identified
+
+SLOW = {"a": {"sine": [0.4, 0, 0.3, 0, 0, 0, 0.1, 0.1], "cosine": [0.1, 0.2, 0.05]},
+        "b": {"sine": [0.3, 0, -0.2, 0, 0, 0, 0.1, 0.1], "cosine": [-0.1, 0.1, 0.08, 0.03]}}  # fmt: skip
+HOW = {"duration_s": 100.0, "rate_hz": 400.0, "base_hz": 0.1, "torque_std": 0.3, "motion": SLOW, "noise_seed": 1}
+FREE = {name: {"lower": -9.0, "upper": 9.0} for name in TRUE if name.split(".")[0] in ("inertia", "first_moment")}
+
+
+def test_long_records(tmp_path):
+    """The motion has up to 0.8 Hz and angles have no noise: behind a cut-off of 10 Hz nothing of it is lost, and from
+    the same samples the same is found. A parameter that is off by 0.3 standard deviations raises chi^2 by 0.1."""
+    test = {"kind": "torque", "simulate": HOW, "from_s": 3.0, "to_s": 97.0}
+    searched, wide = (identified(tmp_path, test | how, free=FREE) for how in ({}, {"cutoff_hz": 10.0}))
+    off = {name: (p.value - wide.parameters[name].value) / p.std for name, p in searched.parameters.items()}
+    assert max(map(abs, off.values())) < 0.3, off
+
+
+def test_outliers():
+    """One sample in fifty is off by a thousand times the noise: a robust search ends where it ends without,
+    but for one of the steps of 1.5 by which cut-offs are tried."""
+    model = jaxmb.build_model(ARM)
+    how = SimulateTorques.model_validate(HOW | {"duration_s": 40.0, "rate_hz": 100.0, "torque_std": 0.003})
+    start = np.zeros(2)
+    record = simulated_motion(how, model, start, 0)
+    path = recorded_path(model, record, start)
+    rng = np.random.default_rng(0)
+    odd = rng.random(record.effort.shape) < 0.02
+    spoilt = dataclasses.replace(record, effort=record.effort + odd * rng.normal(scale=3.0, size=odd.shape))
+    clean = best_cutoff(model, record, path)
+    assert best_cutoff(model, spoilt, path) < 0.8 * clean
+    assert best_cutoff(model, spoilt, path, robust=True) == pytest.approx(clean)
+
+
+def test_short_records(tmp_path):
+    how = HOW | {"duration_s": 0.25, "rate_hz": 200.0}
+    with pytest.raises(ValueError, match="test 1: there are 51 samples, too few to search a cut-off: expected more"):
+        identified(tmp_path, {"kind": "torque", "simulate": how}, free=FREE)
