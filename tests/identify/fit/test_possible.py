@@ -276,3 +276,25 @@ def test_saved_machine(tmp_path):
     found = jaxmb.parameters(result.model)
     assert {name: found[name] for name in moved} == pytest.approx(moved)
     assert found["mass.coupler"] == machine.body[1].mass
+
+
+@pytest.mark.parametrize("inertia", [1.0, 1e-3])
+def test_a_mass_is_not_below_its_lower_bound(tmp_path, inertia):
+    """The data tell a mass below it: then it is on it, and chi^2 is that of the mass held there. Whether least squares
+    is possible (the inertia free) or not (kept, far too small)."""
+    draw = np.random.default_rng(11)
+    machine = arm(draw, 3)
+    last = machine.body[2]
+    least = 1.5 * last.mass
+    rest = {"first_moment.b2.*": BOUND} | ({"inertia.b2.*": BOUND} if inertia == 1.0 else {})
+    costs = []
+    for mass, free in ((last.mass, {"mass.b2": BOUND | {"lower": least}} | rest), (least, rest)):
+        # a mass that is free takes inertias that are not along
+        tensor = (inertia * mass / last.mass * last.central_inertia).tolist()
+        own = changed(machine, b2={"mass": mass, "center_of_mass": [0.0] * 3, "inertia_tensor": tensor})
+        study = made(tmp_path, *study_of(machine, np.random.default_rng(12), own=own, free=free))
+        step = linear_finding(study).linear.step
+        costs.append(step.cost)
+        if len(costs) == 1:
+            assert step.x[0] == least
+    assert costs[0] == pytest.approx(costs[1], rel=1e-6)  # a value is on a bound from 1e-6 of its size on
