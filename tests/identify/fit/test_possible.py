@@ -298,3 +298,20 @@ def test_a_mass_is_not_below_its_lower_bound(tmp_path, inertia):
         if len(costs) == 1:
             assert step.x[0] == least
     assert costs[0] == pytest.approx(costs[1], rel=1e-6)  # a value is on a bound from 1e-6 of its size on
+
+
+def test_one_sentence_for_each_reason(tmp_path):
+    """Many numbers of an arm are not known, by few reasons; one of them is outside of its bounds too."""
+    draw = np.random.default_rng(13)
+    machine = arm(draw, 3)
+    bounds = {"mass.b2": {"lower": 0.0, "upper": 0.5 * machine.body[2].mass, "scale": "linear"}}
+    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=INERTIAL | bounds, noise=1e-3)))
+    free = result.study.free
+    unknown = [text for text in result.remarks if " not known: " in text]
+    reasons = [text.partition(" not known: ")[2] for text in unknown]
+    assert len(set(reasons)) == len(reasons) <= 3
+    told = [name for text in unknown for name in text.partition(" are not known")[0].split(", ")]
+    assert {"mass.b0", "mass.b2"} <= set(told)
+    assert set(told) == {name for name, p in result.parameters.items() if p.std is None or not np.isfinite(p.std)}
+    assert set(told) <= set(free.names)
+    assert "mass.b2 is outside of its bounds" in " ".join(result.remarks)
