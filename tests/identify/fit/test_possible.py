@@ -258,6 +258,14 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     assert jaxmb.parameters(result.model)["mass.b2"] == 0.01 * last.mass
     assert possible(result.machine)
     assert any("ask for impossible bodies (b2)" in text and "does not explain" in text for text in result.doubts)
+    # what does not follow the data is known weakly, by the deviation that what is left has widened
+    finding = linear_finding(study)
+    widened = finding.linear.step.misfit.widening * finding.linear.step.known.std * np.array(study.free.width)
+    assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
+    assert [p.std for p in result.parameters.values()] == pytest.approx(widened, rel=1e-9)
+    assert max(widened[np.isfinite(widened)]) < 0.1 * 2e3  # "yes" by the width of the bounds
+    assert {p.identifiable for p in result.parameters.values()} <= {"weak", "no"}
+    assert "weak" in {p.identifiable for p in result.parameters.values()}
 
 
 def test_saved_machine(tmp_path):
