@@ -15,6 +15,12 @@ from .identify.assess.saved.saved_result import (
     load_result as load_result,
     write_result as write_result,
 )
+from .identify.assess.uncertainty.monte_carlo import (
+    Draws as Draws,
+    bootstrap as bootstrap,
+    monte_carlo as monte_carlo,
+    write_draws as write_draws,
+)
 from .identify.estimation.essential import (
     EssentialParameters as EssentialParameters,
     essential_parameters as essential_parameters,

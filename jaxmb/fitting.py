@@ -43,6 +43,7 @@ from jaxmb.identify.fit.problem import (
     make_problem as make_problem,
     with_tests as with_tests,
 )
+from jaxmb.identify.fit.search import population_objectives as population_objectives
 from jaxmb.identify.fit.settings import (
     FitSettings as FitSettings,
     RefinePart as RefinePart,

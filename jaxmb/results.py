@@ -24,6 +24,12 @@ from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics 
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics as DeflectionMetrics
 from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics
 from jaxmb.identify.assess.tests.modes import ModesMetrics as ModesMetrics
+from jaxmb.identify.assess.uncertainty.monte_carlo import (
+    Draws as Draws,
+    bootstrap as bootstrap,
+    monte_carlo as monte_carlo,
+    write_draws as write_draws,
+)
 from jaxmb.identify.assess.uncertainty.profile import with_profiles as with_profiles
 from jaxmb.identify.estimation.identifiability import KnownTogether as KnownTogether
 from jaxmb.io.strict_json import (

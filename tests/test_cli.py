@@ -349,3 +349,20 @@ def test_the_version(capsys):
     version, small_solve = capsys.readouterr().out.splitlines()
     assert version == f"jaxmb {jaxmb.__version__}"
     assert small_solve.startswith(("small solve: native, ", "small solve: by JAX: "))
+
+
+def test_draws_are_shown_and_written(tmp_path, capsys):
+    """Of the noise that was stated, and of what the fit left."""
+    lines = "lines = { first_hz = 5.0, last_hz = 30.0, step_hz = 1.0 }, noise_log_std = 0.01, noise_seed = 1"
+    study = SIMULATED.split("[refine]")[0].replace("lines = { first_hz = 0.2, last_hz = 30.0, step_hz = 0.2 }", lines)
+    (tmp_path / "noisy.toml").write_text(study.replace('kind = "frf"', 'kind = "frf"\nnoise_log_std = 0.01'))
+    out = tmp_path / "out"
+    assert main(["identify", str(tmp_path / "noisy.toml"), "--draws", "5", "--bootstrap", "6", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "5 fits to draws of the noise" in shown
+    assert "6 fits to draws of what the fit left" in shown
+    found = jaxmb.load_result(out)
+    for name, count in (("draws", 5), ("bootstrap", 6)):
+        with np.load(out / f"{name}.npz") as stored:
+            assert stored["values"].shape == (count, 3)
+            np.testing.assert_allclose(stored["truth"][0], [p.value for p in found.parameters.values()], rtol=1e-9)

@@ -103,6 +103,25 @@ def test_parallel_robot_notebook(capsys: pytest.CaptureFixture[str]) -> None:
     assert "platform at [ 0.   0.  -1.1]" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+def test_inertia_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seven base parameters come back, torques are missed by their noise, and a load is followed."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names = runpy.run_path(str(ROOT / "notebooks" / "inertia_from_torque.py"))
+    assert len(names["base"].names) == 7
+    for row in names["torque"].base:  # one of seven beyond four standard deviations in one of 2000 draws
+        assert abs(row.value - row.true) < 4.0 * row.std, row.name
+    for row in names["torque"].torques:  # the noise of torques, and that of angles through the filter
+        assert row.rms_error < 1.2 * names["TORQUE_STD"]
+    assert min(names["least"]) > 0.0
+    assert names["missed_by"]["encoder and gyroscope"] < 0.5 * names["missed_by"]["encoder"]
+    i = names["columns"].index("first_moment.coupler.x")
+    light, heavy = (truth[i] for truth in names["truths"])
+    found, slow = (names["tracks"][forgetting][-1, i] for forgetting in (0.995, 1.0))
+    assert abs(found - heavy) < 0.1 * (heavy - light)
+    assert slow < heavy - 0.2 * (heavy - light)
+
+
 def test_optimizers_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """A local method with derivatives finds six parameters, a blind one does not in as many evaluations."""
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -22,7 +22,8 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code of the command: 0 done, 2 wrong input, 3 a fit that did not converge, 130 interrupted."""
+    """Exit code of the command: 0 done, 2 wrong input, 3 a fit that did not converge, 4 another
+    process of the run is lost, 130 interrupted."""
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="jaxmb", standalone_mode=False)
     except UsageError as error:

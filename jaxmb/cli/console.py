@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-DONE, WRONG_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 2, 3, 130
+DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
 LINE_EVERY_S = 10.0
 """Between two lines of progress where there is no terminal to draw in."""
 WIDTH = 120

@@ -1,5 +1,6 @@
 """`jaxmb identify`."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxmb.cli.console import (
+    ALONE,
     INTERRUPTED,
     NOT_CONVERGED,
     Out,
@@ -20,6 +22,7 @@ from jaxmb.cli.console import (
 )
 
 if TYPE_CHECKING:
+    from jaxmb.identify.assess.result import Result
     from jaxmb.identify.fit.loop import Report
 
 LARGEST_SEED = 2**63 - 1
@@ -41,7 +44,18 @@ def identify(
         list[str] | None,
         typer.Option(help="Parameter, or pattern, along which the cost is followed, all others fitted again."),
     ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=2, help="Fit so many draws of the noise too, about what was found; writes draws.npz."),
+    ] = None,
+    bootstrap: Annotated[
+        int | None,
+        typer.Option(min=2, help="The same with draws of what the fit left; writes bootstrap.npz."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
+    distributed: Annotated[
+        bool, typer.Option("--distributed", help="Be one of several processes of one run, see docs/cluster.md.")
+    ] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
     from jaxmb.identify.study.file import read_study_file
@@ -55,17 +69,25 @@ def identify(
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
+    from jaxmb.identify.fit.devices import is_first, join
     from jaxmb.identify.study.study import make_study
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.result_sections import sections
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
+        if distributed:
+            join()
         problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
-    folder = writable(Path("results") / problem.name if out is None else out, (RESULT, MACHINE, STUDY))
+    folder = Path("results") / problem.name if out is None else out
     state = folder / "state.npz"
+    if distributed and not is_first():
+        with wrong_input(), _with_others(state):
+            run(problem, seed, state, resume)
+        return
+    folder = writable(folder, (RESULT, MACHINE, STUDY))
     console = console_of()
     with writing(folder):
         if resume and not state.exists():
@@ -73,7 +95,7 @@ def identify(
         elif not resume:
             state.unlink(missing_ok=True)  # or an early interruption would offer to go on with another run
         try:
-            with wrong_input(), _progress(problem.name) as report:
+            with wrong_input(), _with_others(state), _progress(problem.name) as report:
                 result = run(problem, seed, state, resume, report)
                 if profile:
                     result = with_profiles(result, profile)
@@ -88,10 +110,54 @@ def identify(
         report = sections(result)
         console.print(on_terminal(report, console.width))
         figures = write_pictures(report, folder / "figures")
-    written = [*written, *(f"figures/{path.name}" for path in figures)]
+        written = [*written, *(f"figures/{path.name}" for path in figures)]
+        for count, name in ((draws, "draws"), (bootstrap, "bootstrap")):
+            if count is not None:
+                _draw(result, count, name, folder)
+                written.append(f"{name}.npz")
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
         raise typer.Exit(say(result.status, NOT_CONVERGED))
+
+
+def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
+    """Fit as many draws about what was found, show the table and write them."""
+    from jaxmb.identify.assess.uncertainty import monte_carlo as drawn
+    from jaxmb.report.parameters.draws_table import draws_sections
+    from jaxmb.report.terminal import on_terminal
+
+    console = console_of()
+    with wrong_input(), progress(result.study.name, name) as line:
+
+        def report(done: int, of: int) -> None:
+            line(f"{name}: {done} of {of}")
+
+        if name == "bootstrap":
+            found, what = drawn.bootstrap(result, count, result.seed, report), "draws of what the fit left"
+        else:
+            truth = {name: parameter.value for name, parameter in result.parameters.items()}
+            found = drawn.monte_carlo(result.study, count, result.seed, truth, report=report)
+            what = "draws of the noise"
+    console.print(on_terminal(draws_sections(found, result, what), console.width))
+    drawn.write_draws(folder / f"{name}.npz", found)
+
+
+@contextmanager
+def _with_others(state: Path) -> Iterator[None]:
+    """The end of this process where another one of the run is lost: nothing that waits for all would come to an end."""
+    import jax
+
+    try:
+        yield
+    except jax.errors.JaxRuntimeError:
+        if jax.process_count() == 1:
+            raise
+        say(
+            "another process of this run ended or is out of reach: start all of them again, with --resume to go on"
+            f" from {state} where it is there",
+            ALONE,
+        )
+        os._exit(ALONE)
 
 
 @contextmanager

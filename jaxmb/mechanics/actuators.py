@@ -52,6 +52,18 @@ def actuator_effort(
 
     Source: Pyrhonen et al. 2024, eq. 11 and 17.
     """
+    R, qd, qdd, q_rest = whole_motion(model, q, qd, qdd, q_rest)
+    return R.T @ tree_effort(model, q, qd, qdd, q_rest, friction_speed)
+
+
+def whole_motion(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], qdd: Float[Array, "m"], q_rest: Float[Array, "n"] | None
+) -> tuple[Float[Array, "n m"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"]]:
+    """R, rates and accelerations of all coordinates and the rest of all springs, from arguments of `actuator_effort`.
+
+    Raises:
+        ValueError: an argument has not one value for each coordinate.
+    """
     n, m = len(model.coordinates), len(independent_coordinates(model))
     q_rest = model.reference if q_rest is None else q_rest
     for name, array, counts in (("q", q, (n,)), ("qd", qd, (m, n)), ("qdd", qdd, (m, n)), ("q_rest", q_rest, (n,))):
@@ -63,6 +75,18 @@ def actuator_effort(
     R, turning = loop_motion(model, q, qd if qd.size == m else qd[_independent(model)])
     if qd.size == m:
         qd, qdd = R @ qd, R @ qdd + turning
+    return R, qd, qdd, q_rest
+
+
+def tree_effort(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "n"],
+    qdd: Float[Array, "n"],
+    q_rest: Float[Array, "n"],
+    friction_speed: float | Float[Array, ""] | None,
+) -> Float[Array, "n"]:
+    """Effort [n] of `actuator_effort` at all coordinates, before loops bring it to the independent ones."""
     held = np.array(model.locked)
     free = dataclasses.replace(
         model,
@@ -78,7 +102,7 @@ def actuator_effort(
     if model.transmissions:
         c = model.transmission_rate
         friction = friction + c.T @ (model.transmission_friction * direction(c @ qd))
-    return R.T @ (inverse_dynamics(free, q, qd, qdd, q_rest) + friction)
+    return inverse_dynamics(free, q, qd, qdd, q_rest) + friction
 
 
 def _independent(model: Model) -> np.ndarray:

@@ -22,6 +22,10 @@ TOLERANCE = 1e-9
 """Relative error of a step; the absolute one, in rad, m, rad/s and m/s, is a hundredth of it."""
 
 
+LEAST_MASS = 1e-14
+"""Of the largest eigenvalue of the mass matrix, up to which one is rounding of 0."""
+
+
 class Trajectory(NamedTuple):
     """A motion at k even steps of time, its postures with loops closed."""
 
@@ -61,7 +65,7 @@ def forward_dynamics(
         friction_speed: as in `actuator_effort`.
 
     Returns:
-        qdd [m], rad/s^2 or m/s^2.
+        qdd [m], rad/s^2 or m/s^2; NaN where the mass matrix is singular.
 
     Raises:
         ValueError: an argument has not one value for each coordinate, or a loop is open at q.
@@ -112,30 +116,35 @@ def simulate_motion(
     names = independent_coordinates(model)
     n, m = len(model.coordinates), len(names)
     place, rate = np.asarray(q, dtype=float), np.asarray(qd, dtype=float)
-    if rate.shape != (m,):
-        raise ValueError(f"qd has shape {rate.shape}, expected ({m},): rates of {', '.join(names)}")
-    count = round(duration_s * rate_hz) + 1
-    if not (duration_s > 0.0 and rate_hz > 0.0 and count > 1):
-        raise ValueError(f"duration_s is {duration_s:g} and rate_hz {rate_hz:g}, expected both above 0")
-    check_closed(model, place, "q")
+    for what, given in (("duration_s", duration_s), ("rate_hz", rate_hz), ("friction_speed", friction_speed)):
+        if not (isinstance(given, int | float) and 0.0 < given < np.inf):
+            raise ValueError(f"{what} is {given}, expected a finite number above 0")
+    _check_start(model, place, rate, names)
+    time = np.arange(max(1, round(duration_s * rate_hz)) + 1) / rate_hz
 
     def driven(t: float, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
         found = np.zeros(m) if effort is None else np.asarray(effort(t, q, qd), dtype=float)
         if found.shape != (m,):
             raise ValueError(f"effort(t, q, qd) has shape {found.shape}, expected ({m},): at {', '.join(names)}")
+        if not np.isfinite(found).all():
+            raise ValueError(f"effort(t, q, qd) holds {found[~np.isfinite(found)][0]} at {t:.4g} s, expected numbers")
         return found
 
     def slope(t: float, state: np.ndarray) -> np.ndarray:
-        return np.asarray(_slope(model, state, driven(t, state[:n], state[n:]), friction_speed))
+        found = np.asarray(_slope(model, state, driven(t, state[:n], state[n:]), friction_speed))
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"the motion of '{model.name}' cannot be followed beyond {t:.4g} s: accelerations are not finite there,"
+                " as at a dead point of a loop, or where something moves without mass"
+            )
+        return found
 
-    time = np.arange(count) / rate_hz
     run = solve_ivp(
         slope, (0.0, time[-1]), np.concatenate([place, rate]), method="LSODA", t_eval=time,
         rtol=TOLERANCE, atol=0.01 * TOLERANCE,
     )  # fmt: skip
-    if not run.success or not np.isfinite(run.y).all():
-        reached = run.t[-1] if run.t.size else 0.0
-        raise ValueError(f"the motion of '{model.name}' cannot be followed beyond {reached:.4g} s: {run.message}")
+    if not run.success:
+        raise ValueError(f"the motion of '{model.name}' cannot be followed beyond {run.t[-1]:.4g} s: {run.message}")
     drifted, speeds = run.y[:n].T, run.y[n:].T
     given = [model.coordinates.index(name) for name in names]
     postures = closed_along(model, drifted[:, given], drifted)
@@ -143,6 +152,27 @@ def simulate_motion(
     efforts = np.stack([driven(t, state[:n], state[n:]) for t, state in zip(time.tolist(), states, strict=True)])
     slopes = [_slope(model, state, effort, friction_speed) for state, effort in zip(states, efforts, strict=True)]
     return Trajectory(time, postures, speeds, np.stack(slopes)[:, n:], efforts)
+
+
+def _check_start(model: Model, q: np.ndarray, qd: np.ndarray, names: tuple[str, ...]) -> None:
+    """Raise ValueError where a machine cannot start with rates of the named coordinates."""
+    if qd.shape != (len(names),):
+        raise ValueError(f"qd has shape {qd.shape}, expected ({len(names)},): rates of {', '.join(names)}")
+    if q.shape != (len(model.coordinates),):
+        raise ValueError(f"q has shape {q.shape}, expected ({len(model.coordinates)},): a value for each coordinate")
+    for what, values in (("q", q), ("qd", qd)):
+        if not np.isfinite(values).all():
+            raise ValueError(f"{what} holds {values[~np.isfinite(values)][0]}, expected finite numbers")
+    check_closed(model, q, "q")
+    for name, rate in zip(names, qd.tolist(), strict=True):
+        if rate != 0.0 and model.locked[model.coordinates.index(name)]:
+            raise ValueError(f"qd: '{name}' is locked and has a rate of {rate:g}, expected 0")
+    place = jnp.asarray(q)
+    R, mass = np.asarray(motion_map(model, place)), np.asarray(mass_matrix(model, place))
+    size, directions = np.linalg.eigh(R.T @ mass @ R)
+    if not size[0] > LEAST_MASS * size[-1]:
+        alone = names[int(np.argmax(np.abs(directions[:, 0])))]
+        raise ValueError(f"the mass matrix of '{model.name}' is singular: '{alone}' moves without mass or inertia")
 
 
 @compiled

@@ -193,11 +193,11 @@ def _products_jvp(
     turned_back = jnp.swapaxes(own[:, :3, :3], 1, 2)
     inverse = jax.vmap(transform)(turned_back, -jnp.einsum("kij,kj->ki", turned_back, own[:, :3, 3]))
     twists = poses[np.array(parent)] @ tangents[0] @ inverse
-    return poses, jnp.einsum("nk,kij->nij", _on_the_way(parent), twists) @ poses
+    return poses, jnp.einsum("nk,kij->nij", passed_nodes(parent), twists) @ poses
 
 
 @functools.lru_cache(maxsize=64)
-def _on_the_way(parent: tuple[int, ...]) -> np.ndarray:
+def passed_nodes(parent: tuple[int, ...]) -> np.ndarray:
     """Which nodes [node, step] are passed from the ground to each node, itself among them; none to the ground."""
     passed = np.zeros((len(parent) + 1, len(parent)))
     for node in range(len(parent)):

@@ -84,14 +84,28 @@ def test_locked_coordinates_stay():
     locked = PENDULUM | {"body": [PENDULUM["body"][0] | {"joint": [{"name": "q1", "locked": True}]}]}
     found = jaxmb.simulate_motion(built(locked), [0.3], [0.0], 1.0, 10.0)
     np.testing.assert_array_equal(found.q, 0.3)
+    with pytest.raises(ValueError, match="qd: 'q1' is locked and has a rate of 1, expected 0"):
+        jaxmb.simulate_motion(built(locked), [0.3], [1.0], 1.0, 10.0)
 
 
 def test_wrong_input():
     model = built(PENDULUM)
     with pytest.raises(ValueError, match=r"qd has shape \(2,\), expected \(1,\): rates of q1"):
         jaxmb.simulate_motion(model, [0.0], [0.0, 0.0], 1.0, 10.0)
-    with pytest.raises(ValueError, match="duration_s is -1 and rate_hz 10, expected both above 0"):
-        jaxmb.simulate_motion(model, [0.0], [0.0], -1.0, 10.0)
+    right = {"model": model, "q": [0.0], "qd": [0.0], "duration_s": 1.0, "rate_hz": 9.0}
+    for wrong, told in (
+        ({"duration_s": -1.0}, "duration_s is -1.0, expected a finite number above 0"),
+        ({"rate_hz": np.inf}, "rate_hz is inf, expected a finite number above 0"),
+        ({"friction_speed": 0.0}, "friction_speed is 0.0, expected a finite number above 0"),
+        ({"q": [0.0, 1.0]}, r"q has shape \(2,\), expected \(1,\): a value for each coordinate"),
+        ({"qd": [np.nan]}, "qd holds nan, expected finite numbers"),
+        ({"effort": lambda t, q, qd: [np.nan]}, r"effort\(t, q, qd\) holds nan at 0 s, expected numbers"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            jaxmb.simulate_motion(**right | wrong)
+    light = PENDULUM | {"body": [*PENDULUM["body"], {"name": "tip", "parent": "rod", "joint": [{"name": "q2"}]}]}
+    with pytest.raises(ValueError, match="mass matrix of 'pendulum' is singular: 'q2' moves without mass or inertia"):
+        jaxmb.simulate_motion(built(light), [0.0, 0.0], [0.0, 0.0], 1.0, 10.0)
     with pytest.raises(ValueError, match=r"effort has shape \(2,\), expected that of qd, \(1,\)"):
         jaxmb.forward_dynamics(model, [0.0], [0.0], [0.0, 0.0])
     with pytest.raises(ValueError, match=r"effort\(t, q, qd\) has shape \(\), expected \(1,\): at q1"):

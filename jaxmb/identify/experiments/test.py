@@ -312,6 +312,22 @@ class Test(eqx.Module):
         """Rows that numbers of the test's own take up, as the scale of a measured shape does."""
         return 0
 
+    # Other data
+
+    def measured_on(self, view: View) -> Self:
+        """The test as it would be measured on a machine without noise, where the residual is not linear in the data;
+        itself where it is, so that a difference of residuals says the same."""
+        return self
+
+    def redrawn(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A residual drawn from what a fit left, with replacement; of rows without an order each by itself."""
+        used = row_weights > 0.0
+        plain = residual[used] / np.sqrt(row_weights[used])
+        drawn = np.zeros(residual.size)
+        if plain.size:
+            drawn[used] = np.sqrt(row_weights[used]) * rng.choice(plain, size=plain.size)
+        return drawn
+
     def sums(self, model: Model) -> "Sums | None":
         """Sums of numbers of a machine that such tests tell, where they do not tell each alone; None where they do."""
         return None

@@ -11,7 +11,9 @@ import jax.monitoring
 import numpy as np
 
 from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
+from jaxmb.identify.fit.polish import polished
 from jaxmb.identify.fit.problem import Problem, final_state, objective_at
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch
@@ -95,6 +97,8 @@ def run_fit(
     run = _Run(problem, settings, start, seed)
     mark = fingerprint(problem, settings, start, seed)
     fit, stage_state = Fit(), None
+    if resume and state_file is not None:
+        check_shared(state_file)
     if resume and state_file is not None and state_file.exists():
         fit, stage_state = load_state(state_file, mark, stages, settings, problem.free.size)
     saved = time.monotonic()
@@ -114,7 +118,7 @@ def run_fit(
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
-        reached = progress.objective if not searching else objective_at(problem, progress.u)
+        reached = progress.objective if not searching else from_first(objective_at(problem, progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
@@ -127,7 +131,9 @@ def run_fit(
             fit.stage += 1
             if fit.stage == len(stages) or fit.candidates is None:
                 _finish_round(run, fit)
-        if state_file is not None and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
+        if fit.done and fit.settled and fit.best_u is not None and fit.best > settings.tolerance:
+            fit.best_u = from_first(polished(problem, fit.best_u))
+        if state_file is not None and is_first() and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
             save_state(state_file, mark, fit, stage_state)
             saved = time.monotonic()
     return fit
@@ -254,13 +260,14 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
     fit.scouted = fit.best
-    jacobian = np.asarray(final_state(problem, jax.device_put(fit.best_u))[1])
+    jacobian = from_first(np.asarray(final_state(problem, jax.device_put(fit.best_u))[1]))
     triangle = np.linalg.qr(jacobian).R
     fit.metric, fit.tried = triangle, []
     directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
     away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
-    return np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper))
+    # signs of directions, and which comes first of two alike, are a matter of rounding
+    return from_first(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
 
 
 def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:

@@ -2,18 +2,20 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
+from jaxmb.identify.fit.blocks import in_blocks, memory_of_points, memory_of_tests
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
@@ -26,6 +28,17 @@ class Prior(eqx.Module):
     mean: Float[Array, "d"]
     std: Float[Array, "d"]
     """inf where nothing is known."""
+
+
+class Form(eqx.Module):
+    """Tests that differ in their numbers alone, stacked; a single one as it is."""
+
+    members: tuple[int, ...] = eqx.field(static=True)
+    """Numbers of the tests."""
+    test: Test
+    view: AffineView | None
+    entries: Int[np.ndarray, "..."] | None
+    """See `FreeParameters.entries_of`."""
 
 
 class Problem(eqx.Module):
@@ -43,6 +56,24 @@ class Problem(eqx.Module):
     """Of each test as an affine function of the free values, where it is one."""
     prior: Prior | None
     noise_unit: Float[Array, ""]
+    forms: tuple[Form, ...]
+    """The same tests and views, those of one form stacked: what is computed with."""
+
+    def __init__(
+        self,
+        model: Model,
+        free: FreeParameters,
+        tests: Sequence[Test],
+        views: Sequence[AffineView | None],
+        prior: Prior | None,
+        noise_unit: Float[Array, ""],
+        forms: Any = None,
+    ):
+        """Stack the tests of one form, so that no call has to; `dataclasses.replace` gives those of the old tests,
+        which are not used."""
+        self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
+        self.prior, self.noise_unit = prior, noise_unit
+        self.forms = tuple(stacked(free, self.tests, self.views, members) for members in alike(tests, views))
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
         """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's."""
@@ -85,6 +116,11 @@ class Problem(eqx.Module):
         return len(moving_independently(self.model)) > FEW
 
     @property
+    def memory(self) -> int:
+        """For one block of points (see `in_blocks`)."""
+        return 0 if self.one_by_one else memory_of_points()
+
+    @property
     def data_rows(self) -> int:
         """Number of rows of all tests."""
         return sum(test.rows for test in self.tests)
@@ -100,48 +136,26 @@ class Problem(eqx.Module):
         """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
         values = jnp.asarray(values)  # tests of one form are traced together, where NumPy cannot be
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
-        for members in alike(self.tests, self.views):
-            mine = values[jnp.asarray(members)] if values.ndim == 2 else values
-            for k, part in zip(members, self._together(members, mine), strict=True):
+        for form in self.forms:
+            mine = values[jnp.asarray(form.members)] if values.ndim == 2 else values
+            for k, part in zip(form.members, self._together(form, mine), strict=True):
                 parts[k] = part
         return parts
 
-    def _together(self, members: Sequence[int], values: Array) -> Sequence[Array]:
+    def _together(self, form: Form, values: Array) -> Sequence[Array]:
         """Residuals of tests of one form: one program for all postures."""
-        tests, views = [self.tests[k] for k in members], [self.views[k] for k in members]
-        if len(members) == 1:
-            own = values[0] if values.ndim == 2 else values
-            seen = tests[0].view(self.free.apply(self.model, own)) if views[0] is None else views[0](own)
-            return [test_at(tests[0], self.free, own).residual(seen)]
-        entries = _together_free(self.free, tests)
-        test = jax.tree.map(lambda *x: jnp.stack(x), *(nameless(t) for t in tests))
-        axis = 0 if values.ndim == 2 else None
-        if views[0] is None:
 
-            def seen_by(t: Test, e: Any, v: Array) -> Array:
-                return with_free_numbers(t, e, v).residual(t.view(self.free.apply(self.model, v)))
+        def residual(test: Test, entries: Any, view: AffineView | None, v: Array) -> Array:
+            seen = test.view(self.free.apply(self.model, v)) if view is None else view(v)
+            return with_free_numbers(test, entries, v).residual(seen)
 
-            return list(self._each(seen_by, (0, 0, axis))(test, entries, values))
-        affine = jax.tree.map(lambda *x: jnp.stack(x), *views)
-
-        def seen_affinely(t: Test, e: Any, s: AffineView, v: Array) -> Array:
-            return with_free_numbers(t, e, v).residual(s(v))
-
-        return list(self._each(seen_affinely, (0, 0, 0, axis))(test, entries, affine, values))
-
-    def _each(self, function: Callable[..., Array], axes: tuple[int | None, ...]) -> Callable[..., Array]:
-        """`jax.vmap`, or the same one after the other (`one_by_one`)."""
-        if not self.one_by_one:
-            return jax.vmap(function, axes)
-
-        def mapped(*args: Any) -> Array:
-            def one(some: list[Any]) -> Array:
-                left = iter(some)
-                return function(*(next(left) if axis == 0 else arg for arg, axis in zip(args, axes, strict=True)))
-
-            return jax.lax.map(one, [arg for arg, axis in zip(args, axes, strict=True) if axis == 0])
-
-        return mapped
+        if len(form.members) == 1:
+            return [residual(form.test, form.entries, form.view, values[0] if values.ndim == 2 else values)]
+        each: tuple[Any, ...] = (form.test, form.entries, form.view)
+        memory = 0 if self.one_by_one else memory_of_tests(self.free.size)
+        if values.ndim == 2:
+            return list(in_blocks(lambda t: residual(*t), (*each, values), memory))
+        return list(in_blocks(lambda t: residual(t[0], t[1], t[2], values), each, memory))
 
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:
@@ -165,12 +179,32 @@ def with_free_numbers(
     return test.with_numbers(xp.where(entries >= 0, values[entries], test.numbers))
 
 
-def _together_free(free: FreeParameters, tests: Sequence[Test]) -> Int[np.ndarray, "t k"] | None:
-    """`FreeParameters.entries_of` for tests of one form; None where nothing of any of them is free."""
-    each = [free.entries_of(test.number_names) for test in tests]
-    if all(entries is None for entries in each):
-        return None
-    return np.array([np.full(len(t.number_names), -1) if e is None else e for t, e in zip(tests, each, strict=True)])
+def stacked(
+    free: FreeParameters, tests: Sequence[Test], views: Sequence[AffineView | None], members: Sequence[int]
+) -> Form:
+    """Tests of one form.
+
+    Args:
+        free: of the problem.
+        tests: all tests.
+        views: all views.
+        members: numbers of those that have one form (`alike`).
+    """
+    own, seen = [nameless(tests[k]) for k in members], [views[k] for k in members]
+    found = [free.entries_of(tests[k].number_names) for k in members]
+    if len(members) == 1:
+        return Form(tuple(members), own[0], seen[0], found[0])
+    entries = None
+    if any(e is not None for e in found):  # -1 where a number of a test is not free
+        entries = np.array([np.full(len(own[0].number_names), -1) if e is None else e for e in found])  # fmt: skip
+    return Form(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
+
+
+def _stacked(*leaves: Any) -> Array:
+    """On the host where nothing is traced, so that nothing need be compiled for it."""
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return jnp.stack(leaves)
+    return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
 def nameless(test: Test) -> Test:

@@ -10,7 +10,9 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, finished, start, step
+from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
+from jaxmb.identify.fit.blocks import some_in_blocks
+from jaxmb.identify.fit.devices import everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
@@ -41,7 +43,7 @@ class LeastSquares:
         self.name = name
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
-        self._fixed = (problem, box, jax.device_put(np.asarray(gradient_tolerance)))
+        self._fixed = everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
         self._most_steps, self._exact = most_steps, exact
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
@@ -52,7 +54,7 @@ class LeastSquares:
 
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before = np.asarray(state.objective)
-        state = _advance_least_squares(*self._fixed, state)
+        state = _advance_least_squares(*self._fixed, everywhere(state))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled)
         ended = np.asarray(state.stationary) | stalled
         # A start that creeps along far above what is known already is given up, and all others once one is exact.
@@ -92,26 +94,35 @@ def _advance_least_squares(
         count, s = counted
         return (count < STEPS_AT_ONCE) & ~jnp.all(finished(s))
 
-    def going(s: LeastSquaresState) -> LeastSquaresState:
-        return jax.lax.cond(finished(s), lambda: s, lambda: one(s))
+    def all_once(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
+        count, s = counted
+        return count + 1, some_in_blocks(one, s, ~finished(s), problem.memory)
 
-    def all_once(s: LeastSquaresState) -> LeastSquaresState:
-        return jax.lax.map(going, s) if problem.one_by_one else jax.vmap(one)(s)
+    def all_steps(s: LeastSquaresState) -> LeastSquaresState:
+        return jax.lax.while_loop(some_go_on, all_once, (jnp.asarray(0), s))[1]
 
-    _, state = jax.lax.while_loop(some_go_on, lambda c: (c[0] + 1, all_once(c[1])), (jnp.asarray(0), state))
-    return state
+    # those that go on side by side, so that every device has as many of them
+    order = jnp.argsort(~finished(state))
+    ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
+    found = shared_out(all_steps, jax.tree.map(lambda x: x[order], state), ended)
+    return jax.tree.map(lambda x: jnp.zeros_like(x).at[order].set(x), found)
 
 
 @compiled
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """Bounded least squares from one point to its end, or `MOST_STEPS` steps on, which `finished` tells of the state;
     compiled as a whole."""
+    return least_squares_to_end(problem.residual, box, u)
+
+
+def least_squares_to_end(residual: Residual, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
+    """`least_squares_from` of any residual, in compiled functions."""
 
     def going(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        return counted[0] + 1, step(problem.residual, box, SETTLED, counted[1])
+        return counted[0] + 1, step(residual, box, SETTLED, counted[1])
 
     return jax.lax.while_loop(going, one, (jnp.asarray(0), start(u)))[1]
 

@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit.blocks import in_blocks
+from jaxmb.identify.fit.devices import everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
@@ -39,7 +41,8 @@ class PopulationSearch:
     name = "search"
 
     def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
-        self._problem, self._box, self._generations, self._size = problem, box, generations, population
+        self._problem, self._box = everywhere((problem, box))
+        self._generations, self._size = generations, population
         self._algorithm, self._from_population = _evosax(algorithm, population, generations, box.lower.size)
         self._params = self._algorithm.default_params
         if algorithm == "SimpleGA":
@@ -47,24 +50,29 @@ class PopulationSearch:
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SearchState:
         key, key_population, key_init = jax.random.split(jax.random.PRNGKey(seed), 3)
-        lower, upper = self._box.lower, self._box.upper
+        lower, upper = jax.device_put(jax.device_get((self._box.lower, self._box.upper)))
         known = (jnp.asarray(candidates)[: self._size] - lower) / (upper - lower)
         if self._from_population:
             drawn = jax.random.uniform(key_population, (self._size - known.shape[0], lower.size))
             cube = jnp.concatenate([known, drawn])
             population = lower + cube * (upper - lower)
-            fitness, bad = _fitness(self._problem, population)
+            fitness, bad = self._evaluated(population)
             algorithm = self._algorithm.init(key_init, cube, fitness, self._params)
         else:
             population = jnp.broadcast_to(lower + known[0] * (upper - lower), (self._size, lower.size))
-            first, bad = _fitness(self._problem, population[:1])
+            first, bad = self._evaluated(population[:1])
             fitness = jnp.broadcast_to(first, (self._size,))
             algorithm = self._algorithm.init(key_init, known[0], self._params)
         best = jnp.argmin(fitness)
         zero = jnp.asarray(0)
         return SearchState(key, algorithm, population, fitness, zero, bad, population[best], fitness[best])
 
+    def _evaluated(self, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
+        """Costs on this process's own device, and how many are not finite."""
+        return jax.device_put(jax.device_get(_fitness(self._problem, everywhere(population))))
+
     def advance(self, state: SearchState, goal: float) -> SearchState:
+        state = everywhere(state)
         for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
             state = _one_generation(self._algorithm, self._params, self._problem, self._box, state)
         return state
@@ -141,7 +149,13 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
 
 
 @compiled
+def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> Float[Array, "p"]:
+    """The objective of every candidate of a population, in blocks of as many as the memory holds, on all devices."""
+    return shared_out(lambda some: in_blocks(problem.objective, some, problem.memory), population, population[0])
+
+
+@compiled
 def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
-    fitness = jax.lax.map(problem.objective, population, batch_size=8)
+    fitness = population_objectives(problem, population)
     finite = jnp.isfinite(fitness)
     return jnp.where(finite, fitness, 1e300), jnp.sum(~finite)

@@ -72,7 +72,14 @@ def drive_gains(
     of_load = [name.split(".")[0] in ("mass", "first_moment", "inertia") and name.split(".")[1] == payload
                for name in names]  # fmt: skip
     known = np.array([values[name] if own else 0.0 for name, own in zip(names, of_load, strict=True)])
-    chosen = {name for pattern in unknown for name in matching(names, pattern)}
+    if not runs:
+        raise ValueError("runs is empty, expected at least one with the payload and one without it")
+    chosen = set[str]()
+    for pattern in unknown:
+        found = matching(names, pattern)
+        if not found and pattern not in UNKNOWN:
+            raise ValueError(known_name("unknown parameter", pattern, names))
+        chosen.update(found)
     free = [i for i, name in enumerate(names) if name in chosen and not of_load[i]]
     coordinates = independent_coordinates(model)
     rows, loads, signals = [], [], []
@@ -81,6 +88,13 @@ def drive_gains(
         if signal.shape != (len(run.q), len(coordinates)):
             expected = (len(run.q), len(coordinates))
             raise ValueError(f"signal of run {number} has shape {signal.shape}, expected {expected}")
+        for name in run.without:
+            if name not in model.masses:
+                raise ValueError(known_name(f"payload that run {number} is without", name, model.masses))
+        for name, column in zip(coordinates, signal.T, strict=True):
+            if np.isnan(column).any() and not np.isnan(column).all():
+                sample = int(np.argmax(np.isnan(column)))
+                raise ValueError(f"signal of run {number}: '{name}' is NaN at sample {sample}, expected all or none")
         Y = stacked_torque_regressor(model, run.q, run.qd, run.qdd)
         absent = [name.split(".")[1] in run.without and name.split(".")[0] in ("mass", "first_moment", "inertia")
                   for name in names]  # fmt: skip

@@ -14,6 +14,10 @@ SHARE = 1e-6
 """Of a parameter, in what cannot be told apart, above which it is not known itself."""
 
 
+BLOCK = 256
+"""Samples that NumPy decomposes at a time: few enough for the cache of a processor."""
+
+
 class RecursiveLeastSquares(eqx.Module):
     """What all samples so far tell of p parameters, in square-root information form."""
 
@@ -86,6 +90,12 @@ def update_least_squares(
         raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, count)} as effort has {tau.shape}")
     if np.ndim(std) and np.shape(std) != tau.shape[-1:]:
         raise ValueError(f"std has shape {np.shape(std)}, expected one number or {tau.shape[-1:]}")
+    if isinstance(std, int | float | np.ndarray) and not np.all(np.asarray(std) > 0.0):
+        raise ValueError(f"std holds {np.asarray(std)[~(np.asarray(std) > 0.0)].ravel()[0]}, expected numbers above 0")
+    if xp is np and tau.ndim == 2 and len(tau) > BLOCK:
+        for first in range(0, len(tau), BLOCK):
+            state = update_least_squares(state, Y[first : first + BLOCK], tau[first : first + BLOCK], std)
+        return state
     rows = xp.concatenate([Y, tau[..., None]], axis=-1) / (xp.asarray(std)[..., None] * xp.ones((tau.shape[-1], 1)))
     rows = rows.reshape(-1, tau.shape[-1], count + 1)
     samples = len(rows)

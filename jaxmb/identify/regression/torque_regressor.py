@@ -1,8 +1,7 @@
 """Efforts of the drives as a linear function of the numbers of a machine: the regressor of torque tests."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,8 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.identify.parameters.model_parameters import Place, places
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.actuators import SLOWEST, actuator_effort
+from jaxmb.mechanics.actuators import SLOWEST, tree_effort, whole_motion
+from jaxmb.mechanics.body_motion import body_motion
 from jaxmb.mechanics.dynamics import total_energy
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
 
@@ -71,7 +71,11 @@ def torque_regressor(
 
     Source: Pyrhonen et al. 2024, eq. 11 and 16.
     """
-    return _columns(model, lambda m: actuator_effort(m, q, qd, qdd, q_rest, friction_speed=friction_speed))
+    R, qd, qdd, q_rest = whole_motion(model, q, qd, qdd, q_rest)
+    others = [leaf for leaf in _leaves(model) if leaf not in ("mass", "first_moment", "inertia")]
+    slopes = _slopes(model, lambda m: tree_effort(m, q, qd, qdd, q_rest, friction_speed), others)
+    Y = _columns(model, slopes | _body_slopes(model, q, qd, qdd))
+    return R.T @ Y if model.dependent else Y
 
 
 def stacked_torque_regressor(
@@ -120,7 +124,7 @@ def stacked_torque_regressor(
                 f"q: the loops of '{model.name}' are open by {gaps[sample]:.3g} at sample {first + sample};"
                 " `close_loops` closes them"
             )
-        found[rows] = np.asarray(Y)[: rows.stop - first, :, chosen]
+        found[rows] = np.take(np.asarray(Y)[: rows.stop - first], chosen, axis=2)
     return found
 
 
@@ -148,20 +152,47 @@ def energy_regressor(
         still = total_energy(changed, rest, jnp.zeros_like(rest), rest)
         return jnp.atleast_1d(total_energy(changed, q, rates, rest) - still)
 
-    return _columns(model, energy)[0]
+    return _columns(model, _slopes(model, energy, _leaves(model)))[0]
 
 
 def _linear_places(model: Model) -> dict[str, Place]:
     return {name: place for name, place in places(model).items() if name.split(".")[0] in LINEAR}
 
 
-def _columns(model: Model, linear: Callable[[Model], Float[Array, "m"]]) -> Float[Array, "m p"]:
-    """Derivative of a linear function of a machine by each of its linear parameters."""
-    columns = _linear_places(model)
-    leaves = {place.leaf: getattr(model, place.leaf) for place in columns.values()}
-    slopes: dict[str, Any] = jax.jacrev(lambda changed: linear(dataclasses.replace(model, **changed)))(leaves)
-    found = [sum(slopes[place.leaf][(slice(None), *entry)] for entry in place.entries) for place in columns.values()]
+def _leaves(model: Model) -> list[str]:
+    return list(dict.fromkeys(place.leaf for place in _linear_places(model).values()))
+
+
+def _columns(model: Model, slopes: Mapping[str, Float[Array, "n ..."]]) -> Float[Array, "n p"]:
+    """Columns of `regressor_names` from the derivatives by the leaves of the model in which they stand."""
+    places_of = _linear_places(model).values()
+    found = [sum(slopes[place.leaf][(slice(None), *entry)] for entry in place.entries) for place in places_of]
     return jnp.stack(found, axis=-1)
+
+
+def _slopes(model: Model, linear: Callable[[Model], Float[Array, "n"]], leaves: Iterable[str]) -> dict[str, Array]:
+    """Derivative of a linear function of a machine by some of its leaves."""
+    values = {leaf: getattr(model, leaf) for leaf in leaves}
+    return jax.jacrev(lambda changed: linear(dataclasses.replace(model, **changed)))(values)
+
+
+def _body_slopes(
+    model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], qdd: Float[Array, "n"]
+) -> dict[str, Float[Array, "n ..."]]:
+    """Derivatives of the effort at all coordinates by masses, first moments and inertias of bodies and payloads.
+
+    By the pseudo-inertia P_b the effort trace(dT_b/dq_j P_b (T_b'' - G)^T) of a body has the derivative
+    (dT_b/dq_j)^T (T_b'' - G), G with gravity as its last column; P_b holds mass, first moment and tr(I) / 2 E - I.
+    """
+    change, acceleration = body_motion(model, q, qd, qdd)
+    slope = jnp.einsum("bxyj,bxz->jbyz", change, acceleration.at[:, :, 3].add(-model.gravity))
+    of_second = slope[..., :3, :3]
+    spread = 0.5 * jnp.trace(of_second, axis1=-2, axis2=-1)[..., None, None] * jnp.eye(3)
+    return {
+        "mass": slope[..., 3, 3],
+        "first_moment": slope[..., :3, 3] + slope[..., 3, :3],
+        "inertia": spread - of_second,
+    }
 
 
 def _column(names: Sequence[str], name: str) -> int:

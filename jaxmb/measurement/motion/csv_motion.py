@@ -96,7 +96,7 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             raise ValueError(known_name("column: coordinate", name, coordinates))
         if what and what not in PARTS:
-            raise ValueError(known_name(f"column '{head}': '{name}.'", what, PARTS))
+            raise ValueError(known_name(f"column '{head}': signal", what, PARTS))
         if what and name not in heads:
             raise ValueError(f"column '{head}' stands without one for '{name}'")
 

@@ -65,3 +65,16 @@ def test_what_cannot_be_told(model, runs):
         jaxmb.drive_gains(model, [runs[0]._replace(signal=runs[0].signal[:, :1]), runs[1]], "load")
     left_out = [run._replace(signal=np.where([True, False], np.nan, run.signal)) for run in runs]
     assert list(jaxmb.drive_gains(model, left_out, "load")) == ["b"]
+
+
+def test_wrong_runs(model, runs):
+    for changed, told in (
+        ([], "runs is empty"),
+        ([runs[0], runs[1]._replace(without=("laod",))], "payload that run 2 is without 'laod' does not exist"),
+        ([runs[0], runs[1]._replace(signal=np.where(np.arange(len(runs[1].q))[:, None] == 3, np.nan, runs[1].signal))],
+         "signal of run 2: 'a' is NaN at sample 3, expected all or none"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=told):
+            jaxmb.drive_gains(model, changed, "load")
+    with pytest.raises(ValueError, match="unknown parameter 'mas"):
+        jaxmb.drive_gains(model, runs, "load", unknown=["mas.*"])

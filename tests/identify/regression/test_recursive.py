@@ -72,6 +72,18 @@ def test_all_samples_in_one_pass(rows, block, forgetting):
     np.testing.assert_allclose(found.std, std, rtol=1e-6)  # the oracle inverts A^T A, of the squared condition
 
 
+@pytest.mark.parametrize("forgetting", [1.0, 0.999])
+def test_a_long_block(forgetting):
+    """More samples than are decomposed at a time."""
+    draw = np.random.default_rng(0)
+    Y, tau = draw.normal(size=(600, 2, 3)), draw.normal(size=(600, 2))
+    state = jaxmb.update_least_squares(jaxmb.recursive_least_squares(3, forgetting), Y, tau)
+    found = jaxmb.least_squares_estimate(state)
+    values, std = batch(Y, tau, forgetting ** np.arange(599, -1, -1))
+    close(found.values, values)
+    np.testing.assert_allclose(found.std, std, rtol=1e-9)
+
+
 def test_in_compiled_programs(rows):
     Y, tau = rows
     start = jax.tree.map(jnp.asarray, jaxmb.recursive_least_squares(Y.shape[2]))

@@ -39,7 +39,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
         (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
         (lines("time_s,x,a.torque"), "column: coordinate 'x' does not exist"),
         (lines("time_s,a,b.torque"), "column 'b.torque' stands without one for 'b'"),
-        (lines("time_s,a,a.force"), "column 'a.force': 'a.' 'force' does not exist"),
+        (lines("time_s,a,a.force"), "column 'a.force': signal 'force' does not exist"),
         (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
         (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
         (lines(rows=[f"{t},nan,1" for t in TIME]), "a is nan at sample 1"),

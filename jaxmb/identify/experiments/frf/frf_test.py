@@ -345,6 +345,24 @@ class FrfTest(PostureTest):
         """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
         return correlated_lines(*self._errors(residual, row_weights))
 
+    def measured_on(self, view: MotionView) -> "FrfTest":
+        """The test as it would be measured on a machine without noise."""
+        return dataclasses.replace(self, measured=self.predict(view))
+
+    def redrawn(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A residual drawn from what a fit left: blocks of neighbouring lines, all responses of a line together, as
+        long as neighbours err alike. Lines with the same responses stand for each other."""
+        errors, used = self._errors(residual, row_weights)
+        length = max(1, round(self.correlated_rows(residual, row_weights)))
+        drawn = np.zeros(errors.shape)
+        forms, form = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
+        for k in range(len(forms)):
+            lines = np.flatnonzero(form == k)
+            begin = rng.integers(lines.size, size=-(-lines.size // length))
+            picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
+            drawn[:, lines] = errors[:, lines[picked]]
+        return drawn.ravel() * np.sqrt(row_weights)
+
     def log_error(self, residual: np.ndarray) -> float:
         """Root mean square error of log H, each line counting by its noise and not by its weight."""
         noise, weight = (np.tile(np.asarray(x).ravel(), 2) for x in (self.noise_std, self.weight))

@@ -135,6 +135,11 @@ def exciting_motion(
     for name in std:
         if name not in coordinates:
             raise ValueError(known_name("torque_std: coordinate", name, coordinates))
+    for what, given in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
+        if not 0.0 < given < np.inf:
+            raise ValueError(f"{what} is {given}, expected a finite number above 0")
+    if not std:
+        raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
     none = np.zeros((0, len(chosen)))
     sought = Sought(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, sums)

@@ -134,3 +134,16 @@ def test_loop_that_cannot_follow():
         jaxmb.exciting_motion(
             jaxmb.Machine.model_validate(data), limits={"q3": {"speed": 3.0}}, base_hz=0.5, steps=0, starts=1
         )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"torque_std": 0.0}, "torque_std of '.*' is 0.0, expected a finite number above 0"),
+        ({"torque_std": {}}, "torque_std is empty"),
+        ({"rate_hz": -5.0}, "rate_hz is -5.0, expected a finite number above 0"),
+    ],
+)
+def test_wrong_noise(settings, told):
+    with pytest.raises(ValueError, match=told):
+        jaxmb.exciting_motion(jaxmb.load_machine("slider-crank"), **settings)

@@ -1,0 +1,307 @@
+"""A study fitted to many draws of its noise, of its truth, or of what its fit left, as one program."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from threadpoolctl import threadpool_limits
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.assess.result import INTERVAL, Result
+from jaxmb.identify.estimation.least_squares import (
+    Box,
+    LeastSquaresState,
+    residual_and_jacobian,
+    slope_cosine,
+)
+from jaxmb.identify.fit.blocks import in_blocks
+from jaxmb.identify.fit.devices import all_devices, everywhere, shared_out
+from jaxmb.identify.fit.problem import Problem, final_state, test_at
+from jaxmb.identify.fit.refine import least_squares_to_end
+from jaxmb.identify.study.study import Study
+from jaxmb.io.files import write_whole
+
+AT_ONCE = 32
+"""Draws of each device between two reports of the progress."""
+SETTLED = 1e-6
+"""Cosine between residual and Jacobian up to which a fit counts as converged."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Draws:
+    """Fits of one study to many draws."""
+
+    names: tuple[str, ...]
+    """Of the free parameters d."""
+    logarithmic: Bool[np.ndarray, "d"]
+    """Whose error is that of the logarithm; that of others is in their own unit."""
+    truth: Float[np.ndarray, "n d"]
+    """Physical values of which each draw was made; those of the fit for a bootstrap."""
+    values: Float[np.ndarray, "n d"]
+    """Physical values that each fit found."""
+    error: Float[np.ndarray, "n d"]
+    """Of the logarithms, or of the values."""
+    std: Float[np.ndarray, "n d"]
+    """Standard deviation of the error as each fit states it; inf where it knows nothing."""
+    cost: Float[np.ndarray, "n"]
+    """Objective at the end of each fit, in units of the noise."""
+    converged: Bool[np.ndarray, "n"]
+    """Whether it came to a minimum; what is said of all draws leaves out those that did not."""
+
+    @property
+    def covered(self) -> Bool[np.ndarray, "n d"]:
+        """Whether the 95 % interval of a fit holds the true value."""
+        return np.abs(self.error) <= INTERVAL * self.std
+
+    @property
+    def coverage(self) -> Float[np.ndarray, "d"]:
+        """Share of the fits whose 95 % interval holds the true value."""
+        return np.mean(self.covered[self.converged], axis=0)
+
+    @property
+    def scatter(self) -> Float[np.ndarray, "d"]:
+        """Standard deviation of the errors over all draws."""
+        return np.std(self.error[self.converged], axis=0, ddof=1)
+
+    @property
+    def bias(self) -> Float[np.ndarray, "d"]:
+        """Mean error over all draws."""
+        return np.mean(self.error[self.converged], axis=0)
+
+    @property
+    def ratio(self) -> float:
+        """Errors over their stated standard deviations, root mean square over draws and parameters."""
+        return float(np.sqrt(np.mean((self.error / self.std)[self.converged] ** 2)))
+
+    def interval(self, share: float = 0.95) -> Float[np.ndarray, "d 2"]:
+        """Quantiles of the values over the draws between which that share of them lies."""
+        return np.quantile(self.values[self.converged], [0.5 - 0.5 * share, 0.5 + 0.5 * share], axis=0).T
+
+
+def monte_carlo(
+    study: Study,
+    draws: int = 200,
+    seed: int = 0,
+    truth: Mapping[str, float] | Float[np.ndarray, "n d"] | None = None,
+    starts: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Draws:
+    """Fits of a study to data as its machine would give them at known true values, with many draws of its noise.
+
+    The noise is Gaussian, as large as the tests of the study state it, and added where a residual counts it: to log H
+    of FRFs, to displacements, to frequencies. A prior is taken for one more measurement, and drawn as well. All fits
+    are one program, shared out over all devices.
+
+    Args:
+        study: from `load_study`, or `result.study`, whose tests have the noise that was estimated.
+        draws: how many.
+        seed: of the noise and of further starts.
+        truth: true values by name (or [n, d], one row a draw, in the order of `study.free.names`); those with which
+            the study simulates its tests where not given.
+        starts: each fit begins at the true values, and from so many points drawn evenly within the bounds besides; the
+            lowest end counts. With none, what is told is what noise does near the true minimum.
+        report: called with how many draws are done, and of how many.
+
+    Raises:
+        ValueError: the true values are not known, or not those of the free parameters, or no fit to any draw converges.
+        NotImplementedError: the study finds a complete stiffness model.
+    """
+    _check(study, draws)
+    free = study.free
+    values = _true_values(study, truth, draws)
+    weights = np.asarray(study.problem.row_weights())
+
+    def errors(rng: np.random.Generator) -> np.ndarray:
+        return -np.sqrt(weights) * rng.normal(size=weights.size)  # of what was measured, predicted less measured
+
+    return _fitted(_Run(study.problem, np.array([free.encode(v) for v in values]), seed, starts, True), errors, report)
+
+
+def bootstrap(
+    result: Result,
+    draws: int = 200,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Draws:
+    """Fits of an identified study to what its machine predicts, with what the fit left drawn anew from itself.
+
+    It asks for no stated noise. What is left of an FRF test is drawn in blocks of neighbouring lines, complex and of
+    all outputs and inputs together, as long as neighbours err alike; of other tests row by row. It is made larger by
+    the degrees of freedom that the fit took. Fits begin at the values that were found.
+
+    Args:
+        result: of `identify`.
+        draws: how many.
+        seed: of the draws.
+        report: called with how many draws are done, and of how many.
+
+    Raises:
+        ValueError: the fit left nothing but rounding, or no fit to any draw converges.
+        NotImplementedError: the study finds a complete stiffness model.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 9.4; blocks: Kuensch, "The jackknife
+        and the bootstrap for general stationary observations", Ann. Statist. 17, 1217 (1989).
+    """
+    study = result.study
+    _check(study, draws)
+    if result.cost <= study.settings.tolerance:
+        raise ValueError("the fit left nothing but rounding, expected data with noise for a bootstrap")
+    problem, free = study.problem, study.free
+    u = np.clip(
+        free.encode(np.array([result.parameters[name].value for name in free.names])),
+        np.asarray(free.lower),
+        np.asarray(free.upper),
+    )
+    residual, _, weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    used = np.count_nonzero(weights[: problem.data_rows])
+    larger = np.sqrt(used / max(used - free.size, 1))
+
+    def errors(rng: np.random.Generator) -> np.ndarray:
+        parts = [
+            test.redrawn(residual[rows], weights[rows], rng) * larger
+            for rows, test in zip(problem.rows, problem.tests, strict=True)
+        ]
+        prior = weights[problem.data_rows :]
+        return np.concatenate([*parts, np.sqrt(prior) * rng.normal(size=prior.size)])
+
+    return _fitted(_Run(problem, np.repeat(u[None], draws, axis=0), seed, 0, False), errors, report)
+
+
+def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
+    """Write draws as an NPZ file, an array for each field of `Draws`."""
+    buffer = BytesIO()
+    arrays = {field.name: np.asarray(getattr(draws, field.name)) for field in dataclasses.fields(draws)}
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    write_whole(Path(path), buffer.getvalue())
+
+
+class _Run(NamedTuple):
+    """What all draws have in common."""
+
+    problem: Problem
+    u: Float[np.ndarray, "n d"]
+    """Of the true values of each draw."""
+    seed: int
+    starts: int
+    simulated: bool
+    """Whether the tests are replaced by what would be measured without noise."""
+
+
+def _check(study: Study, draws: int) -> None:
+    if study.complete is not None:
+        raise NotImplementedError("draws are for studies with free parameters, and this one has [complete]")
+    if draws < 2:
+        raise ValueError(f"draws is {draws}, expected at least 2")
+
+
+def _true_values(
+    study: Study, truth: Mapping[str, float] | Float[np.ndarray, "n d"] | None, draws: int
+) -> Float[np.ndarray, "n d"]:
+    names = study.free.names
+    if truth is None or isinstance(truth, Mapping):
+        known = study.truth if truth is None else truth
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise ValueError(f"the true value of '{missing[0]}' is not known, expected truth with all free parameters")
+        truth = np.array([[known[name] for name in names]])
+    truth = np.asarray(truth, dtype=float)
+    if truth.ndim != 2 or truth.shape[1] != len(names) or truth.shape[0] not in (1, draws):
+        raise ValueError(f"truth has the shape {truth.shape}, expected ({draws}, {len(names)})")
+    return np.broadcast_to(truth, (draws, len(names)))
+
+
+def _fitted(
+    run: _Run, errors: Callable[[np.random.Generator], np.ndarray], report: Callable[[int, int], None] | None
+) -> Draws:
+    free = run.problem.free
+    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
+    fixed = everywhere((run.problem, box))
+    parts = []
+    with threadpool_limits(1, user_api="blas"):
+        for u, begin, shift in _batches(run, errors):
+            found = _fit_draws(*fixed, run.simulated, *everywhere((u, begin, shift)))
+            parts.append([np.asarray(x) for x in found])
+            if report is not None:
+                report(min(len(parts) * len(u), len(run.u)), len(run.u))
+    u, cost, std, converged = (np.concatenate(x)[: len(run.u)] for x in zip(*parts, strict=True))
+    if not converged.any():
+        raise ValueError(f"none of {len(run.u)} fits to draws converged: the data do not tell the free parameters")
+    logarithmic = np.array(free.logarithmic)
+    size = np.where(logarithmic, 1.0, np.asarray(free.width))
+    values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, run.u))
+    return Draws(free.names, logarithmic, truth, values, (u - run.u) * size, std * size, cost, converged)
+
+
+def _batches(
+    run: _Run, errors: Callable[[np.random.Generator], np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """True u, starts and shifts of the residual, as many draws each time; the last ones are filled up."""
+    mesh = all_devices()
+    count = min(AT_ONCE * (1 if mesh is None else mesh.size), len(run.u))
+    lower, upper = np.asarray(run.problem.free.lower), np.asarray(run.problem.free.upper)
+    for first in range(0, len(run.u), count):
+        numbers = [min(first + k, len(run.u) - 1) for k in range(count)]
+        own = [np.random.default_rng([run.seed, k]) for k in numbers]
+        u = run.u[numbers]
+        shift = np.array([errors(rng) for rng in own])
+        drawn = np.array([rng.uniform(size=(run.starts, lower.size)) for rng in own])
+        yield u, np.concatenate([np.clip(u, lower, upper)[:, None], lower + drawn * (upper - lower)], axis=1), shift
+
+
+@compiled
+def _fit_draws(
+    problem: Problem,
+    box: Box,
+    simulated: bool,
+    u: Float[Array, "n d"] | Float[np.ndarray, "n d"],
+    begin: Float[Array, "n s d"] | Float[np.ndarray, "n s d"],
+    shift: Float[Array, "n m"] | Float[np.ndarray, "n m"],
+) -> tuple[Float[Array, "n d"], Float[Array, "n"], Float[Array, "n d"], Bool[Array, "n"]]:
+    """u, objective, standard deviation of u and whether it converged, of the fit to each draw."""
+
+    def one(draw: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        true, starts, noise = draw
+        own = _simulated(problem, true) if simulated else problem
+        there = own.residual(true) / own.noise_unit
+
+        def residual(x: Array) -> Array:
+            return own.residual(x) / own.noise_unit - there + noise
+
+        ends = jax.lax.map(lambda x: least_squares_to_end(residual, box, x), starts)
+        lowest = jnp.argmin(jnp.where(jnp.isfinite(ends.objective), ends.objective, jnp.inf))
+        end: LeastSquaresState = jax.tree.map(lambda x: x[lowest], ends)
+        jacobian = residual_and_jacobian(residual, end.u)[1]
+        converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= SETTLED)
+        return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
+
+    def some(draws: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        return in_blocks(one, draws, problem.memory)
+
+    draws = (u, begin, shift)
+    return shared_out(some, draws, jax.tree.map(lambda x: x[0], draws))
+
+
+def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
+    """The problem with data as they would be measured without noise."""
+    values = problem.free.values(u)
+    tests = [
+        test_at(test, problem.free, values).measured_on(problem.view(k, values)) for k, test in enumerate(problem.tests)
+    ]
+    return dataclasses.replace(problem, tests=tuple(tests))
+
+
+def _deviation(jacobian: Float[Array, "m d"], weights: Float[Array, "m"]) -> Float[Array, "d"]:
+    """Standard deviation of a weighted estimate (see `knowledge`); inf where the Jacobian does not tell."""
+    scale = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
+    columns = jacobian / jnp.where(scale > 0.0, scale, 1.0)
+    inverse = jnp.linalg.inv(columns.T @ columns)
+    spread = jnp.diagonal(inverse @ ((columns.T * weights) @ columns) @ inverse)
+    std = jnp.sqrt(spread) / scale
+    return jnp.where(jnp.isfinite(std), std, jnp.inf)

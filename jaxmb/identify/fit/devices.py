@@ -1,0 +1,129 @@
+"""Candidates and starts shared out over all devices, those of other processes of the same run among them.
+
+Every process of a run does the same; what one computes alone and decides by is taken from the first, so that processors
+of different make do not part.
+"""
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxmb.identify.fit.blocks import count_of
+from jaxmb.io.validation import InputError
+
+AXIS = "points"
+ADDRESS, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+"""Environment variables: host and port of the first process, how many there are, and which one this is."""
+HEARTBEAT_S = 30
+"""After so many seconds without a sign of life a process is taken for lost."""
+Tree = TypeVar("Tree")
+
+
+@functools.lru_cache
+def all_devices() -> Mesh | None:
+    """All devices of all processes in a row; None where there is one."""
+    devices = jax.devices()
+    return None if len(devices) == 1 else Mesh(np.array(devices), (AXIS,))
+
+
+def everywhere(tree: Tree) -> Tree:
+    """Arrays on every device; as they are where there is one. The same numbers are given by every process."""
+    mesh = all_devices()
+    if mesh is None:
+        return tree
+    whole = NamedSharding(mesh, PartitionSpec())
+
+    def put(leaf: Any) -> Any:
+        if not eqx.is_array_like(leaf) or (isinstance(leaf, jax.Array) and leaf.sharding == whole):
+            return leaf
+        array = np.asarray(leaf)
+        return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
+
+    return jax.tree.map(put, tree)
+
+
+def shared_out(function: Callable[[Any], Any], points: Any, filler: Any) -> Any:
+    """`function` of points, each device with its share of them; in compiled functions.
+
+    Args:
+        function: of some points, to what has as many along the first axis. It must not depend on how many there are.
+        points: a pytree of arrays with the points along the first axis.
+        filler: one point more, for devices that would have fewer than others.
+    """
+    mesh = all_devices()
+    if mesh is None:
+        return function(points)
+    count, devices = count_of(points), mesh.size
+    missing = -count % devices
+
+    def filled(x: Any, one: Any) -> Any:
+        return jnp.concatenate([x, jnp.broadcast_to(one, (missing, *x.shape[1:]))])
+
+    def dealt(x: Any) -> Any:  # neighbours to different devices: what ends early is together
+        return x.reshape(-1, devices, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+    def collected(x: Any) -> Any:
+        whole = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec()))
+        return whole.reshape(devices, -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)[:count]
+
+    rows = PartitionSpec(AXIS)
+    each = jax.shard_map(function, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
+    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler)))
+
+
+def join() -> None:
+    """Become one of the processes of a run, before JAX computes: under SLURM or Open MPI without more; elsewhere by
+    what the environment says (`ADDRESS`, `COUNT`, `NUMBER`).
+
+    Raises:
+        ValueError: neither says how many processes there are, or the others do not come.
+    """
+    address, count, number = (os.environ.get(name) for name in (ADDRESS, COUNT, NUMBER))
+    try:
+        known, own = (None if text is None else int(text) for text in (count, number))
+        jax.distributed.initialize(address, known, own, heartbeat_timeout_seconds=HEARTBEAT_S)
+    except (ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"this process cannot join a run ({reason}): expected to be started by SLURM or Open MPI, or with"
+            f" {ADDRESS}, {COUNT} and {NUMBER} in the environment"
+        ) from None
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes and speaks for all."""
+    return jax.process_index() == 0
+
+
+def from_first(value: Any) -> Any:
+    """Numbers as the first process has them."""
+    if jax.process_count() == 1:
+        return value
+    found = multihost_utils.broadcast_one_to_all(np.asarray(value))
+    return np.asarray(found) if isinstance(value, np.ndarray) else type(value)(found)
+
+
+def check_shared(path: Path) -> None:
+    """Raise InputError where this process does not see the file that the first one sees, or sees that it is not there.
+
+    All processes have to call it.
+    """
+    if jax.process_count() == 1:
+        return
+    content = path.read_bytes() if path.exists() else b"none"
+    own = np.frombuffer(hashlib.sha256(content).digest(), dtype=np.uint8)
+    if not np.array_equal(from_first(own.copy()), own):
+        raise InputError(
+            f"{path}: process {jax.process_index()} sees another file than process 0, expected a folder that all"
+            " processes share"
+        )

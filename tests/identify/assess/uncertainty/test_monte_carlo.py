@@ -1,0 +1,128 @@
+"""Fits to many draws: each is the fit that SciPy finds, and all together scatter as their standard deviations say."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+from scipy.stats import chi2
+
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
+from jaxmb.identify.fit.problem import final_state
+from tests.identify.arm import BRIEF, TRUTH, frf, loads, shapes, study_of
+
+DRAWS = 100
+SURE = 1e-5
+"""Probability with which a test of statistics fails though all is right, for any seed."""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return study_of(tmp_path_factory.mktemp("draws"), frf(noise=0.01, noise_log_std=0.01, seed=1), **BRIEF)
+
+
+@pytest.fixture(scope="module")
+def found(study):
+    return monte_carlo(study, DRAWS, seed=5)
+
+
+def test_a_draw_is_the_fit_of_its_data(study, found):
+    """Data of the third draw, made by hand, and SciPy's least squares on them."""
+    test, rng = study.tests[0], np.random.default_rng([5, 2])
+    noise = rng.normal(size=(2, *test.measured.shape))
+    true = study.free.encode(np.array([study.truth[n] for n in study.free.names]))
+    values = study.free.values(true)
+    clean = np.asarray(test.predict(study.problem.view(0, values)))
+    data = dataclasses.replace(test, measured=jax.device_put(clean * np.exp(0.01 * (noise[0] + 1j * noise[1]))))
+    problem = dataclasses.replace(study.problem, tests=(data,))
+
+    def residual(u):
+        return np.asarray(final_state(problem, jax.device_put(u))[0])
+
+    def jacobian(u):
+        return np.asarray(final_state(problem, jax.device_put(u))[1])
+
+    expected = least_squares(residual, true, jacobian, xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    # where an objective's rounding ends both searches
+    np.testing.assert_allclose(found.error[2], expected.x - true, atol=1e-5 * found.std[2].max())
+    assert found.cost[2] == pytest.approx(2.0 * expected.cost, rel=1e-9)
+
+
+def test_draws_scatter_as_they_say(study, found):
+    """Of a chi-square: errors over their deviations, and the costs, of as many rows less the parameters."""
+    assert found.converged.all()
+    assert found.names == study.free.names
+    low, high = chi2.ppf([SURE, 1 - SURE], DRAWS) / DRAWS
+    squares = np.mean((found.error / found.std) ** 2, axis=0)
+    assert (low < squares).all()
+    assert (squares < high).all()
+    degrees = DRAWS * (study.problem.data_rows - study.free.size)
+    low, high = chi2.ppf([SURE, 1 - SURE], degrees) / degrees
+    assert low < np.mean(found.cost) / (study.problem.data_rows - study.free.size) < high
+    assert (found.coverage > 0.85).all()  # 0.95 of 100 draws: below with a probability of 1e-5
+    truth = np.array([TRUTH[name] for name in found.names])
+    assert (found.interval()[:, 0] < truth).all()
+    assert (truth < found.interval()[:, 1]).all()
+
+
+def test_the_seed_decides_and_progress_is_told(study, found):
+    told = []
+    again = monte_carlo(study, DRAWS, seed=5, report=lambda done, of: told.append((done, of)))
+    np.testing.assert_array_equal(again.values, found.values)
+    assert told[-1] == (DRAWS, DRAWS)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert (monte_carlo(study, DRAWS, seed=6).values != found.values).all()
+
+
+def test_each_draw_may_have_its_own_truth(study):
+    """Ten machines, of which each is found within five of its standard deviations."""
+    rng = np.random.default_rng(0)
+    truth = np.array(list(TRUTH.values())) * np.exp(rng.uniform(-1.0, 1.0, size=(10, 4)))
+    found = monte_carlo(study, 10, truth=truth)
+    np.testing.assert_allclose(found.truth, truth, rtol=1e-12)
+    assert found.converged.all()
+    assert (np.abs(found.error) < 5.0 * found.std).all()
+    np.testing.assert_allclose(found.values, truth * np.exp(found.error), rtol=1e-9)
+
+
+def test_further_starts_find_lower_minima(tmp_path):
+    """In noise larger than the FRFs themselves the minimum next to the truth is not always the lowest."""
+    lines = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 1.0}
+    test = frf(noise_log_std=2.0, outputs=[["tool", "x"]])
+    test["simulate"] |= {"lines": lines}
+    study = study_of(tmp_path, test)
+    near, anywhere = monte_carlo(study, 40), monte_carlo(study, 40, starts=4)
+    assert (anywhere.cost <= near.cost * (1.0 + 1e-9)).all()
+    assert (anywhere.cost < 0.999 * near.cost).any()
+
+
+def test_tests_of_all_kinds(tmp_path):
+    study = study_of(tmp_path, frf(noise_log_std=0.01), shapes(), loads(), prior={"damping.*": 0.5})
+    found = monte_carlo(study, 40)
+    assert found.converged.all()
+    low, high = chi2.ppf([SURE, 1 - SURE], 40) / 40
+    squares = np.mean((found.error / found.std) ** 2, axis=0)
+    assert (low < squares).all()
+    assert (squares < high).all()
+
+
+def test_bootstrap_tells_what_the_noise_does(study):
+    """Without being told the noise, the scatter of a hundred bootstraps is that of the stated noise: to 7 % by their
+    number, and to a few by the noise of one measurement, whose 380 residuals tell it to 4 %."""
+    result = identify(study)
+    found = bootstrap(result, DRAWS, seed=2)
+    assert found.converged.all()
+    stated = np.array([result.parameters[name].std_log for name in found.names])
+    np.testing.assert_allclose(found.scatter / stated, 1.0, atol=0.35)
+    np.testing.assert_allclose(found.truth[0], [result.parameters[n].value for n in found.names], rtol=1e-9)
+
+
+def test_what_cannot_be_drawn(study):
+    with pytest.raises(ValueError, match=r"draws is 1, expected at least 2"):
+        monte_carlo(study, 1)
+    with pytest.raises(ValueError, match=r"the true value of 'stiffness.b' is not known, expected truth with all free"):
+        monte_carlo(study, 5, truth={"stiffness.a": 1e4})
+    with pytest.raises(ValueError, match=r"truth has the shape \(3, 4\), expected \(5, 4\)"):
+        monte_carlo(study, 5, truth=np.ones((3, 4)))

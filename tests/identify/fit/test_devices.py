@@ -1,0 +1,89 @@
+"""A fit on eight devices, and in two processes, ends where it ends on one."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxmb.cli.console import ALONE
+from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
+from tests.identify.fit.spread_fit import found, spread_study
+
+
+def started(folder, **environment):
+    """A process of `spread_fit`."""
+    folder.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.identify.fit.spread_fit", str(folder)],
+        env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def printed(process):
+    output, errors = process.communicate(timeout=120)
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    assert lines, errors[-2000:]
+    return json.loads(lines[0]), errors, process.returncode
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Alone, on eight devices, and in two processes, all at the same time."""
+    folder = tmp_path_factory.mktemp("devices")
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    processes = [
+        started(folder / "eight", XLA_FLAGS=flags),
+        *(started(folder / f"process {k}", **together, **{NUMBER: str(k)}) for k in range(2)),
+    ]
+    (folder / "alone").mkdir()
+    return found(spread_study(folder / "alone")), *(printed(process) for process in processes)
+
+
+def same(other, alone):
+    np.testing.assert_allclose(other["u"], alone["u"], rtol=1e-10)
+    assert other["cost"] == pytest.approx(alone["cost"], rel=1e-10)
+    assert (other["search"], other["ends"]) == (alone["search"], alone["ends"])
+
+
+def test_eight_devices(runs):
+    alone, (eight, errors, code), *_ = runs
+    assert code == 0, errors
+    same(eight, alone)
+
+
+def test_two_processes(runs):
+    alone, _, (first, *_), (second, *_) = runs
+    assert first == second
+    same(first, alone)
+
+
+def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
+    _, errors, code = runs[2]
+    assert code == ALONE
+    assert (
+        "jaxmb: another process of this run ended or is out of reach: start all of them again, with --resume" in errors
+    )
+
+
+def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
+    assert is_first()
+    assert from_first(2.5) == 2.5
+    check_shared(tmp_path / "none")
+    if len(jax.devices()) == 1:
+        assert everywhere(runs) is runs
+    for name in (ADDRESS, COUNT, NUMBER):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=r"cannot join a run .* expected to be started by SLURM or Open MPI, or with"):
+        join()
