@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.estimation.identifiability import Knowledge, limits, verdicts
+from jaxmb.identify.estimation.identifiability import Knowledge, Verdict, limits, verdicts
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
@@ -109,9 +109,16 @@ class Finding:
         return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 
     def believed(self, follows: bool) -> "Finding":
-        """The finding with no parameter better than weakly known, unless the machine follows the data."""
+        """The finding with no parameter better than weakly known, unless the machine follows the data.
+
+        A linear step keeps its standard deviations, which what is left has widened: a part of the bounds' width, which
+        is what the limit of "weak" is there, says nothing of a value.
+        """
         if follows:
             return self
+        if self.linear is not None:
+            verdict: tuple[Verdict, ...] = tuple("weak" if v == "yes" else v for v in self.known.verdict)
+            return dataclasses.replace(self, known=self.known._replace(verdict=verdict))
         std = self.known.std
         return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))
 

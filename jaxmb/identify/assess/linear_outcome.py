@@ -18,14 +18,13 @@ from jaxmb.identify.assess.remarks import (
     prior_remarks,
 )
 from jaxmb.identify.assess.result import Outcome, Result, followed_text, found_parameters
+from jaxmb.identify.assess.value_remarks import value_remarks
 from jaxmb.identify.estimation.identifiability import (
-    Knowledge,
     correlation,
     groups,
     groups_by_name,
     information_rows,
     knowledge,
-    limits,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
@@ -295,55 +294,4 @@ def moved_remarks(finding: Finding) -> list[str]:
         return []
     return [
         f"no measurement depends on some masses, which were changed for their bodies to be possible: {', '.join(moved)}"
-    ]
-
-
-def value_remarks(finding: Finding) -> list[str]:
-    """A sentence on each value that is not determined, on a bound or outside of them, and one on those that are known
-    beside the width of their bounds alone."""
-    study, linear = finding.study, finding.linear
-    if linear is None:
-        return []
-    sentences, (found, _, fit, start) = [], linear
-    values, free, own = found.decode(fit.x), study.free, parameters(study.model)
-    for i, name in enumerate(free.names):
-        lower, upper = free.lower_value[i], free.upper_value[i]
-        if fit.without_effect[i]:
-            kept = "keeps the machine's own value" if start[i] == own[name] else "keeps its initial value"
-            kept = kept if fit.x[i] == found.encode(start)[i] else "has one with which its body is possible"
-            sentences.append(f"{name} is not known: no measurement depends on it, it {kept}")
-        elif not np.isfinite(fit.known.std[i]):
-            sentences.append(
-                f"{name} is not known: other parameters act on these tests as it does, and its value is one of many"
-                " that fit as well"
-            )
-        elif fit.on_bound[i]:
-            sentences.append(
-                f"{name} ends on its {'upper' if found.reciprocal[i] else 'lower'} bound: the data would move it"
-                " beyond, and do not determine it within its bounds"
-            )
-        elif not lower <= values[i] <= upper:
-            sentences.append(f"{name} is outside of its bounds, {lower:g} to {upper:g}, which a linear fit cannot hold")
-    return sentences + _wide_remarks(study, values, finding.known)
-
-
-def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
-    """One sentence on parameters of a linear scale whose deviation is small beside the bounds and not beside the
-    value."""
-    yes = float(limits(None)[0])
-    std = known.std * np.array(study.free.width)
-    alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
-    wide = [
-        f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
-        for i, name in enumerate(study.free.names)
-        if alone[i]
-        and not study.free.logarithmic[i]
-        and known.verdict[i] == "yes"
-        and 0.0 < yes * abs(values[i]) < std[i]
-    ]
-    if not wide:
-        return []
-    return [
-        "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
-        f" itself it is large for {', '.join(wide)}"
     ]

@@ -170,7 +170,8 @@ def possible_values(
     corner = np.asarray(np.linalg.qr(np.column_stack([matrix, measured - matrix @ start]), mode="r"))
     rows, right = corner[:, :-1], corner[:, -1]
     scale = _scales(found, rows)
-    bounded = bounded & (found.scale[: start.size] == 0.0)  # a mass above 0 is what the bodies say already
+    # a mass above 0 is what the bodies say already, one above more is not
+    bounded = bounded & ((found.scale[: start.size] == 0.0) | (least > 0.0))
     problem = _Problem(found, rows, right, scale, start, bounded, least)
     for fixed in [np.zeros(start.size, bool), held] if held.any() else [np.zeros(start.size, bool)]:
         centre = _centred(problem, np.where(fixed, least, start), fixed)

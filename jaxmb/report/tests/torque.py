@@ -6,11 +6,8 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.cells import number
-from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, right, section
+from jaxmb.report.section import Column, Part, Picture, Section, Table, drawn_by, left, right, section
 from jaxmb.report.tests.common import file_names
-
-LONGEST = 70
-"""Characters of a formula that are shown; result.json has all."""
 
 
 def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
@@ -33,20 +30,22 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def torque_table(metrics: TorqueMetrics) -> Table:
     """Errors of predicted efforts, a row for each test and coordinate."""
+    few = any(row.essential_percent is not None for row in metrics.torques)
     rows = tuple(
         (
             row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
             number(row.rms_error, 3), f"{row.relative_percent:.2f}",
-            "-" if row.essential_percent is None else f"{row.essential_percent:.2f}",
+            *([] if row.essential_percent is None else [f"{row.essential_percent:.2f}"]),
         )
         for row in metrics.torques
     )  # fmt: skip
-    columns = (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %", "essential %"))
+    columns = (
+        *left("test", "role", "coordinate"),
+        *right("rms", "rms error", "error %", *(("essential %",) if few else ())),
+    )
+    caption = "error %: root mean square of measured less predicted over measured"
     return Table(
-        "Efforts, Nm or N",
-        columns,
-        rows,
-        "error %: root mean square of measured less predicted over measured; essential %: by essential ones",
+        "Efforts, Nm or N", columns, rows, caption + ("; essential %: by essential parameters alone" if few else "")
     )
 
 
@@ -55,19 +54,21 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     if not metrics.base:
         return None
     rows = []
+    essential = sum(row.essential_value is not None for row in metrics.base)
+    looked_for = any(row.essential_percent is not None for row in metrics.torques)
     for row in metrics.base:
         error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
-        formula = row.formula if len(row.formula) <= LONGEST else row.formula[: LONGEST - 4] + " ..."
         few = ["-", "-"]
         if row.essential_value is not None:
             few = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
-        rows.append((formula, number(row.value), number(row.std, 2), error, *few))
-    columns = (*left("base parameter"), *right("value", "std", "error %", "essential", "std"))
-    essential = sum(row.essential_value is not None for row in metrics.base)
-    return Table(
-        "Base parameters, SI units",
-        columns,
-        tuple(rows),
-        f"sums of what no motion tells apart; {essential} of {len(rows)} are essential: with the others 0 the fitted"
-        " torques are explained as well",
+        rows.append((row.formula, number(row.value), number(row.std, 2), error, *(few if looked_for else [])))
+    columns = (
+        Column("base parameter", "left", wraps=True),
+        *right("value", "std", "error %", *(("essential", "std") if looked_for else ())),
     )
+    caption = "sums of what no motion tells apart"
+    if looked_for:
+        caption += (
+            f"; {essential} of {len(rows)} are essential: with the others 0 the fitted torques are explained as well"
+        )
+    return Table("Base parameters, SI units", columns, tuple(rows), caption)

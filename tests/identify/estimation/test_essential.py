@@ -1,11 +1,14 @@
 """Essential parameters: those that are 0 go, those that are not stay, and the F-test keeps its word."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.report.tests.torque import base_table, torque_table
 from tests.identify.fit.test_possible import BOUND, INERTIAL, made, study_of
 
 NAMES = tuple("abcdefgh")
@@ -52,15 +55,19 @@ def test_wrong_sizes():
         jaxmb.essential_parameters(np.ones((3, 1)), np.ones(3), np.zeros(3), ("a",))
 
 
-def test_of_an_arm(tmp_path):
-    """Links along their x axes: first moments across them and products of inertia are 0, and not essential."""
+def arm_along_x():
     body = [
         {"name": f"b{i}", "parent": f"b{i - 1}" if i else "ground", "mass": 3.0 - i, "center_of_mass": [0.2, 0.0, 0.0],
          "inertia_tensor": np.diag([0.02, 0.06, 0.06]).tolist(), "origin": {"xyz": [0.4 if i else 0.0, 0.0, 0.0]},
          "joint": [{"name": f"q{i}", "axis": axis, "damping": 1.0}]}
         for i, axis in enumerate(([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]))
     ]  # fmt: skip
-    machine = jaxmb.Machine.model_validate({"name": "arm", "body": body})
+    return jaxmb.Machine.model_validate({"name": "arm", "body": body})
+
+
+def test_of_an_arm(tmp_path):
+    """Links along their x axes: first moments across them and products of inertia are 0, and not essential."""
+    machine = arm_along_x()
     free = INERTIAL | {"damping.*": {"lower": 0.0, "upper": 9.0, "scale": "linear"}, "offset.*": BOUND}
     draw = np.random.default_rng(4)
     result = identify_linear(made(tmp_path, *study_of(machine, draw, free=free, count=300, noise=0.1)))
@@ -78,3 +85,33 @@ def test_of_an_arm(tmp_path):
         assert kept[name].essential_std <= 1.01 * kept[name].std
     for row in metrics.torques:
         assert row.essential_percent == pytest.approx(row.relative_percent, rel=0.05)
+
+
+DAMPING = {"damping.*": {"lower": 0.0, "upper": 9.0, "scale": "linear"}}
+
+
+@pytest.mark.parametrize(
+    ("free", "settings", "robust"),
+    [
+        (INERTIAL, {}, False),  # nothing is in the way
+        ({"mass.b1": BOUND | {"lower": 0.0}}, {}, False),  # one number moves many sums
+        (INERTIAL, {"prior": {"mass.b0": 1.0}}, False),
+        (INERTIAL, {}, True),
+    ],
+)
+def test_only_beside_the_same_fit(tmp_path, free, settings, robust):
+    """A smaller model is shown where the full one is least squares over all of its sums: it then follows the fitted
+    torques no better than that."""
+    draw = np.random.default_rng(5)
+    own, data, test, source = study_of(arm_along_x(), draw, free=free | DAMPING, noise=0.1, **settings)
+    test = dataclasses.replace(test, is_robust=robust)
+    metrics = identify_linear(made(tmp_path, own, data, test, source)).metrics.of(TorqueMetrics)
+    shown = free is INERTIAL and not settings and not robust
+    assert metrics.base
+    assert any(row.essential_value is not None for row in metrics.base) == shown
+    for row in metrics.torques:
+        assert (row.essential_percent is not None) == shown
+        assert not shown or row.essential_percent >= 0.98 * row.relative_percent
+    headings = [column.heading for table in (torque_table(metrics), base_table(metrics)) for column in table.columns]
+    assert any("essential" in heading for heading in headings) == shown
+    assert {row[0] for row in base_table(metrics).rows} == {row.formula for row in metrics.base}

@@ -258,6 +258,14 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     assert jaxmb.parameters(result.model)["mass.b2"] == 0.01 * last.mass
     assert possible(result.machine)
     assert any("ask for impossible bodies (b2)" in text and "does not explain" in text for text in result.doubts)
+    # what does not follow the data is known weakly, by the deviation that what is left has widened
+    finding = linear_finding(study)
+    widened = finding.linear.step.misfit.widening * finding.linear.step.known.std * np.array(study.free.width)
+    assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
+    assert [p.std for p in result.parameters.values()] == pytest.approx(widened, rel=1e-9)
+    assert max(widened[np.isfinite(widened)]) < 0.1 * 2e3  # "yes" by the width of the bounds
+    assert {p.identifiable for p in result.parameters.values()} <= {"weak", "no"}
+    assert "weak" in {p.identifiable for p in result.parameters.values()}
 
 
 def test_saved_machine(tmp_path):
@@ -276,3 +284,42 @@ def test_saved_machine(tmp_path):
     found = jaxmb.parameters(result.model)
     assert {name: found[name] for name in moved} == pytest.approx(moved)
     assert found["mass.coupler"] == machine.body[1].mass
+
+
+@pytest.mark.parametrize("inertia", [1.0, 1e-3])
+def test_a_mass_is_not_below_its_lower_bound(tmp_path, inertia):
+    """The data tell a mass below it: then it is on it, and chi^2 is that of the mass held there. Whether least squares
+    is possible (the inertia free) or not (kept, far too small)."""
+    draw = np.random.default_rng(11)
+    machine = arm(draw, 3)
+    last = machine.body[2]
+    least = 1.5 * last.mass
+    rest = {"first_moment.b2.*": BOUND} | ({"inertia.b2.*": BOUND} if inertia == 1.0 else {})
+    costs = []
+    for mass, free in ((last.mass, {"mass.b2": BOUND | {"lower": least}} | rest), (least, rest)):
+        # a mass that is free takes inertias that are not along
+        tensor = (inertia * mass / last.mass * last.central_inertia).tolist()
+        own = changed(machine, b2={"mass": mass, "center_of_mass": [0.0] * 3, "inertia_tensor": tensor})
+        study = made(tmp_path, *study_of(machine, np.random.default_rng(12), own=own, free=free))
+        step = linear_finding(study).linear.step
+        costs.append(step.cost)
+        if len(costs) == 1:
+            assert step.x[0] == least
+    assert costs[0] == pytest.approx(costs[1], rel=1e-6)  # a value is on a bound from 1e-6 of its size on
+
+
+def test_one_sentence_for_each_reason(tmp_path):
+    """Many numbers of an arm are not known, by few reasons; one of them is outside of its bounds too."""
+    draw = np.random.default_rng(13)
+    machine = arm(draw, 3)
+    bounds = {"mass.b2": {"lower": 0.0, "upper": 0.5 * machine.body[2].mass, "scale": "linear"}}
+    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=INERTIAL | bounds, noise=1e-3)))
+    free = result.study.free
+    unknown = [text for text in result.remarks if " not known: " in text]
+    reasons = [text.partition(" not known: ")[2] for text in unknown]
+    assert len(set(reasons)) == len(reasons) <= 3
+    told = [name for text in unknown for name in text.partition(" are not known")[0].split(", ")]
+    assert {"mass.b0", "mass.b2"} <= set(told)
+    assert set(told) == {name for name, p in result.parameters.items() if p.std is None or not np.isfinite(p.std)}
+    assert set(told) <= set(free.names)
+    assert "mass.b2 is outside of its bounds" in " ".join(result.remarks)

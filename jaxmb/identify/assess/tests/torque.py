@@ -10,6 +10,7 @@ from jaxtyping import Float
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import affine_numbers
@@ -31,7 +32,7 @@ class TorqueRow:
     relative_percent: float
     """100 |measured - predicted| / |measured|."""
     essential_percent: float | None = None
-    """The same by the essential parameters alone."""
+    """The same by the essential parameters alone; None where these were not looked for."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class Moved(NamedTuple):
     """Of their independent parameters."""
     matrix: Float[np.ndarray, "b p"]
     """Of all numbers of the regressor."""
+    anything: bool
+    """Whether the free values can give them any values."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,17 +75,18 @@ class TorqueMetrics(KindMetrics):
         """Of a fit; see `KindMetrics`."""
         rows = []
         base, moved = _base_rows(finding, entries)
-        essential, left = _essential(finding, entries, moved)
+        essential, left = _essential(finding, entries, moved) if _comparable(finding, entries, moved) else (None, None)
         for entry in entries:
             test: Any = entry.test
             seen = test.view(finding.model)
             measured, missed = test.sizes(seen)
-            fewer = test.sizes(left(seen))[1]
+            fewer = missed if left is None else test.sizes(left(seen))[1]
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
                 percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
-                rows.append(
-                    TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], percent[1])
-                )
+                few = None if left is None else percent[1]
+                rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few))
+        if essential is None:
+            return cls(tuple(rows), base)
         few = zip(essential.values.tolist(), map(_known, essential.std), strict=True)
         by_name = dict(zip(essential.names, few, strict=True))
         base = tuple(
@@ -101,6 +105,17 @@ def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMe
 
 def _known(std: float) -> float | None:
     return float(std) if np.isfinite(std) else None
+
+
+def _comparable(finding: Finding, entries: Sequence[Entry], moved: Moved) -> bool:
+    """Whether least squares over the base parameters alone is the fit without its bounds.
+
+    With a prior, robust weights or tests of other kinds, or where what is held ties base parameters together, it is
+    another fit: with fewer parameters it could follow these tests better, and mean nothing.
+    """
+    tests = finding.study.tests
+    alone = len(tests) == sum(entry.role == "fit" for entry in entries)
+    return moved.anything and alone and finding.study.problem.prior is None and not any(test.robust for test in tests)
 
 
 def _essential(
@@ -149,4 +164,6 @@ def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRo
                 None if expected is None else float(expected[i]))
         for i in own
     )  # fmt: skip
-    return rows, Moved(tuple(found.names[i] for i in own), found.matrix[own])
+    freely = moved[own] / np.linalg.norm(moved[own], axis=1, keepdims=True)
+    anything = scaled_svd(freely, RANK_TOLERANCE).rank == own.size
+    return rows, Moved(tuple(found.names[i] for i in own), found.matrix[own], anything)

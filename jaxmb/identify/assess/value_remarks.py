@@ -1,0 +1,86 @@
+"""What a user should know of the values of a linear step: which are not known, and where bounds were reached."""
+
+import numpy as np
+
+from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.estimation.identifiability import Knowledge, limits
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.study.study import Study
+
+# what is said of one parameter, and of several
+_NO_EFFECT_OWN = (
+    " is not known: no measurement depends on it, it keeps the machine's own value",
+    " are not known: no measurement depends on them, they keep the machine's own values",
+)
+_NO_EFFECT_INITIAL = (
+    " is not known: no measurement depends on it, it keeps its initial value",
+    " are not known: no measurement depends on them, they keep their initial values",
+)
+_NO_EFFECT_POSSIBLE = (
+    " is not known: no measurement depends on it, it has one with which its body is possible",
+    " are not known: no measurement depends on them, they have values with which their bodies are possible",
+)
+_ALIKE = (
+    " is not known: other parameters act on these tests as it does, and its value is one of many that fit as well",
+    " are not known: other parameters act on these tests as they do, and their values are one set of many that"
+    " fit as well",
+)
+_ON_LOWER, _ON_UPPER = (
+    (
+        f" ends on its {which} bound: the data would move it beyond, and do not determine it within its bounds",
+        f" end on their {which} bounds: the data would move them beyond, and do not determine them within their bounds",
+    )
+    for which in ("lower", "upper")
+)
+
+
+def value_remarks(finding: Finding) -> list[str]:
+    """A sentence on the values that are not determined for each reason, on those on a bound and outside of them, and
+    one on those that are known beside the width of their bounds alone."""
+    study, linear = finding.study, finding.linear
+    if linear is None:
+        return []
+    named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
+    values, free, own = found.decode(fit.x), study.free, parameters(study.model)
+    outside = []
+    for i, name in enumerate(free.names):
+        lower, upper = free.lower_value[i], free.upper_value[i]
+        if fit.without_effect[i]:
+            reason = _NO_EFFECT_OWN if start[i] == own[name] else _NO_EFFECT_INITIAL
+            named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
+        elif not np.isfinite(fit.known.std[i]):
+            named.setdefault(_ALIKE, []).append(name)
+        elif fit.on_bound[i]:
+            named.setdefault(_ON_UPPER if found.reciprocal[i] else _ON_LOWER, []).append(name)
+        if not fit.on_bound[i] and not lower <= values[i] <= upper:
+            outside.append((name, f"{lower:g} to {upper:g}"))
+    sentences = [", ".join(names) + text[len(names) > 1] for text, names in named.items()]
+    if len(outside) == 1:
+        ((name, bounds),) = outside
+        sentences.append(f"{name} is outside of its bounds, {bounds}, which a linear fit cannot hold")
+    elif outside:
+        each = ", ".join(f"{name} ({bounds})" for name, bounds in outside)
+        sentences.append(f"{each} are outside of their bounds, which a linear fit cannot hold")
+    return sentences + _wide_remarks(study, values, finding.known)
+
+
+def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
+    """One sentence on parameters of a linear scale whose deviation is small beside the bounds and not beside the
+    value."""
+    yes = float(limits(None)[0])
+    std = known.std * np.array(study.free.width)
+    alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
+    wide = [
+        f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
+        for i, name in enumerate(study.free.names)
+        if alone[i]
+        and not study.free.logarithmic[i]
+        and known.verdict[i] == "yes"
+        and 0.0 < yes * abs(values[i]) < std[i]
+    ]
+    if not wide:
+        return []
+    return [
+        "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
+        f" itself it is large for {', '.join(wide)}"
+    ]
