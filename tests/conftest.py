@@ -3,13 +3,19 @@
 import gc
 import os
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 # The matrices are small: with more threads BLAS's workers wait for each other, for several times the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most programs are compiled once and run a few times: without LLVM's optimizations and with XLA's plain emitters of
 # fused loops, in place of those over MLIR, compiling takes a quarter of the time.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# jaxlib 0.11 and newer end the process at a flag that they do not know.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0"
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
+)
 # In a folder of the tests' own, also of the processes that they start; JAX reads it when it is imported.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
