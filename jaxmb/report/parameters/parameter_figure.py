@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.report.parameters.parameter_table import free_values
@@ -88,6 +88,7 @@ def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
         limits = low / 1.6, high * 1.6
     else:
         limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
     for row, (name, p) in enumerate(zip(names, found, strict=True)):
         axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
         ends = np.clip(p.interval_95 or (-np.inf, np.inf), *limits)

@@ -22,6 +22,9 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         return []
     files = file_names(result.study)
     parts: list[Part | None] = [torque_table(metrics), base_table(metrics)]
+    if metrics.base:
+        draw = drawn_by("jaxmb.report.torque.base_figure:base_figure", result.study.name, metrics)
+        parts.append(Picture("base-parameters", draw))
     for entry in entries:
         draw = drawn_by("jaxmb.report.torque.torque_figure:torque_figure", result, entry)
         parts.append(Picture(f"torques-{files[entry]}", draw))

@@ -13,6 +13,9 @@ MEASURED = "0.45"
 GAP = 1.5
 """Of the usual step of time, from which on a line is broken."""
 
+FEW = 100
+"""Samples, below which each is marked."""
+
 
 def torque_figure(result: Result, entry: Entry) -> Figure:
     """Effort of each drive, measured and predicted, and what is missed, over time.
@@ -34,13 +37,16 @@ def torque_figure(result: Result, entry: Entry) -> Figure:
         # no line over samples that were left out
         gaps = 1 + np.flatnonzero(np.diff(time) > GAP * np.median(np.diff(time)))
         time, effort, followed = (np.insert(x, gaps, np.nan) for x in (time, effort, followed))
-        axes.plot(time, effort, color=MEASURED, lw=1.6, label="measured")
+        # few samples are shown as such
+        axes.plot(time, effort, color=MEASURED, lw=1.6, marker="." if own.sum() < FEW else "", label="measured")
         axes.plot(time, followed, color=FITTED, lw=0.9, label="predicted")
         axes.plot(time, effort - followed, color=ALERT, lw=0.6, label="missed")
         axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
         axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
         axes.margins(x=0.01)
     panels[-1].set_xlabel("time (s)")
-    panels[0].set_title(f"{entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left")
+    panels[0].set_title(
+        f"{result.study.name}, {entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left"
+    )
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
