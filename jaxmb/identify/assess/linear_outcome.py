@@ -29,6 +29,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, called
+from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -41,7 +42,7 @@ from jaxmb.identify.fit.linear import (
     without_effect,
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.possible import Possible, bodies
+from jaxmb.identify.fit.possible import Possible
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import held_values
 from jaxmb.identify.study.study import Study, known_values, linear_in

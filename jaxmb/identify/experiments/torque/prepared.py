@@ -5,36 +5,21 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.estimate import MotionEstimate, low_passed_motion
+from jaxmb.measurement.motion.estimate import MotionEstimate
 from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import ORDER, decimation, edge, low_pass
+from jaxmb.measurement.motion.signals import decimation, edge, low_pass
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
-CUTOFFS = 10
-"""That are tried."""
-LOWEST = 20.0
-"""Lowest cut-off that is tried, in periods of the whole record."""
-HIGHEST = 0.2
-"""Highest one, of the sampling rate."""
 WAY = 256
 """Steps by which the way to the first sample is lengthened."""
 LONGEST_STEP = 0.05
 """rad or m, of a coordinate on the way to the first sample."""
-SEARCH_SAMPLES = 3000
-"""On which cut-offs are compared."""
 RANK = 1e-10
 """Singular value over the largest, of columns of length 1, below which parameters act together."""
-SIGNIFICANT = 10.0
-"""Growth of a sum of squares, over its mean square, that is more than chance."""
-ALLOWED = 0.1
-"""Growth of it, over all samples, that a cut-off may cost: far below what one parameter takes."""
-STATED = 1e-12
-"""Of the efforts' size: so small a deviation that robust weights take theirs from the median residual."""
 
 
 class Prepared(NamedTuple):
@@ -86,8 +71,8 @@ def prepared(
     """
     rate, count = record.rate_hz, len(record.time_s)
     used = np.arange(motion.first, count - motion.last)
-    q, zd, zdd = _at(model, record, motion, path, used)
-    regressor, effort, measured = _equations(model, record, q, zd, zdd, used)
+    q, zd, zdd = states_at(model, record, motion, path, used)
+    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used)
     both = np.concatenate([regressor, effort[:, :, None]], axis=2)
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
@@ -134,72 +119,6 @@ def _moves(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray |
     return fast
 
 
-def best_cutoff(model: Model, record: MotionRecord, path: Float[np.ndarray, "k n"], robust: bool = False) -> float:
-    """The lowest cut-off from which on the efforts, as they were recorded, are predicted no better.
-
-    Angles are filtered, efforts are not. With too low a cut-off accelerations lack what moved the machine fast, with
-    too high a one they are full of noise, which makes inertias seem smaller than they are.
-
-    Cut-offs are compared on some samples, where a growth of the sum of squares below `SIGNIFICANT` is not told from
-    chance. What the filter takes of a frequency f below the cut-off fc is (f / fc)^8 of it, so the sum of squares over
-    all samples grows by fc^-16: the lowest cut-off that is not told from the best is raised until `ALLOWED` is left.
-
-    Args:
-        model: the machine.
-        record: of its motion.
-        path: from `recorded_path`.
-        robust: outliers of the efforts do not count.
-
-    Raises:
-        ValueError: the record is too short to compare cut-offs.
-
-    Source: Pyrhonen et al. 2024, section 3.2.
-    """
-    rate, count = record.rate_hz, len(record.time_s)
-    least = int(np.ceil(LOWEST / HIGHEST))
-    if count <= least:
-        raise ValueError(
-            f"there are {count} samples, too few to search a cut-off: expected more than {least}, or cutoff_hz"
-        )
-    tried = np.geomspace(LOWEST * rate / count, HIGHEST * rate, CUTOFFS).tolist()
-    ends = edge(rate, tried[0])
-    chosen = np.unique(np.linspace(ends, count - ends - 1, SEARCH_SAMPLES).astype(int))
-    rows = [_rows_or_none(model, record, cutoff, path, chosen) for cutoff in tried]
-    variances = [_error_variance(each) for each in rows]
-    if robust and (best := rows[int(np.argmin(variances))]) is not None:
-        weight = linear_fit(*best, np.full(best[1].size, STATED), robust=True).weights
-        variances = [_error_variance(each, np.sqrt(weight)) for each in rows]
-    most = (1.0 + SIGNIFICANT / len(chosen)) * min(variances)
-    lowest = next(c for c, v in zip(tried, variances, strict=True) if v <= most)
-    margin = (SIGNIFICANT / ALLOWED * count / len(chosen)) ** (1.0 / (4 * ORDER))
-    return min(margin * lowest, HIGHEST * rate)
-
-
-def _rows_or_none(
-    model: Model, record: MotionRecord, cutoff_hz: float, path: np.ndarray, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Regressor [r, p] and efforts [r] at some samples, each effort over its coordinate's own size.
-
-    None where so little of the motion is left that loops do not close along it.
-    """
-    try:
-        motion = low_passed_motion(record, cutoff_hz)
-        regressor, effort, _ = _equations(model, record, *_at(model, record, motion, path, chosen), chosen)
-    except ValueError:
-        return None
-    size = np.std(effort, axis=0)
-    size = np.where(size > 0.0, size, size.max() or 1.0)
-    return (regressor / size[:, None]).reshape(-1, regressor.shape[2]), (effort / size).ravel()
-
-
-def _error_variance(rows: tuple[np.ndarray, np.ndarray] | None, root: np.ndarray | float = 1.0) -> float:
-    """Mean square of what is not explained of the efforts, by the squared roots of weights; infinite without rows."""
-    if rows is None:
-        return np.inf
-    matrix, right = (rows[0].T * root).T, rows[1] * root
-    return float(np.mean((right - matrix @ least_squares(matrix, right)[0]) ** 2))
-
-
 def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:
     """Parameters of smallest norm, columns scaled to length 1, that leave least, and the rank."""
     scale = np.linalg.norm(matrix, axis=0)
@@ -227,7 +146,7 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     return closed_along(model, np.concatenate([way, z]), start)[count:]
 
 
-def _at(
+def states_at(
     model: Model, record: MotionRecord, motion: MotionEstimate, path: np.ndarray, samples: Int[np.ndarray, "s"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All coordinates, rates and accelerations of the independent ones, at some samples."""
@@ -249,7 +168,7 @@ def _independent(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "
     return q[[model.coordinates.index(name) for name in independent_coordinates(model)]]
 
 
-def _equations(
+def equations_at(
     model: Model, record: MotionRecord, q: np.ndarray, zd: np.ndarray, zdd: np.ndarray, samples: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured."""

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.torque.cutoff_search import best_cutoff
 from jaxmb.identify.experiments.torque.effort_noise import effort_std
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
-from jaxmb.identify.experiments.torque.prepared import Prepared, best_cutoff, prepared, recorded_path
+from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
