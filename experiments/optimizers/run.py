@@ -129,15 +129,17 @@ def profile(name: str, ways: dict[str, list[dict[str, list[float]]]]) -> Figure:
     """Part of the runs that have the exact answer, by evaluations and by seconds."""
     figure, panels = plt.subplots(1, 2, figsize=(11.0, 5.2), sharey=True, layout="constrained")
     ranked = sorted(ways, key=lambda way: -sum("exact" in run for run in ways[way]))
+    prices = {way: np.array([run["exact"] for run in ways[way] if "exact" in run]).reshape(-1, 2) for way in ranked}
+    end = 2.0 * np.max(np.concatenate(list(prices.values())), axis=0, initial=1e-3)
     for i, way in enumerate(ranked):
-        runs = ways[way]
-        exact = np.array(sorted(run["exact"] for run in runs if "exact" in run)).reshape(-1, 2)
-        if not len(exact):
+        reached, runs = prices[way], len(ways[way])
+        if not len(reached):
             continue
         style = {"color": f"C{i % 10}", "ls": ("-", "--")[i // 10 % 2], "lw": 2.5 if way == OWN else 1.3}
+        share = 100.0 * np.array([0, *range(1, len(reached) + 1), len(reached)]) / runs
         for k, axes in enumerate(panels):
-            at = np.sort(exact[:, k])
-            axes.step(at, 100.0 * np.arange(1, at.size + 1) / len(runs), where="post", label=way, **style)
+            at = np.sort(reached[:, k])
+            axes.step([at[0], *at, end[k]], share, where="post", label=way, **style)
     for axes, text in zip(panels, ("evaluations of the cost", "seconds"), strict=True):
         axes.set(xscale="log", xlabel=text, ylim=(0.0, 102.0))
         axes.grid(alpha=0.3)
