@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 CACHE_BYTES = 2**20
 """For one block on a CPU: larger ones leave the cache of a core."""
@@ -17,11 +17,19 @@ UNKNOWN_BYTES = 2**30
 
 
 def memory_of_points() -> int:
-    """Bytes that the intermediate arrays of one block of candidates or starts may take on the device that computes.
+    """Bytes that the intermediate arrays of one block of candidates may take on the device that computes.
 
     On a CPU one by one would take half as long again, and blocks of sixteen times this size are no faster.
     """
     return CACHE_BYTES if _on_cpu() else _of_device()
+
+
+def memory_of_fits() -> int:
+    """Bytes that those of one block of fits on their way may take, 0 for one fit after the other.
+
+    Each ends after steps of its own number, and on a CPU a block would take as long as if all its fits had the most.
+    """
+    return 0 if _on_cpu() else _of_device()
 
 
 def memory_of_tests(derivatives: int) -> int:
@@ -61,36 +69,6 @@ def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
 
     found = jax.lax.map(one.batch, jax.tree.map(cut, points))
     return jax.tree.map(lambda x: x.reshape(blocks * block, *x.shape[2:])[:count], found)
-
-
-def some_in_blocks(function: Callable[[Any], Any], points: Any, chosen: Bool[Array, "p"], memory: int) -> Any:
-    """`function` of the chosen points, in blocks as `in_blocks` has them; the others stay as they are.
-
-    The chosen points are moved together, and blocks without any are not computed.
-
-    Args:
-        function: of one point to one of the same form; traced once.
-        points: a pytree of arrays with the points along the first axis.
-        chosen: which of them.
-        memory: as `in_blocks` has it.
-    """
-    one, count = Traced(function, points), count_of(points)
-    block = block_size(one, count, memory)
-    order = jnp.argsort(~chosen)  # stable: the chosen ones first
-
-    def go_on(counted: tuple[Array, Any]) -> Array:
-        return counted[0] < jnp.sum(chosen)
-
-    def next_block(counted: tuple[Array, Any]) -> tuple[Array, Any]:
-        done, found = counted
-        # beyond the last point the index is out of bounds, which reads a point again and writes nothing
-        places = jnp.arange(block) + done
-        index = jnp.where(places < jnp.sum(chosen), order[jnp.minimum(places, count - 1)], count)
-        taken = jax.tree.map(lambda x: x[jnp.minimum(index, count - 1)], found)
-        new = jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), found, one.batch(taken))
-        return done + block, new
-
-    return jax.lax.while_loop(go_on, next_block, (jnp.asarray(0), points))[1]
 
 
 class Traced:

@@ -109,6 +109,7 @@ def run_fit(
         if stage_state is None:
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
             stage_state = stage.begin(_seed(seed, fit), incoming)
+        taken = stage.progress(stage_state).evaluations
         stage_state = stage.advance(stage_state, float("inf") if searching else fit.best)
         progress = stage.progress(stage_state)
         compiled = COMPILATION.seconds - compiled_before
@@ -118,7 +119,10 @@ def run_fit(
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
-        reached = progress.objective if not searching else from_first(objective_at(problem, progress.u))
+        reached = progress.objective if not searching else np.inf
+        if searching and (progress.finished or progress.evaluations.bit_length() > taken.bit_length()):
+            # on all lines now and then only: it takes as long as several steps on few
+            reached = from_first(objective_at(problem, progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
-from jaxmb.identify.fit.blocks import in_blocks, memory_of_points, memory_of_tests
+from jaxmb.identify.fit.blocks import in_blocks, memory_of_fits, memory_of_points, memory_of_tests
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
@@ -119,6 +119,11 @@ class Problem(eqx.Module):
     def memory(self) -> int:
         """For one block of points (see `in_blocks`)."""
         return 0 if self.one_by_one else memory_of_points()
+
+    @property
+    def memory_of_fits(self) -> int:
+        """For one block of fits from several points (see `in_blocks`)."""
+        return 0 if self.one_by_one else memory_of_fits()
 
     @property
     def data_rows(self) -> int:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
-from jaxmb.identify.fit.blocks import some_in_blocks
+from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
@@ -44,7 +44,7 @@ class LeastSquares:
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
         self._fixed = everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
-        self._most_steps, self._exact = most_steps, exact
+        self._most_steps, self._exact, self._one_by_one = most_steps, exact, problem.memory_of_fits == 0
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
         known = np.asarray(candidates)[: self.starts]
@@ -53,9 +53,10 @@ class LeastSquares:
         return state._replace(stalled=np.arange(self.starts) >= len(known))
 
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
-        before = np.asarray(state.objective)
+        before, waiting = np.asarray(state.objective), self._waiting(state)
+        state = state._replace(stalled=np.asarray(state.stalled) | waiting)
         state = _advance_least_squares(*self._fixed, everywhere(state))
-        after, stalled = np.asarray(state.objective), np.asarray(state.stalled)
+        after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
         # A start that creeps along far above what is known already is given up, and all others once one is exact.
         goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
@@ -63,6 +64,15 @@ class LeastSquares:
             creeps = before - after < 1e-3 * after
         hopeless = ~ended & (after > 2.0 * goal) & (creeps | (goal <= self._exact))
         return state._replace(stalled=stalled | hopeless)
+
+    def _waiting(self, state: LeastSquaresState) -> np.ndarray:
+        """Starts that are not at their end and do not go on now: those that had the most steps, and, where the noise is
+        so small that one may be exact and make the others needless, those whose turn comes later, unless several at
+        once take no longer than one."""
+        going = ~(np.asarray(state.stationary) | np.asarray(state.stalled))
+        turn = going & (np.asarray(state.evaluations) < self._most_steps)
+        at_once = jax.device_count() if self._exact > 0.0 and self._one_by_one else self.starts
+        return going & ~(turn & (np.cumsum(turn) <= at_once))
 
     def progress(self, state: LeastSquaresState) -> Progress:
         objectives = _ranked(state.objective)
@@ -87,24 +97,16 @@ class LeastSquares:
 def _advance_least_squares(
     problem: Problem, box: Box, gradient_tolerance: Float[Array, ""], state: LeastSquaresState
 ) -> LeastSquaresState:
-    def one(s: LeastSquaresState) -> LeastSquaresState:
-        return step(problem.residual, box, gradient_tolerance, s)
+    def advanced(s: LeastSquaresState) -> LeastSquaresState:
+        return _some_steps_of(problem.residual, box, gradient_tolerance, s, STEPS_AT_ONCE)
 
-    def some_go_on(counted: tuple[Array, LeastSquaresState]) -> Array:
-        count, s = counted
-        return (count < STEPS_AT_ONCE) & ~jnp.all(finished(s))
+    def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
+        return in_blocks(advanced, s, problem.memory_of_fits)
 
-    def all_once(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        count, s = counted
-        return count + 1, some_in_blocks(one, s, ~finished(s), problem.memory)
-
-    def all_steps(s: LeastSquaresState) -> LeastSquaresState:
-        return jax.lax.while_loop(some_go_on, all_once, (jnp.asarray(0), s))[1]
-
-    # those that go on side by side, so that every device has as many of them
+    # those that go on side by side, so that every device has as many of them, and blocks of others end at once
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
-    found = shared_out(all_steps, jax.tree.map(lambda x: x[order], state), ended)
+    found = shared_out(all_advanced, jax.tree.map(lambda x: x[order], state), ended)
     return jax.tree.map(lambda x: jnp.zeros_like(x).at[order].set(x), found)
 
 
@@ -117,14 +119,21 @@ def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> Leas
 
 def least_squares_to_end(residual: Residual, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """`least_squares_from` of any residual, in compiled functions."""
+    return _some_steps_of(residual, box, SETTLED, start(u), MOST_STEPS)
+
+
+def _some_steps_of(
+    residual: Residual, box: Box, gradient_tolerance: float | Float[Array, ""], state: LeastSquaresState, most: int
+) -> LeastSquaresState:
+    """So many steps on, or at the end of a start."""
 
     def going(counted: tuple[Array, LeastSquaresState]) -> Array:
-        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
+        return (counted[0] < most) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        return counted[0] + 1, step(residual, box, SETTLED, counted[1])
+        return counted[0] + 1, step(residual, box, gradient_tolerance, counted[1])
 
-    return jax.lax.while_loop(going, one, (jnp.asarray(0), start(u)))[1]
+    return jax.lax.while_loop(going, one, (jnp.asarray(0), state))[1]
 
 
 class SimplexState(NamedTuple):

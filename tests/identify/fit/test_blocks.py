@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.fit import blocks
-from jaxmb.identify.fit.blocks import Traced, block_size, in_blocks, live_bytes, some_in_blocks
+from jaxmb.identify.fit.blocks import Traced, block_size, in_blocks, live_bytes
 from jaxmb.identify.fit.search import population_objectives
 from tests.identify.arm import frf, study_of
 
@@ -22,14 +22,6 @@ def test_any_block_gives_the_same(memory):
     found = jax.jit(lambda x: in_blocks(squares, x, memory))(POINTS)
     np.testing.assert_array_equal(found["all"], POINTS**2)
     np.testing.assert_array_equal(found["sum"], np.sum(POINTS**2, axis=1))
-
-
-@pytest.mark.parametrize("memory", [0, 100, 10_000])
-@pytest.mark.parametrize("chosen", [[], [0], [6], [1, 3, 4], list(range(7))])
-def test_points_that_are_not_chosen_stay(memory, chosen):
-    mask = np.isin(np.arange(7), chosen)
-    found = jax.jit(lambda x, m: some_in_blocks(lambda p: -p - 1.0, x, m, memory))(POINTS, mask)
-    np.testing.assert_array_equal(found, np.where(mask[:, None], -POINTS - 1.0, POINTS))
 
 
 def test_blocks_are_even():

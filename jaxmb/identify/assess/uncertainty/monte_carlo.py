@@ -282,7 +282,7 @@ def _fit_draws(
         return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
 
     def some(draws: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        return in_blocks(one, draws, problem.memory)
+        return in_blocks(one, draws, problem.memory_of_fits)
 
     draws = (u, begin, shift)
     return shared_out(some, draws, jax.tree.map(lambda x: x[0], draws))

@@ -137,14 +137,18 @@ class FrfTest(PostureTest):
             if xp is jnp
             else (np.asarray(x) for x in (self.weight, self.measured, self.noise_std))
         )
+        # in one row: XLA vectorizes the innermost axis alone, which would be that of a few inputs
+        predicted, weight, measured, noise_std = (x.ravel() for x in (predicted, weight, measured, noise_std))
         used = weight > 0.0
         predicted, measured = xp.where(used, predicted, 1.0), xp.where(used, measured, 1.0)
-        if self.phase == "safe":
-            difference = log_ratio(predicted, measured) if xp is jnp else xp.log(predicted / measured)
+        scale = xp.sqrt(weight) / noise_std
+        if self.phase == "safe" and xp is jnp:
+            parts = log_ratio(predicted, measured)
         else:
-            difference = xp.log(predicted) - xp.log(measured)
-        scaled = difference * (xp.sqrt(weight) / noise_std)
-        return xp.concatenate([scaled.real.ravel(), scaled.imag.ravel()])
+            safe = self.phase == "safe"
+            difference = xp.log(predicted / measured) if safe else xp.log(predicted) - xp.log(measured)
+            parts = difference.real, difference.imag
+        return xp.concatenate([part * scale for part in parts])
 
     def changes(self, model: Model) -> tuple[Change, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
