@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
-from jaxtyping import Array
 
 CACHE_BYTES = 2**20
 """For one block on a CPU: larger ones leave the cache of a core."""
