@@ -35,32 +35,23 @@ _ON_LOWER, _ON_UPPER = (
 
 
 def value_remarks(finding: Finding) -> list[str]:
-    """A sentence on the values that are not determined for each reason, on those on a bound and outside of them, and
-    one on those that are known beside the width of their bounds alone."""
+    """A sentence on the values that are not determined for each reason, on those on a bound, and one on those that are
+    known beside the width of their bounds alone."""
     study, linear = finding.study, finding.linear
     if linear is None:
         return []
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
     values, free, own = found.decode(fit.x), study.free, parameters(study.model)
-    outside = []
     for i, name in enumerate(free.names):
-        lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own[name] else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
+        elif fit.on_bound[i]:
+            lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]
+            named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_ALIKE, []).append(name)
-        elif fit.on_bound[i]:
-            named.setdefault(_ON_UPPER if found.reciprocal[i] else _ON_LOWER, []).append(name)
-        if not fit.on_bound[i] and not lower <= values[i] <= upper:
-            outside.append((name, f"{lower:g} to {upper:g}"))
     sentences = [", ".join(names) + text[len(names) > 1] for text, names in named.items()]
-    if len(outside) == 1:
-        ((name, bounds),) = outside
-        sentences.append(f"{name} is outside of its bounds, {bounds}, which a linear fit cannot hold")
-    elif outside:
-        each = ", ".join(f"{name} ({bounds})" for name, bounds in outside)
-        sentences.append(f"{each} are outside of their bounds, which a linear fit cannot hold")
     return sentences + _wide_remarks(study, values, finding.known)
 
 

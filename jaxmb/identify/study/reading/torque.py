@@ -180,7 +180,7 @@ def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
 def _std(part: TorqueTestPart, rows: Prepared) -> np.ndarray:
     """Standard deviation of each row's effort."""
     if part.torque_std == "estimate":
-        return effort_std(rows)[rows.coordinate]
+        return effort_std(rows, part.robust)[rows.coordinate]
     given = part.torque_std
     if not isinstance(given, dict):
         return np.full(rows.effort.size, given)
