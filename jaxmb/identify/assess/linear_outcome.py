@@ -130,7 +130,8 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     start = kept_values(study)
     held = () if study.origin is None else held_values(study.model, study.origin.file)
     touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
-    step = linear_step(found, stacked, start, any(test.robust for test in study.tests), touched, prior_std)
+    robust, alike = any(test.robust for test in study.tests), [test.rows_alike for test in study.tests]
+    step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     return Finding(

@@ -173,6 +173,7 @@ def linear_step(
     robust: bool = False,
     bodies: Bodies | None = None,
     prior_std: Float[np.ndarray, "d"] | None = None,
+    alike: Float[np.ndarray, "r"] | None = None,
 ) -> LinearStep:
     """Unknowns that minimise the weighted squared errors within their bounds.
 
@@ -185,6 +186,7 @@ def linear_step(
         robust: less weight for outliers.
         bodies: those that are to be possible, where inertial numbers are among the unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
+        alike: `Test.rows_alike` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
@@ -223,7 +225,11 @@ def linear_step(
         solved=fitted.solved,
         cost=float(np.sum(errors[data] ** 2)),
         misfit=misfit(
-            errors[data], rows.weight[data], _determined(jacobian, known, data), np.asarray(fitted.weights)[data]
+            errors[data],
+            rows.weight[data],
+            _determined(jacobian, known, data),
+            np.asarray(fitted.weights)[data],
+            alike,
         ),
         row_weights=weight,
         prior_std=prior_std,

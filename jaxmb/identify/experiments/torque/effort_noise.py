@@ -1,5 +1,7 @@
 """How far measured efforts scatter, where neighbouring samples may be alike."""
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
@@ -23,7 +25,21 @@ NORMAL_SQUARE = 0.828073
 """Mean square of normal errors of deviation 1 by Tukey's weights: E[w z^2] / E[w]."""
 
 
-def effort_std(rows: Prepared, robust: bool = False) -> Float[np.ndarray, "c"]:
+class EffortNoise(NamedTuple):
+    """Noise of the efforts at each coordinate."""
+
+    std: Float[np.ndarray, "c"]
+    """With which samples count as if they were independent, Nm or N: scatter times the root of `alike`."""
+    alike: Float[np.ndarray, "c"]
+    """How many neighbouring samples tell as much as one that is independent."""
+
+
+def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
+    """`effort_noise(rows).std`."""
+    return effort_noise(rows).std
+
+
+def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
 
     Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
@@ -37,7 +53,7 @@ def effort_std(rows: Prepared, robust: bool = False) -> Float[np.ndarray, "c"]:
     Source: of the robust scale Huber and Ronchetti, Robust Statistics (2009), chapter 5.
     """
     if robust:
-        return _robust_std(rows)
+        return _robust_noise(rows)
     count = len(rows.measured)
     std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
@@ -50,10 +66,10 @@ def effort_std(rows: Prepared, robust: bool = False) -> Float[np.ndarray, "c"]:
         alike = np.array([samples_alike(part, rank * part.size / len(left)) for part in own])
         size = [np.sqrt(np.mean(part**2) / free) for part in own]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
-    return std * np.sqrt(alike)
+    return EffortNoise(std * np.sqrt(alike), alike)
 
 
-def _robust_std(rows: Prepared) -> np.ndarray:
+def _robust_noise(rows: Prepared) -> EffortNoise:
     count, weight = len(rows.measured), np.ones(rows.effort.size)
     std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
@@ -75,7 +91,7 @@ def _robust_std(rows: Prepared) -> np.ndarray:
             alike[i] = samples_alike(np.interp(at, at[good], part[good]), rank * part.size / len(left))
         if np.all(np.abs(std - before) <= SETTLED * std):
             break
-    return std * np.sqrt(alike)
+    return EffortNoise(std * np.sqrt(alike), alike)
 
 
 def samples_alike(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
