@@ -26,6 +26,14 @@ def test_base_parameters():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["mass.a + 2 mass.b", "mass.b"]
 
 
+def test_base_parameters_are_counted_by_their_values():
+    rows = [BaseRow(n, n, value=v, std=s, true=None) for n, v, s in
+            (("a", -2.0, 0.1), ("b", 4.0, 0.5), ("c", 0.0, 0.2), ("d", 1.0, 3.0), ("e", 1.0, np.inf))]  # fmt: skip
+    text = TorqueMetrics((), tuple(rows)).known_text
+    assert text == ("4 of 5 base parameters: 1 with a standard deviation below 10 % of their value, 1 more below 100 %")
+    assert not TorqueMetrics(()).known_text
+
+
 def parameter(value: float, std: float, **changes: Any) -> Parameter:
     ends = None if not np.isfinite(std) else (value - 1.96 * std, value + 1.96 * std)
     told = {"unit": "kg", "initial": 0.0, "lower": -20.0, "upper": 20.0, "std_log": np.nan, "identifiable": "yes"}

@@ -261,11 +261,17 @@ def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
     found = step.possible
     if found is None:
         return []
-    return [*_price_remarks(step, found), *moved_remarks(finding)]
+    return [*_price_remarks(step, found, finding.study.free.names), *moved_remarks(finding)]
 
 
-def _price_remarks(step: LinearStep, found: Possible) -> list[str]:
+def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) -> list[str]:
     named = ", ".join(found.pressing)
+    if found.shut_out:
+        bounds = ", ".join(names[i] for i in found.shut_out)
+        return [
+            f"no possible body is within the bounds of {bounds}: masses, first moments and inertias are those of the"
+            " best fit within them, expected wider ones"
+        ]
     if not found.exists:
         return [
             f"no possible body has the numbers that {named} keeps: its mass, first moments and inertias are those of"

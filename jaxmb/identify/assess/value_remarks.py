@@ -7,6 +7,8 @@ from jaxmb.identify.estimation.identifiability import Knowledge, limits
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
 
+MOST_NAMED = 8
+"""Parameters that a sentence names whose deviations stand in the table."""
 # what is said of one parameter, and of several
 _NO_EFFECT_OWN = (
     " is not known: no measurement depends on it, it keeps the machine's own value",
@@ -61,17 +63,19 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[st
     yes = float(limits(None)[0])
     std = known.std * np.array(study.free.width)
     alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
-    wide = [
-        f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
+    percents = {
+        name: 100.0 * std[i] / abs(values[i])
         for i, name in enumerate(study.free.names)
         if alone[i]
         and not study.free.logarithmic[i]
         and known.verdict[i] == "yes"
         and 0.0 < yes * abs(values[i]) < std[i]
-    ]
-    if not wide:
+    }
+    if not percents:
         return []
+    wide = [f"{name} ({p:.3g} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
+    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
     return [
         "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
-        f" itself it is large for {', '.join(wide)}"
+        f" itself it is large for {', '.join(wide[:MOST_NAMED])}{more}"
     ]

@@ -42,6 +42,8 @@ class Possible(NamedTuple):
     """Whether a possible machine has the numbers that are kept; if not, x are the values of the best fit."""
     determined: int
     """Directions that the data determine."""
+    shut_out: tuple[int, ...] = ()
+    """Free values whose bounds leave no possible body, where there is one without them."""
 
 
 def possible_values(
@@ -247,7 +249,8 @@ def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> Possibl
     cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
     start, pressing = _any_inside(cone, about)
     if start is None:
-        return Possible(best, {}, 0.0, _named(problem, pressing), False, about.rank)
+        shut_out = _shutting_out(problem, walls, pressing)
+        return Possible(best, {}, 0.0, _named(problem, pressing), False, about.rank, shut_out)
     weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * PULL)
     w, _ = minimise_over(cone, np.diag(weight), np.zeros(about.size), start, GAP)
     y = _restored(problem, _on_walls(problem, walls, about.values(w)))
@@ -255,6 +258,20 @@ def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> Possibl
     rise = max(problem.excess(x) - problem.excess(best), 0.0)
     added = {name: float(value) for name, value in zip(problem.bodies.added, y[d:], strict=True) if value}
     return Possible(x, added, rise, _named(problem, cone.matrices(w)), True, about.rank)
+
+
+def _shutting_out(problem: _Problem, walls: _Walls, matrices: np.ndarray) -> tuple[int, ...]:
+    """Values whose bounds are why no possible body was found, none where there is none without them either."""
+    own = np.zeros(problem.start.size, bool)
+    if not (walls.lower.any() or walls.upper.any()):
+        return ()
+    about = _centred(problem, problem.start, own, _Walls(own, own))
+    cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
+    if _any_inside(cone, about)[0] is None:
+        return ()
+    which = np.concatenate([np.flatnonzero(walls.lower), np.flatnonzero(walls.upper)])
+    left = matrices[len(problem.bodies.names) :, 0, 0]
+    return tuple(sorted(set(which[left <= left.min() / PRESSING].tolist())))
 
 
 def _on_walls(problem: _Problem, walls: _Walls, y: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from jaxmb.identify.assess.linear_outcome import linear_finding
+from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
 from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.fit.possible import PULL
@@ -53,3 +53,17 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     assert left < pull + 0.01 * np.linalg.norm(slope) < 0.1 * np.linalg.norm(slope)
     # not so at the least squares without a thought of bodies
     assert step.cost > linear_step(found, finding.linear.equations, start).cost
+
+
+def test_bounds_that_no_body_keeps_are_named(tmp_path):
+    """A moment of inertia that is larger than the two others together: the bounds are at fault, not what is kept."""
+    draw = np.random.default_rng(1)
+    machine = arm(draw, 3)
+    small, large = {"lower": -1.0, "upper": 0.01}, {"lower": 1.0, "upper": 2.0}
+    free = INERTIAL | {"inertia.b2.xx": large, "inertia.b2.yy": small, "inertia.b2.zz": small}
+    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=free)))
+    (remark,) = [text for text in result.doubts if text.startswith("no possible body is within the bounds of")]
+    named = remark.partition(" bounds of ")[2].partition(":")[0].split(", ")
+    assert set(named) <= {"inertia.b2.xx", "inertia.b2.yy", "inertia.b2.zz"}
+    assert "inertia.b2.xx" in named
+    assert all(p.lower <= p.value <= p.upper for p in result.parameters.values())
