@@ -72,7 +72,11 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     shown = {name: p for name, p in result.parameters.items() if name not in tied}
     for name, p in shown.items():
         by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p)}")
-    sentences = [("known", [f"{len(by_verdict['yes'])} of {len(shown)} parameters"])]
+    counted = f"{len(by_verdict['yes'])} of {len(shown)} parameters"
+    texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
+    if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
+        counted += ", to a tenth of the width of their bounds"
+    sentences = [("known", [counted, *texts])]
     for verdict, what in (("weak", "weakly known"), ("no", "not known")):
         if names := by_verdict[verdict]:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

@@ -1,8 +1,14 @@
 """Figures of torque studies are drawn from what the result holds."""
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
+from jaxmb.report.parameters.parameter_figure import linear_scale
 from jaxmb.report.torque.base_figure import base_figure
 
 
@@ -18,3 +24,39 @@ def test_base_parameters():
     drawn = [tuple(np.ravel(line.get_xydata()).tolist()) for line in axes.lines if len(line.get_xydata())]
     np.testing.assert_allclose(drawn, [(5.0, 0.0), (20.0, 0.0), (5.0, 1.0)], rtol=1e-12)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["mass.a + 2 mass.b", "mass.b"]
+
+
+def test_base_parameters_are_counted_by_their_values():
+    rows = [BaseRow(n, n, value=v, std=s, true=None) for n, v, s in
+            (("a", -2.0, 0.1), ("b", 4.0, 0.5), ("c", 0.0, 0.2), ("d", 1.0, 3.0), ("e", 1.0, np.inf))]  # fmt: skip
+    text = TorqueMetrics((), tuple(rows)).known_text
+    assert text == ("4 of 5 base parameters: 1 with a standard deviation below 10 % of their value, 1 more below 100 %")
+    assert not TorqueMetrics(()).known_text
+
+
+def parameter(value: float, std: float, **changes: Any) -> Parameter:
+    ends = None if not np.isfinite(std) else (value - 1.96 * std, value + 1.96 * std)
+    told = {"unit": "kg", "initial": 0.0, "lower": -20.0, "upper": 20.0, "std_log": np.nan, "identifiable": "yes"}
+    fields = told | {"value": value, "std": std, "interval_95": ends} | changes
+    return Parameter(**{name: fields[name] for name in Parameter.__annotations__})
+
+
+@pytest.mark.parametrize(
+    ("found", "scale", "ends"),
+    [
+        # wide bounds: from the least to the largest of what is shown
+        ([parameter(2.0, 0.1), parameter(1.0, 0.2)], "linear", (0.0, 2.196)),
+        # bounds that are not much wider stay
+        ([parameter(2.0, 0.1, lower=0.0, upper=3.0)], "linear", (0.0, 3.0)),
+        # an interval that could not be seen beside the largest value
+        ([parameter(2.0, 0.1), parameter(0.001, 0.001)], "symlog", (-0.001, 3.5)),
+        ([parameter(2.0, np.inf)], "linear", (0.0, 2.0)),
+    ],
+)
+def test_axes_of_parameters(found: list[Parameter], scale: str, ends: tuple[float, float]) -> None:
+    axes = Figure().add_subplot()
+    low, high = linear_scale(axes, found, [])
+    assert axes.get_xscale() == scale
+    assert low <= ends[0] < ends[1] <= high
+    # no more than a twentieth of it, or half a decade, is empty
+    assert high <= (1.1 * ends[1] if scale == "linear" else 2.0 * ends[1])

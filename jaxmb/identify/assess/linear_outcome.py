@@ -130,7 +130,8 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     start = kept_values(study)
     held = () if study.origin is None else held_values(study.model, study.origin.file)
     touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
-    step = linear_step(found, stacked, start, any(test.robust for test in study.tests), touched, prior_std)
+    robust, alike = any(test.robust for test in study.tests), [test.rows_alike for test in study.tests]
+    step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     return Finding(
@@ -260,11 +261,17 @@ def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
     found = step.possible
     if found is None:
         return []
-    return [*_price_remarks(step, found), *moved_remarks(finding)]
+    return [*_price_remarks(step, found, finding.study.free.names), *moved_remarks(finding)]
 
 
-def _price_remarks(step: LinearStep, found: Possible) -> list[str]:
+def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) -> list[str]:
     named = ", ".join(found.pressing)
+    if found.shut_out:
+        bounds = ", ".join(names[i] for i in found.shut_out)
+        return [
+            f"no possible body is within the bounds of {bounds}: masses, first moments and inertias are those of the"
+            " best fit within them, expected wider ones"
+        ]
     if not found.exists:
         return [
             f"no possible body has the numbers that {named} keeps: its mass, first moments and inertias are those of"

@@ -34,6 +34,11 @@ class KindMetrics:
         """The noise that was estimated from what the fit leaves, in a sentence; empty where none was."""
         return ""
 
+    @property
+    def known_text(self) -> str:
+        """What is known beside the free parameters themselves, in a sentence; empty where there is nothing to tell."""
+        return ""
+
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
         """Of a fit.

@@ -7,6 +7,8 @@ from jaxmb.identify.estimation.identifiability import Knowledge, limits
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
 
+MOST_NAMED = 8
+"""Parameters that a sentence names whose deviations stand in the table."""
 # what is said of one parameter, and of several
 _NO_EFFECT_OWN = (
     " is not known: no measurement depends on it, it keeps the machine's own value",
@@ -35,32 +37,23 @@ _ON_LOWER, _ON_UPPER = (
 
 
 def value_remarks(finding: Finding) -> list[str]:
-    """A sentence on the values that are not determined for each reason, on those on a bound and outside of them, and
-    one on those that are known beside the width of their bounds alone."""
+    """A sentence on the values that are not determined for each reason, on those on a bound, and one on those that are
+    known beside the width of their bounds alone."""
     study, linear = finding.study, finding.linear
     if linear is None:
         return []
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
     values, free, own = found.decode(fit.x), study.free, parameters(study.model)
-    outside = []
     for i, name in enumerate(free.names):
-        lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own[name] else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
+        elif fit.on_bound[i]:
+            lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]
+            named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_ALIKE, []).append(name)
-        elif fit.on_bound[i]:
-            named.setdefault(_ON_UPPER if found.reciprocal[i] else _ON_LOWER, []).append(name)
-        if not fit.on_bound[i] and not lower <= values[i] <= upper:
-            outside.append((name, f"{lower:g} to {upper:g}"))
     sentences = [", ".join(names) + text[len(names) > 1] for text, names in named.items()]
-    if len(outside) == 1:
-        ((name, bounds),) = outside
-        sentences.append(f"{name} is outside of its bounds, {bounds}, which a linear fit cannot hold")
-    elif outside:
-        each = ", ".join(f"{name} ({bounds})" for name, bounds in outside)
-        sentences.append(f"{each} are outside of their bounds, which a linear fit cannot hold")
     return sentences + _wide_remarks(study, values, finding.known)
 
 
@@ -70,17 +63,19 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[st
     yes = float(limits(None)[0])
     std = known.std * np.array(study.free.width)
     alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
-    wide = [
-        f"{name} ({100.0 * std[i] / abs(values[i]):.3g} %)"
+    percents = {
+        name: 100.0 * std[i] / abs(values[i])
         for i, name in enumerate(study.free.names)
         if alone[i]
         and not study.free.logarithmic[i]
         and known.verdict[i] == "yes"
         and 0.0 < yes * abs(values[i]) < std[i]
-    ]
-    if not wide:
+    }
+    if not percents:
         return []
+    wide = [f"{name} ({p:.3g} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
+    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
     return [
         "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
-        f" itself it is large for {', '.join(wide)}"
+        f" itself it is large for {', '.join(wide[:MOST_NAMED])}{more}"
     ]

@@ -11,6 +11,8 @@ HUBER = 1.345
 BISQUARE = 4.685
 """Tuning constants, in standard deviations: both keep 95 % of the efficiency of least squares on normal errors."""
 MOST_ROUNDS = 100
+PULL = 1e-3
+"""Of the least singular value that acts: weight by which what the data do not determine stays near its centre."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,7 +32,7 @@ class LinearFit:
     singular_values: Float[np.ndarray, "d"]
     """Of the weighted matrix, columns scaled to length 1, descending."""
     on_bound: Bool[np.ndarray, "d"]
-    """Which parameters the data would move below 0, and which are held there."""
+    """Which parameters the data would move beyond a bound, and which are held there."""
     settled: bool = True
     """Whether the robust weights came to rest within `MOST_ROUNDS` rounds."""
     solved: bool = True
@@ -41,11 +43,15 @@ def linear_fit(
     matrix: Float[np.ndarray, "m d"],
     measured: Float[np.ndarray, "m"],
     std: Float[np.ndarray, "m"],
-    nonnegative: Bool[np.ndarray, "d"] | None = None,
+    lower: Float[np.ndarray, "d"] | None = None,
+    upper: Float[np.ndarray, "d"] | None = None,
     robust: bool = False,
     names: tuple[str, ...] | None = None,
 ) -> LinearFit:
-    """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2, of smallest scaled norm where many do.
+    """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2 within bounds.
+
+    Where many do, those of smallest scaled norm; where the bounds exclude 0, of smallest scaled distance from the place
+    within them that is nearest to 0.
 
     Columns of A / std are scaled to length 1 first. So rank, values and deviations do not depend on the parameters'
     units, as long as these make no column as short as `SMALLEST_COLUMN` (1e-14) of the longest: such a column counts
@@ -56,7 +62,8 @@ def linear_fit(
         matrix: A, the observation matrix.
         measured: what was measured.
         std: its standard deviations.
-        nonnegative: which parameters must not be below 0; none where not given.
+        lower: bounds that no parameter is below; -inf, or not given: none.
+        upper: the same that none is above.
         robust: weigh each measurement by its residual: Huber's weights first, then Tukey's bisquare, which leaves gross
             outliers out altogether. Their scale is the stated deviation, or what the median residual says if more.
         names: of the parameters, for errors.
@@ -65,20 +72,25 @@ def linear_fit(
         The fit. Its covariance is that of a weighted estimate with errors of the stated deviations.
 
     Raises:
-        ValueError: sizes differ, a number is not finite, a deviation is not above 0, or there are fewer equations than
-            parameters.
+        ValueError: sizes differ, a number is not finite, a deviation is not above 0, a lower bound is not below its
+            upper one, or there are fewer equations than parameters.
 
     Source: Klimchik et al. 2014, eq. 7-9; Dumas et al. 2011, eq. 18; Huber and Ronchetti, Robust Statistics (2009).
     """
     matrix, measured, std = (np.asarray(x, float) for x in (matrix, measured, std))
-    bounded = np.zeros(matrix.shape[-1:], bool) if nonnegative is None else np.asarray(nonnegative, bool)
-    _check(matrix, measured, std, bounded, names)
-    rows, right = _without_rounding(matrix / std[:, None]), measured / std
-    values, held, solved = _solve(rows, right, bounded)
+    lower = np.full(matrix.shape[-1:], -np.inf) if lower is None else np.asarray(lower, float)
+    upper = np.full(matrix.shape[-1:], np.inf) if upper is None else np.asarray(upper, float)
+    _check(matrix, measured, std, lower, upper, names)
+    centre = np.clip(0.0, lower, upper)
+    rows, right = _without_rounding(matrix / std[:, None]), (measured - matrix @ centre) / std
+    box = lower - centre, upper - centre
+    values, held, solved = _solve(rows, right, *box)
     weights = np.ones(measured.size)
     settled = True
     if robust:
-        values, held, weights, settled, solved = _reweighted(rows, right, bounded, values)
+        values, held, weights, settled, solved = _reweighted(rows, right, box, values)
+    # the sum of a centre and the way to a bound is not always the bound
+    values = np.where(values <= box[0], lower, np.where(values >= box[1], upper, centre + values))
     root = np.sqrt(weights)
     weighted = rows * root[:, None]
     covariance, deviation = _spread(weighted, weights, held)
@@ -103,29 +115,39 @@ def _without_rounding(rows: np.ndarray) -> np.ndarray:
     return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), rows, 0.0)
 
 
-def _solve(rows: np.ndarray, right: np.ndarray, bounded: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Least-squares parameters of smallest scaled norm [d], which are held at 0 [d], and whether that was found."""
+def _solve(
+    rows: np.ndarray, right: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Least-squares parameters of smallest scaled norm in a box about 0 [d], which the data hold on its faces [d], and
+    whether that was found."""
     svd = scaled_svd(rows, RANK_TOLERANCE)
     values = _smallest(svd, right)
-    if not np.any(values[bounded] < 0.0):
+    if np.all((lower <= values) & (values <= upper)):
         return values, np.zeros(values.size, bool), True
     from scipy.optimize import lsq_linear
 
     # In the left singular vectors the problem is small, and with a right side of length 1 the solver's tolerances mean
-    # something.
-    length = np.linalg.norm(right) or 1.0
-    small, target = svd.values[:, None] * svd.right, svd.left.T @ right / length
-    lower = np.where(bounded, 0.0, -np.inf)
-    found = lsq_linear(small, target, (lower, np.inf), method="bvls", tol=1e-14, max_iter=100 * values.size)
-    scaled = np.where(bounded, np.maximum(found.x, 0.0), found.x)
-    # Held is what the data would move below 0; what is 0 by chance is free.
-    slope = small.T @ (small @ scaled - target)
-    held = bounded & (scaled <= 0.0) & (slope > 1e-12)
-    values = scaled * length / svd.scale
-    free = scaled_svd(rows[:, ~held], RANK_TOLERANCE)
-    polished = np.zeros(values.size)
-    polished[~held] = _smallest(free, right)
-    return (polished if np.all(polished[bounded] >= 0.0) else values), held, bool(found.success)
+    # something. Directions that the data do not determine are pulled to 0, weakly.
+    length, r = np.linalg.norm(right) or 1.0, svd.rank
+    small, target = svd.values[:r, None] * svd.right[:r], svd.left[:, :r].T @ right / length
+    pull = max(PULL * float(svd.values[:r].min(initial=1.0)), 1e-7) * svd.right[r:]
+    low, high = (bound * svd.scale / length for bound in (lower, upper))
+    found = lsq_linear(
+        np.concatenate([small, pull]), np.concatenate([target, np.zeros(len(pull))]), (low, high), method="bvls",
+        tol=1e-14, max_iter=100 * values.size,
+    )  # fmt: skip
+    below, above = found.x <= low, found.x >= high
+    values = np.where(below, lower, np.where(above, upper, found.x * length / svd.scale))
+    # With what is on the bounds kept there the rest is exact, and the pull is gone.
+    free = ~(below | above)
+    polished = values.copy()
+    polished[free] = _smallest(scaled_svd(rows[:, free], RANK_TOLERANCE), right - rows[:, ~free] @ values[~free])
+    if np.all((lower <= polished) & (polished <= upper)):
+        values = polished
+    # Held is what the data would move beyond; what is there by chance, or for nearness to 0, is free.
+    slope = small.T @ (small @ (values * svd.scale / length) - target)
+    held = below & (slope > 1e-12) | above & (slope < -1e-12)
+    return values, held, bool(found.success)
 
 
 def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
@@ -134,7 +156,7 @@ def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
 
 
 def _reweighted(
-    rows: np.ndarray, right: np.ndarray, bounded: np.ndarray, values: np.ndarray
+    rows: np.ndarray, right: np.ndarray, box: tuple[np.ndarray, np.ndarray], values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, bool]:
     """Iteratively reweighted least squares, from the convex loss on to the one that leaves outliers out."""
     held, weights, settled, solved = np.zeros(values.size, bool), np.ones(right.size), False, False
@@ -144,16 +166,21 @@ def _reweighted(
             # A median residual of more than the stated deviation says that the stated one is too small.
             size = np.abs(residual) / max(1.0, 1.4826 * float(np.median(np.abs(residual))))
             if bisquare:
-                weights = np.where(size < BISQUARE, (1.0 - (size / BISQUARE) ** 2) ** 2, 0.0)
+                weights = tukey(size)
             else:
                 weights = HUBER / np.maximum(size, HUBER)
             root, before = np.sqrt(weights), values
-            values, held, solved = _solve(rows * root[:, None], right * root, bounded)
+            values, held, solved = _solve(rows * root[:, None], right * root, *box)
             change = np.abs(rows @ (values - before)).max(initial=0.0)
             settled = change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0)))
             if settled:
                 break
     return values, held, weights, settled, solved
+
+
+def tukey(size: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    """Tukey's weights of residuals in standard deviations: 0 from `BISQUARE` on."""
+    return np.where(np.abs(size) < BISQUARE, (1.0 - (size / BISQUARE) ** 2) ** 2, 0.0)
 
 
 def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -168,15 +195,17 @@ def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tupl
 
 
 def _check(
-    matrix: np.ndarray, measured: np.ndarray, std: np.ndarray, bounded: np.ndarray, names: tuple[str, ...] | None
-) -> None:
+    matrix: np.ndarray, measured: np.ndarray, std: np.ndarray, lower: np.ndarray, upper: np.ndarray,
+    names: tuple[str, ...] | None,
+) -> None:  # fmt: skip
     if matrix.ndim != 2:
         raise ValueError(f"matrix has shape {matrix.shape}, expected (measurements, parameters)")
     m, d = matrix.shape
     for what, given, expected in (
         ("measured", measured.shape, (m,)),
         ("std", std.shape, (m,)),
-        ("nonnegative", bounded.shape, (d,)),
+        ("lower", lower.shape, (d,)),
+        ("upper", upper.shape, (d,)),
         ("names", (d,) if names is None else (len(names),), (d,)),
     ):
         if given != expected:
@@ -192,5 +221,10 @@ def _check(
     if not np.all(std > 0.0):
         row = np.flatnonzero(std <= 0.0)[0]
         raise ValueError(f"std has {std[row]:g} in row {row}, expected a number above 0")
+    if not np.all(lower < upper):
+        i = np.flatnonzero(~(lower < upper))[0]
+        raise ValueError(
+            f"parameter '{called[i]}' has the bounds {lower[i]:g} and {upper[i]:g}, expected lower < upper"
+        )
     if m < d:
         raise ValueError(f"there are {m} equations for {d} parameters, expected at least as many equations")

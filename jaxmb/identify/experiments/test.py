@@ -303,6 +303,12 @@ class Test(eqx.Module):
         """By what correlations between the errors of rows divide the degrees of freedom of their sum of squares."""
         return 1.0
 
+    @property
+    def rows_alike(self) -> Float[np.ndarray, "m"]:
+        """How many neighbouring rows tell as much as one where their stated deviations are larger than their errors for
+        it, so that they count as if they were independent."""
+        return np.ones(self.rows)
+
     def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring rows whose residuals tell no more than one."""
         return 1.0

@@ -27,10 +27,10 @@ class Unknowns:
 
     free: FreeParameters
     reciprocal: Bool[np.ndarray, "d"]
-    bounded: Bool[np.ndarray, "d"]
-    """Which must not be below `least`."""
     least: Float[np.ndarray, "d"]
-    """1 over the upper bound where it is a reciprocal, else the lower bound, but not below 0."""
+    """1 over the upper bound where it is a reciprocal, else the lower bound, at least 0 of what cannot be negative."""
+    most: Float[np.ndarray, "d"]
+    """1 over the lower bound where it is a reciprocal, else the upper bound."""
 
     def encode(self, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
         """Unknowns x of physical values; it is its own inverse."""
@@ -83,10 +83,12 @@ def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknown
         free: the free parameters.
         reciprocal: from `linear_in`.
     """
-    bounded = np.array([all(_is_not_negative(name) for name in names) for names in free.tied], dtype=bool)
+    floored = np.array([all(_is_not_negative(name) for name in names) for names in free.tied], dtype=bool)
     lower, upper = np.array(free.lower_value), np.array(free.upper_value)
-    least = np.where(reciprocal, 1.0 / np.where(reciprocal, upper, 1.0), np.where(bounded, np.maximum(lower, 0.0), 0.0))
-    return Unknowns(free, reciprocal, bounded, least)
+    lower = np.where(floored, np.maximum(lower, 0.0), lower)
+    with np.errstate(divide="ignore"):
+        least, most = np.where(reciprocal, 1.0 / upper, lower), np.where(reciprocal, 1.0 / lower, upper)
+    return Unknowns(free, reciprocal, least, most)
 
 
 def _is_not_negative(name: str) -> bool:
@@ -171,8 +173,9 @@ def linear_step(
     robust: bool = False,
     bodies: Bodies | None = None,
     prior_std: Float[np.ndarray, "d"] | None = None,
+    alike: Float[np.ndarray, "r"] | None = None,
 ) -> LinearStep:
-    """Unknowns that minimise the weighted squared errors, none below its least.
+    """Unknowns that minimise the weighted squared errors within their bounds.
 
     What is known of them is what the equations tell without a thought of bodies.
 
@@ -183,31 +186,31 @@ def linear_step(
         robust: less weight for outliers.
         bodies: those that are to be possible, where inertial numbers are among the unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
+        alike: `Test.rows_alike` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
     lost = without_effect(rows)
     matrix = np.where(lost, 0.0, rows.matrix)
-    least = np.where(lost, 0.0, found.least)
     fitted = linear_fit(
-        matrix, rows.measured - matrix @ least, rows.std / np.sqrt(rows.weight), found.bounded, robust,
-        found.free.names,
-    )  # fmt: skip
-    x = np.where(lost, found.encode(start), least + fitted.values)
+        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.least, found.most, robust, found.free.names
+    )
+    x = best = np.where(lost, found.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
     root = np.sqrt(weight) / rows.std
-    on_bound = np.asarray(fitted.on_bound) & ~lost
     possible = None
     if bodies is not None:
         possible = possible_values(
-            bodies, matrix * root[:, None], rows.measured * root, x, on_bound, found.encode(start), found.bounded,
-            found.least,
+            bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~lost, found.encode(start),
+            found.least, found.most,
         )  # fmt: skip
         x = possible.x
-        on_bound &= x <= found.least
     residual = rows.measured - matrix @ x
     jacobian = matrix * found.slope(x) * root[:, None]
     known = knowledge(jacobian, weight, prior_std)
+    # Bodies that must be possible take values away from bounds, or to them.
+    stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
+    on_bound = stopped & ~lost & ((x <= found.least) | (x >= found.most))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(
@@ -222,7 +225,11 @@ def linear_step(
         solved=fitted.solved,
         cost=float(np.sum(errors[data] ** 2)),
         misfit=misfit(
-            errors[data], rows.weight[data], _determined(jacobian, known, data), np.asarray(fitted.weights)[data]
+            errors[data],
+            rows.weight[data],
+            _determined(jacobian, known, data),
+            np.asarray(fitted.weights)[data],
+            alike,
         ),
         row_weights=weight,
         prior_std=prior_std,

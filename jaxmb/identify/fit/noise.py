@@ -50,6 +50,7 @@ def misfit(
     row_weights: Float[np.ndarray, "m"],
     parameters: float,
     robust_weight: Float[np.ndarray, "m"] | None = None,
+    alike: Float[np.ndarray, "m"] | None = None,
 ) -> Misfit:
     """Of rows to which so many parameters were fitted.
 
@@ -58,12 +59,17 @@ def misfit(
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
         parameters: degrees of freedom that the fit takes from the rows.
         robust_weight: what a robust fit gave each row, 1 without it.
+        alike: by what the variances of rows are above those of their errors, so many of which tell as much as one; 1
+            where not given.
     """
+    alike = np.ones(row_weights.shape) if alike is None else alike
+    row_weights = row_weights / alike
     counts = (row_weights > 0.0).astype(float) if robust_weight is None else robust_weight * (row_weights > 0.0)
     each = float(np.average(row_weights, weights=counts))
     free = max(float(counts.sum()) - parameters, 1.0)
     evenness = float(np.sum(counts * row_weights) ** 2 / (np.sum(counts) * np.sum(counts * row_weights**2)))
-    return Misfit(float(np.sum(residual**2)) / (each * free), free * evenness)
+    independent = max(free * evenness / float(np.average(alike, weights=counts)), 1.0)
+    return Misfit(float(np.sum(residual**2)) / (each * free), independent)
 
 
 def misfits(

@@ -42,6 +42,8 @@ class Possible(NamedTuple):
     """Whether a possible machine has the numbers that are kept; if not, x are the values of the best fit."""
     determined: int
     """Directions that the data determine."""
+    shut_out: tuple[int, ...] = ()
+    """Free values whose bounds leave no possible body, where there is one without them."""
 
 
 def possible_values(
@@ -51,8 +53,8 @@ def possible_values(
     best: Float[np.ndarray, "d"],
     held: Bool[np.ndarray, "d"],
     start: Float[np.ndarray, "d"],
-    bounded: Bool[np.ndarray, "d"],
     least: Float[np.ndarray, "d"],
+    most: Float[np.ndarray, "d"],
 ) -> Possible:
     """Free values with the least chi^2 = |measured - matrix x|^2 of all possible machines.
 
@@ -64,10 +66,10 @@ def possible_values(
         matrix: of the equations, in units of the noise.
         measured: what they are to give.
         best: values with the least chi^2 within their bounds, bodies possible or not.
-        held: which of them are held on their least.
+        held: which of them are held on a bound.
         start: the machine's own values, or those that the study starts from.
-        bounded: which must not be below `least`.
-        least: the lower bounds.
+        least: the lower bounds, -inf for none.
+        most: the upper ones.
 
     Source: Wensing, Kim and Slotine 2018; Traversaro et al., "Identification of fully physical consistent inertial
         parameters using optimization on manifolds", IROS 2016.
@@ -75,11 +77,9 @@ def possible_values(
     corner = np.asarray(np.linalg.qr(np.column_stack([matrix, measured - matrix @ start]), mode="r"))
     rows, right = corner[:, :-1], corner[:, -1]
     scale = _scales(found, rows)
-    # a mass above 0 is what the bodies say already, one above more is not
-    bounded = bounded & ((found.scale[: start.size] == 0.0) | (least > 0.0))
-    problem = _Problem(found, rows, right, scale, start, bounded, least)
+    problem = _Problem(found, rows, right, scale, start, least, most)
     for fixed in [np.zeros(start.size, bool), held] if held.any() else [np.zeros(start.size, bool)]:
-        centre = _centred(problem, np.where(fixed, least, start), fixed)
+        centre = _centred(problem, np.where(fixed, best, start), fixed)
         y = centre.values(np.zeros(centre.size))
         if _can_exist(problem, y):
             whole = centre.rank == start.size
@@ -94,12 +94,19 @@ class _Problem:
     right: np.ndarray
     scale: np.ndarray
     start: np.ndarray
-    bounded: np.ndarray
     least: np.ndarray
+    most: np.ndarray
 
     def excess(self, x: np.ndarray) -> float:
         """chi^2 but for what no x explains."""
         return float(np.sum((self.right - self.rows @ (x - self.start)) ** 2))
+
+
+class _Walls(NamedTuple):
+    """Which lower and upper bounds a search minds; the others it never came to."""
+
+    lower: Bool[np.ndarray, "d"]
+    upper: Bool[np.ndarray, "d"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,9 +136,9 @@ class _Centred:
 
 
 def _can_exist(problem: _Problem, y: np.ndarray) -> bool:
-    """Whether the bodies at y are those of a machine file, and nothing is below its least."""
+    """Whether the bodies at y are those of a machine file, and nothing is outside of its bounds."""
     d, found = problem.start.size, problem.bodies
-    if np.any(y[:d][problem.bounded] < problem.least[problem.bounded]):
+    if np.any((y[:d] < problem.least) | (y[:d] > problem.most)):
         return False
     root = np.sqrt(found.size)
     for matrix, r in zip(found.base + np.tensordot(y, found.slope, 1), root, strict=True):
@@ -163,7 +170,7 @@ def _scales(found: Bodies, rows: np.ndarray) -> np.ndarray:
     return scale
 
 
-def _centred(problem: _Problem, start: np.ndarray, fixed: np.ndarray) -> _Centred:
+def _centred(problem: _Problem, start: np.ndarray, fixed: np.ndarray, walls: _Walls | None = None) -> _Centred:
     """Coordinates w about the best fit, some values fixed."""
     d, k = start.size, problem.scale.size
     moving = np.flatnonzero(~fixed)
@@ -180,11 +187,11 @@ def _centred(problem: _Problem, start: np.ndarray, fixed: np.ndarray) -> _Centre
     own = np.zeros(along.shape[1])
     own[: svd.rank] = -best
     centre = np.concatenate([start, np.zeros(k - d)]) - basis @ own
-    cone, size_of = _cone(problem, centre, basis)
+    cone, size_of = _cone(problem, centre, basis, walls or _Walls(fixed, fixed))
     return _Centred(centre, basis, np.linalg.norm(along, axis=0), own, svd.rank, cone, size_of)
 
 
-def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray) -> tuple[Cone, np.ndarray]:
+def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, walls: _Walls) -> tuple[Cone, np.ndarray]:
     """Pseudo-inertias in sizes of their bodies, and bounds, affine in w; and what a margin takes from them."""
     found = problem.bodies
     root = 1.0 / np.sqrt(found.size)
@@ -201,14 +208,15 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray) -> tuple[Con
             continue
         base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
         sizes[b] = _on_face(np.eye(4), face, 0.0)
-    at_least = np.flatnonzero(problem.bounded)
-    bound, bound_slope = np.zeros((len(at_least), 4, 4)), np.zeros((basis.shape[1], len(at_least), 4, 4))
-    bound[:] = np.eye(4)
-    bound[:, 0, 0] = (centre[at_least] - problem.least[at_least]) / problem.scale[at_least]
-    bound_slope[:, :, 0, 0] = (basis[at_least] / problem.scale[at_least, None]).T
-    base, slope = np.concatenate([base, bound]), np.concatenate([slope, bound_slope], axis=1)
-    none = np.zeros((len(at_least), 4, 4))
-    return Cone(base, slope, np.zeros(basis.shape[1])), np.concatenate([sizes, none])
+    for at, bounds, side in ((walls.lower, problem.least, 1.0), (walls.upper, problem.most, -1.0)):
+        i = np.flatnonzero(at)
+        bound, bound_slope = np.zeros((i.size, 4, 4)), np.zeros((basis.shape[1], i.size, 4, 4))
+        bound[:] = np.eye(4)
+        bound[:, 0, 0] = side * (centre[i] - bounds[i]) / problem.scale[i]
+        bound_slope[:, :, 0, 0] = side * (basis[i] / problem.scale[i, None]).T
+        base, slope = np.concatenate([base, bound]), np.concatenate([slope, bound_slope], axis=1)
+        sizes = np.concatenate([sizes, np.zeros(bound.shape)])
+    return Cone(base, slope, np.zeros(basis.shape[1])), sizes
 
 
 def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
@@ -222,22 +230,58 @@ def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
 
 def _inside(problem: _Problem, best: np.ndarray) -> Possible:
     """The least chi^2 over possible machines, from a point among them on."""
+    least, most = problem.least, problem.most
+    sized = problem.bodies.scale[: best.size] > 0.0
+    # A mass above 0 is what the bodies say already, one above more is not.
+    walls = _Walls((least >= 0.0) & (~sized | (least > 0.0)), np.zeros(best.size, bool))
+    while True:
+        found = _inside_walls(problem, best, walls)
+        beyond = _Walls(found.x < least, found.x > most)
+        if not found.exists or not (beyond.lower.any() or beyond.upper.any()):
+            return found
+        # The problem is convex: bounds that the best point keeps by itself need not be looked at.
+        walls = _Walls(walls.lower | beyond.lower, walls.upper | beyond.upper)
+
+
+def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> Possible:
     d = problem.start.size
-    about = _centred(problem, problem.start, np.zeros(d, bool))
+    about = _centred(problem, problem.start, np.zeros(d, bool), walls)
     cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
     start, pressing = _any_inside(cone, about)
     if start is None:
-        return Possible(best, {}, 0.0, _named(problem, pressing), False, about.rank)
+        shut_out = _shutting_out(problem, walls, pressing)
+        return Possible(best, {}, 0.0, _named(problem, pressing), False, about.rank, shut_out)
     weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * PULL)
     w, _ = minimise_over(cone, np.diag(weight), np.zeros(about.size), start, GAP)
-    y = _restored(problem, about.values(w))
+    y = _restored(problem, _on_walls(problem, walls, about.values(w)))
     x = y[:d]
-    # The search ends a little above bounds that it would touch.
-    near = problem.bounded & (x - problem.least < 1e-6 * problem.scale[:d])
-    x = np.where(near, problem.least, x)
     rise = max(problem.excess(x) - problem.excess(best), 0.0)
     added = {name: float(value) for name, value in zip(problem.bodies.added, y[d:], strict=True) if value}
     return Possible(x, added, rise, _named(problem, cone.matrices(w)), True, about.rank)
+
+
+def _shutting_out(problem: _Problem, walls: _Walls, matrices: np.ndarray) -> tuple[int, ...]:
+    """Values whose bounds are why no possible body was found, none where there is none without them either."""
+    own = np.zeros(problem.start.size, bool)
+    if not (walls.lower.any() or walls.upper.any()):
+        return ()
+    about = _centred(problem, problem.start, own, _Walls(own, own))
+    cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
+    if _any_inside(cone, about)[0] is None:
+        return ()
+    which = np.concatenate([np.flatnonzero(walls.lower), np.flatnonzero(walls.upper)])
+    left = matrices[len(problem.bodies.names) :, 0, 0]
+    return tuple(sorted(set(which[left <= left.min() / PRESSING].tolist())))
+
+
+def _on_walls(problem: _Problem, walls: _Walls, y: np.ndarray) -> np.ndarray:
+    """Values put on the bounds that they would touch: the search ends a little before them."""
+    d = problem.start.size
+    near = 1e-6 * problem.scale[:d]
+    found = y.copy()
+    found[:d] = np.where(walls.lower & (y[:d] - problem.least < near), problem.least, found[:d])
+    found[:d] = np.where(walls.upper & (problem.most - y[:d] < near), problem.most, found[:d])
+    return found
 
 
 def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -26,10 +27,11 @@ from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Place
 from jaxmb.identify.plan.motions.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.motions.next_motion import NextMotion, next_motion, shares, unit_sizes
-from jaxmb.identify.plan.next_tests import NextTests, choose_next, pool_of
+from jaxmb.identify.plan.motions.next_motion import NextMotion, shares, unit_sizes
+from jaxmb.identify.plan.next_tests import NextTests
+from jaxmb.identify.plan.planned import Known, Planned
 from jaxmb.identify.plan.why import remedies, why
-from jaxmb.identify.study.format.next_format import NextMotionPart
+from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
 
@@ -38,9 +40,6 @@ HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study says out of which postures, points and bands one is to be"
     " chosen"
 )
-
-
-NEXT_MOTION = "one motion is proposed: periodic, from rest to rest, within the limits of the drives"
 
 
 class Expected(NamedTuple):
@@ -155,7 +154,10 @@ def _inspect(study: Study) -> Inspection:
     together = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
     sums = next((found for test in study.tests if (found := test.sums(study.model)) is not None), None)
-    chosen, pool, information, remark = _next(study, place, values, made, prior_std, sums)
+    planned = Planned(None, HOW_TO_ASK)
+    if study.next is not None:
+        planned = KINDS[study.next.kind].next(study, place, Known(values, made, prior_std, sums))
+    chosen, remark, pool, information = planned
     shown = correlation(known.covariance)
     reasons = _reasons(study, place, values, known, shown, together, made, pool, information)
     return Inspection(
@@ -194,33 +196,9 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return jacobian, np.asarray(weights)
 
 
-def _next(
-    study: Study, place: Place, values: np.ndarray, made: np.ndarray, prior_std: np.ndarray | None, sums: Sums | None
-) -> tuple[NextTests | NextMotion | None, list[Candidate], np.ndarray | None, str]:
-    """The next tests, the pool that they are from and what each of it tells, and a sentence."""
-    if study.next is None:
-        return None, [], None, HOW_TO_ASK
-    if isinstance(study.next, NextMotionPart):
-        if sums is None:
-            raise ValueError("[next]: the motion is like a torque test, and the study has none")
-        return next_motion(study, study.next, values, made, sums, prior_std), [], None, NEXT_MOTION
-    tests = [test for test in study.tests if test.probe() is not None]
-    like, pool, information, left_out = pool_of(study.next, tests, study.model.coordinates, place)
-    try:
-        chosen = choose_next(study.next, like, pool, information, left_out, made, place, prior_std)
-    except ValueError as error:
-        return None, pool, information, f"no next test could be chosen: {error}"
-    out = f" ({left_out} more are not possible)" if left_out else ""
-    count = len(chosen.tests)
-    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
-    if chosen.directions < study.free.size:
-        remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
-    return chosen, pool, information, remark
-
-
 def _reasons(
     study: Study, place: Place, values: np.ndarray, known: Knowledge, shown: np.ndarray, together: tuple[Group, ...],
-    made: np.ndarray, pool: list[Candidate], information: np.ndarray | None,
+    made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """A sentence for each entry of u that is not known well, "" for the others."""
     if all(verdict == "yes" for verdict in known.verdict):

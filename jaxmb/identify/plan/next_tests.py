@@ -12,8 +12,10 @@ from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scal
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, candidates_of, information_of, ranges_of
 from jaxmb.identify.plan.improve_posture import improved
+from jaxmb.identify.plan.planned import Known, Planned
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
 
@@ -69,6 +71,23 @@ class NextTests:
                 for test, drawn in zip(self.tests, self.drawn, strict=True)
             ],
         }
+
+
+def plan_tests(study: Study, place: Place, before: Known) -> Planned:
+    """The next FRF tests that a study asks for; a sentence on why there are none where none could be chosen."""
+    part: Any = study.next
+    tests = [test for test in study.tests if test.probe() is not None]
+    like, pool, information, left_out = pool_of(part, tests, study.model.coordinates, place)
+    try:
+        chosen = choose_next(part, like, pool, information, left_out, before.made, place, before.prior_std)
+    except ValueError as error:
+        return Planned(None, f"no next test could be chosen: {error}", tuple(pool), information)
+    out = f" ({left_out} more are not possible)" if left_out else ""
+    count = len(chosen.tests)
+    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
+    if chosen.directions < study.free.size:
+        remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
+    return Planned(chosen, remark, tuple(pool), information)
 
 
 def pool_of(

@@ -169,8 +169,8 @@ def least_squares(
     robust: bool = False,
 ) -> LinearFit:
     """A stiffness model's parameters from its observation matrix and displacements; see `fitted_variant`."""
-    positive = np.ones(len(stiffness.names), bool) if stiffness.name.startswith("J") else None
-    return linear_fit(matrix, measured, std, positive, robust, stiffness.names)
+    lower = np.zeros(len(stiffness.names)) if stiffness.name.startswith("J") else None
+    return linear_fit(matrix, measured, std, lower, robust=robust, names=stiffness.names)
 
 
 def predict(variant: Variant, model: Model, tests: Sequence[LoadCase]) -> Float[np.ndarray, "m"]:

@@ -20,6 +20,8 @@ class Kind(NamedTuple):
     metrics_at: str = ""
     remarks_at: str = ""
     sections_at: str = ""
+    next_at: str = ""
+    next_report_at: str = ""
 
     @property
     def format(self) -> Any:
@@ -46,16 +48,29 @@ class Kind(NamedTuple):
         """(result, entries of the kind) -> sections of the report."""
         return pkgutil.resolve_name(self.sections_at) if self.sections_at else None
 
+    @property
+    def next(self) -> Callable[..., Any]:
+        """(study, place, what is known) -> `Planned`: what `[next]` of the kind asks for."""
+        return pkgutil.resolve_name(self.next_at)
+
+    @property
+    def next_report(self) -> Callable[..., Any]:
+        """(inspection) -> `NextReport` of what was found so."""
+        return pkgutil.resolve_name(self.next_report_at)
+
 
 _FORMAT = "jaxmb.identify.study.format"
 _READING = "jaxmb.identify.study.reading"
 _ASSESS = "jaxmb.identify.assess.tests"
 _REPORT = "jaxmb.report.tests"
+_PLAN = "jaxmb.identify.plan"
+_INSPECTION = "jaxmb.report.inspection"
 
 KINDS: dict[str, Kind] = {
     "frf": Kind(
         f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:FrfMetrics",
         f"{_ASSESS}.frf:frf_remarks", f"{_REPORT}.frf:frf_sections",
+        f"{_PLAN}.next_tests:plan_tests", f"{_INSPECTION}.next_tests:tests_report",
     ),
     "modes": Kind(
         f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:ModesMetrics",
@@ -69,6 +84,7 @@ KINDS: dict[str, Kind] = {
     "torque": Kind(
         f"{_FORMAT}.torque_format:TorqueTestPart", f"{_READING}.torque:read_torque_test",
         f"{_ASSESS}.torque:TorqueMetrics", f"{_ASSESS}.torque:torque_remarks", f"{_REPORT}.torque:torque_sections",
+        f"{_PLAN}.motions.next_motion:plan_motion", f"{_INSPECTION}.next_motion:motion_report",
     ),
 }  # fmt: skip
 

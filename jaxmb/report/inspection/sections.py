@@ -5,10 +5,9 @@ import math
 import numpy as np
 
 from jaxmb.identify.plan.inspection import Inspection
-from jaxmb.identify.plan.motions.next_motion import NextMotion
-from jaxmb.identify.plan.next_tests import NextTests
-from jaxmb.identify.plan.why import points_text, posture_text
+from jaxmb.identify.study.kinds import KINDS
 from jaxmb.report.cells import deviation, number, percent
+from jaxmb.report.inspection.next_report import NextReport
 from jaxmb.report.section import Cell, Column, Facts, Lines, Picture, Section, Table, drawn_by, left, right, section
 
 SHOWN = 6
@@ -19,12 +18,13 @@ def inspection_sections(found: Inspection) -> list[Section]:
     """Everything a user wants to read of an inspection: parameters, why some will not be known, and the next tests."""
     doubtful = [name for names in found.study.free.tied for name in names[:1] if found.parameters[name].why]
     why = Facts(tuple((name, found.parameters[name].why) for name in doubtful)) if doubtful else None
-    last = Lines((*next_lines(found), *(f"remark: {remark}" for remark in found.remarks)))
+    after = next_report(found)
+    last = Lines((*after.lines, *(f"remark: {remark}" for remark in found.remarks)))
     return [
         *section(
             f"{found.study.name}: what its tests will tell, at the {found.at}",
             [
-                expected_table(found), base_table(found) if found.base else None,
+                expected_table(found), base_table(found, after.base_std) if found.base else None,
                 _picture("singular-values", "singular_value_figure", found),
                 _picture("standard-deviations", "deviation_figure", found),
             ],
@@ -40,7 +40,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 else None,
             ],
         ),
-        *section("Next tests", [_next(found), last]),
+        *section("Next tests", [*after.parts, last]),
     ]  # fmt: skip
 
 
@@ -69,9 +69,22 @@ def expected_table(found: Inspection) -> Table:
     return Table("", columns, tuple(rows), legend(found))
 
 
-def base_table(found: Inspection) -> Table:
-    """Base parameters with the standard deviations that are to be expected, SI units."""
-    after = None if not isinstance(found.next, NextMotion) else [number(row.std) for row in found.next.motion.base]
+def next_report(found: Inspection) -> NextReport:
+    """What there is to say of the next tests."""
+    if found.next is None:
+        return NextReport((), (found.next_remark,))
+    report = KINDS[found.next.part.kind].next_report(found)
+    return report._replace(lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std)))
+
+
+def _least_known(names: tuple[str, ...], std: np.ndarray) -> str:
+    worst = int(np.argmax(std))
+    return f"least known after them: {names[worst]}, std {percent(100.0 * float(std[worst]))} %"
+
+
+def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
+    """Base parameters with the standard deviations that are to be expected, also after the next tests, SI units."""
+    after = None if std is None else [number(value) for value in std]
     rows = [
         (row.formula, number(row.std) if math.isfinite(row.std) else "unknown", *([] if after is None else [after[i]]))
         for i, row in enumerate(found.base)
@@ -106,62 +119,3 @@ def group_table(found: Inspection) -> Table:
         rows.append((str(place), percent(100.0 * group.std), text))
     columns = (*left("", "% of prior" if prior else "std %"), Column("parts of the parameters", "left", wraps=True))
     return Table("", columns, tuple(rows))
-
-
-def _next(found: Inspection) -> Table | None:
-    if found.next is None:
-        return None
-    return motion_table(found, found.next) if isinstance(found.next, NextMotion) else next_table(found, found.next)
-
-
-def motion_table(found: Inspection, chosen: NextMotion) -> Table:
-    """The motion to make next: where it starts, and its amplitudes."""
-    motion, series = chosen.motion, list(chosen.motion.motion.values())
-    rows = [("start", *(f"{motion.posture[name]:.5f}" for name in motion.motion))]
-    for what, parts in (("sine", [m.sine for m in series]), ("cosine", [m.cosine for m in series])):
-        rows += [
-            (f"{what} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
-        ]
-    title = (
-        f"Next motion, like {chosen.like}: start + sum_k sine_k sin(k w t) + cosine_k (cos(k w t) - 1), rad or m,"
-        f" base_hz {motion.base_hz:g}, {motion.duration_s:g} s"
-    )
-    return Table(title, (*left(""), *right(*motion.motion)), tuple(rows))
-
-
-def next_table(found: Inspection, chosen: NextTests) -> Table:
-    """The tests to make next."""
-    rows = []
-    for place, test in enumerate(chosen.tests, 1):
-        outputs, inputs = (points_text(end) for end in test.probe.ends)
-        first, last = test.probe.band_hz
-        rows.append(
-            (
-                str(place), posture_text(found.study.model, test.q), outputs,
-                inputs if test.probe.inputs is not None else "the same", f"{first:.3g} to {last:.3g}",
-                str(test.probe.omega.size),
-            )
-        )  # fmt: skip
-    columns = (*left("", "posture", "outputs", "inputs"), *right("band Hz", "lines"))
-    return Table(f"Next tests, like {chosen.like}", columns, tuple(rows))
-
-
-def next_lines(found: Inspection) -> list[str]:
-    """Sentences on the next tests: by how much they better the criterion."""
-    chosen = found.next
-    if chosen is None:
-        return [found.next_remark]
-    if isinstance(chosen, NextMotion):
-        return [f"{found.next_remark}; condition number {number(chosen.motion.condition_number)}", _least_known(found)]
-    what = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
-    values = [f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"]
-    values.append(f"{number(chosen.chosen)} with the chosen tests")
-    if chosen.improved != chosen.chosen:
-        values.append(f"{number(chosen.improved)} with their postures improved by gradient")
-    return [f"{found.next_remark}; {what}: {', '.join(values)}", _least_known(found)]
-
-
-def _least_known(found: Inspection) -> str:
-    std = np.zeros(0) if found.next is None else found.next.known.std
-    worst = int(np.argmax(std))
-    return f"least known after them: {found.study.free.names[worst]}, std {percent(100.0 * float(std[worst]))} %"

@@ -5,11 +5,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, SymmetricalLogLocator
 
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.report.parameters.parameter_table import free_values
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
+from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks, signed_power
+
+WIDE = 1.5
+"""Times what is shown, up to which bounds are the ends of an axis."""
+HIDDEN = 0.01
+"""Share of an axis that half an interval must have to be seen."""
 
 
 def cost_figure(result: Result) -> Figure:
@@ -71,6 +76,29 @@ def parameter_figure(result: Result) -> Figure:
     return figure
 
 
+def linear_scale(axes: Axes, found: list[Parameter], true: list[float]) -> tuple[float, float]:
+    """An axis from the least to the largest of what is shown, or over the bounds where these are not much wider.
+
+    Linear about 0 and logarithmic farther out where intervals could not be seen otherwise.
+    """
+    ends = [end for p in found if np.isfinite(p.std) for end in p.interval_95 or ()]
+    shown = np.array([*(p.value for p in found), *(p.initial for p in found), *true, *ends])
+    shown = shown[np.isfinite(shown)]
+    low, high = min(p.lower for p in found), max(p.upper for p in found)
+    if WIDE * np.ptp(shown) < high - low and np.ptp(shown) > 0.0:
+        low, high = float(shown.min()), float(shown.max())
+    wide = [1.96 * p.std for p in found if 0.0 < p.std < np.inf]
+    if wide and min(wide) < HIDDEN * (high - low):
+        least = 10.0 ** round(np.log10(max(min(wide), 1e-4 * max(abs(low), abs(high)))))
+        axes.set_xscale("symlog", linthresh=least, linscale=0.6)
+        axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=least))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: signed_power(x)))
+        ends = [x * (1.6 if x * side > 0.0 else 1.0 / 1.6) for x, side in ((low, -1.0), (high, 1.0))]
+        return min(ends[0], -0.5 * least), max(ends[1], 0.5 * least)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+
 _MARKER = {
     "yes": {"marker": "o", "ms": 4.5, "mfc": FITTED, "mec": FITTED},
     "weak": {"marker": "o", "ms": 4.5, "mfc": "white", "mec": FITTED, "mew": 1.2},
@@ -79,20 +107,20 @@ _MARKER = {
 
 
 def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
-    logarithmic = {name: result.is_logarithmic(name) for name in names}
     found = [result.parameters[name] for name in names]
     low, high = min(p.lower for p in found), max(p.upper for p in found)
-    if low > 0.0 and all(logarithmic[name] for name in names):
+    if low > 0.0 and all(result.is_logarithmic(name) for name in names):
         axes.set_xscale("log")
         logarithmic_ticks(axes.xaxis)
         limits = low / 1.6, high * 1.6
     else:
-        limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+        limits = linear_scale(axes, found, [result.study.truth[name] for name in names if name in result.study.truth])
     for row, (name, p) in enumerate(zip(names, found, strict=True)):
         axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
         ends = np.clip(p.interval_95 or (-np.inf, np.inf), *limits)
-        axes.plot(ends, [row, row], color=FITTED, lw=1.4, solid_capstyle="butt")
+        known = bool(np.isfinite(p.std))
+        axes.plot(ends, [row, row], color=FITTED, lw=1.4 if known else 0.6, ls="-" if known else ":",
+                  solid_capstyle="butt")  # fmt: skip
         axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2)
         if name in result.study.truth:
             axes.plot(result.study.truth[name], row, ls="", marker="|", ms=11, mew=2.2, color=TRUE)

@@ -101,12 +101,15 @@ def test_what_no_test_loads_stays_at_its_initial_value_otherwise(study, bounds, 
     assert told(result, "stiffness.q1 is not known: no measurement depends on it, it keeps its initial value")
 
 
-def test_values_outside_of_their_bounds_are_told(study):
+def test_values_on_their_lower_bounds_are_told(study):
     result = jaxmb.identify(study(loaded(), free={"stiffness.*": {"lower": 4e6, "upper": 1e9}}))
-    (remark,) = [r for r in result.remarks if "outside of their bounds" in r]
-    outside = [name for name, p in result.parameters.items() if not 4e6 <= p.value <= 1e9]
-    assert len(outside) > 1
-    assert all(f"{name} (4e+06 to 1e+09)" in remark for name in outside)
+    (remark,) = [r for r in result.remarks if " end on their lower bounds: the data would move them beyond" in r]
+    # 3.8e6, 3.2e6, 2.2e6 and less
+    held = [name for name, p in result.parameters.items() if p.value == pytest.approx(4e6, rel=1e-12)]
+    assert len(held) > 1
+    assert remark.partition(" end on")[0].split(", ") == held
+    assert all(4e6 * (1.0 - 1e-12) <= p.value <= 1e9 for p in result.parameters.values())
+    assert all(np.isinf(result.parameters[name].std) for name in held)
 
 
 def test_a_misfit_widens_deviations(study, plain):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from jaxmb.identify.estimation.linear import linear_fit
 
@@ -70,7 +70,7 @@ def test_not_below_zero(seed: int) -> None:
     truth[:3] *= [-1.0, 0.0, -0.2]
     rng = np.random.default_rng(seed)
     measured = matrix @ truth + std * rng.normal(size=40)
-    fit = linear_fit(matrix, measured, std, nonnegative=np.ones(5, bool))
+    fit = linear_fit(matrix, measured, std, np.zeros(5))
     assert fit.solved
     rows = matrix / std[:, None]
     scale = np.linalg.norm(rows, axis=0)
@@ -85,10 +85,55 @@ def test_not_below_zero(seed: int) -> None:
     assert np.all(fit.std[fit.on_bound] == 0.0)
 
 
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=50, deadline=None)
+def test_within_bounds(seed: int) -> None:
+    matrix, truth, std = problem(seed)
+    rng = np.random.default_rng(seed)
+    measured = matrix @ truth + std * rng.normal(size=40)
+    scale = np.linalg.norm(matrix / std[:, None], axis=0)
+    # some bounds hold the values, some leave them alone, some exclude 0; one side of some is open
+    ends = np.sort(truth[:, None] * rng.uniform(-0.5, 2.5, (5, 2)), axis=1) + [0.0, 1e-3] / scale[:, None]
+    ends = np.where(rng.random((5, 2)) < 0.2, [-np.inf, np.inf], ends)
+    fit = linear_fit(matrix, measured, std, *ends.T)
+    assert fit.solved
+    expected = lsq_linear(
+        matrix / std[:, None] / scale, measured / std, (ends * scale[:, None]).T, "bvls", tol=1e-14, max_iter=1000
+    )
+    np.testing.assert_allclose(fit.values * scale, expected.x, atol=1e-9 * np.abs(expected.x).max())
+    assert np.all((ends[:, 0] <= fit.values) & (fit.values <= ends[:, 1]))
+    # conditions of Karush, Kuhn and Tucker: the slope is 0 inside, and leads out where a value is held
+    slope = (matrix / std[:, None] / scale).T @ ((matrix @ fit.values - measured) / std)
+    size = 1e-9 * np.linalg.norm(measured / std)
+    np.testing.assert_allclose(slope[~fit.on_bound], 0.0, atol=size)
+    at_lower, at_upper = fit.values == ends[:, 0], fit.values == ends[:, 1]
+    assert np.all(slope[fit.on_bound & at_lower] > 0.0)
+    assert np.all(slope[fit.on_bound & at_upper] < 0.0)
+    assert np.all((at_lower | at_upper)[fit.on_bound])
+    assert np.all(fit.std[fit.on_bound] == 0.0)
+
+
+def test_a_bound_moves_what_the_data_do_not_determine_and_no_more() -> None:
+    # Of two equal columns the data fix the sum, 1: halves are nearest to 0, and 0.2 and 0.8 where one is at most 0.2.
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(20, 2))
+    matrix, measured = np.column_stack([a[:, 0], a[:, 0], a[:, 1]]), a @ [1.0, 3.0]
+    bounds = np.full(3, -np.inf), np.array([0.2, np.inf, np.inf])
+    fit = linear_fit(matrix, measured, np.ones(20), *bounds)
+    np.testing.assert_allclose(fit.values, [0.2, 0.8, 3.0], rtol=1e-12)
+    # the data would not move the first beyond
+    assert not fit.on_bound.any()
+    assert np.isinf(fit.std).tolist() == [True, True, False]
+    # with at most 0.7 in all they would
+    fit = linear_fit(matrix, measured, np.ones(20), np.full(3, -np.inf), np.array([0.2, 0.5, np.inf]))
+    np.testing.assert_allclose(fit.values[:2], [0.2, 0.5], rtol=0.0)
+    assert fit.on_bound.tolist() == [True, True, False]
+
+
 def test_only_the_parameters_named_are_bounded() -> None:
     matrix, truth, std = problem(1)
     truth[:2] *= -1.0
-    fit = linear_fit(matrix, matrix @ truth, std, nonnegative=np.array([True, False, False, False, False]))
+    fit = linear_fit(matrix, matrix @ truth, std, np.array([0.0, *[-np.inf] * 4]))
     assert fit.values[0] == 0.0
     assert fit.values[1] < 0.0
     np.testing.assert_array_equal(fit.on_bound, [True, False, False, False, False])
@@ -98,7 +143,7 @@ def test_a_parameter_that_is_zero_by_chance_is_not_called_determined() -> None:
     # Of two equal columns the data fix the sum alone, whatever a bound holds the third at.
     rng = np.random.default_rng(0)
     a = rng.normal(size=(20, 2))
-    fit = linear_fit(np.column_stack([a[:, 0], a[:, 0], a[:, 1]]), a @ [1.0, -1.0], np.ones(20), np.ones(3, bool))
+    fit = linear_fit(np.column_stack([a[:, 0], a[:, 0], a[:, 1]]), a @ [1.0, -1.0], np.ones(20), np.zeros(3))
     assert np.all(np.isinf(fit.std[:2]))
     assert fit.on_bound.tolist() == [False, False, True]
 
@@ -113,12 +158,12 @@ def test_a_fifth_of_gross_outliers(seed: int, bounded: bool) -> None:
     wrong = rng.permutation(200) < 40
     # All on one side, which a convex loss would follow.
     measured = np.where(wrong, clean + 100.0 * std, clean)
-    nonnegative = np.full(5, bounded)
-    fit = linear_fit(matrix, measured, std, nonnegative, robust=True)
+    lower = np.full(5, 0.0 if bounded else -np.inf)
+    fit = linear_fit(matrix, measured, std, lower, robust=True)
     assert np.all(fit.weights[wrong] == 0.0)
     # Within five standard deviations: a chance of 1e-6 for each of 50 numbers.
     assert np.all(np.abs(fit.values - truth) < 5.0 * fit.std)
-    plain = linear_fit(matrix, measured, std, nonnegative)
+    plain = linear_fit(matrix, measured, std, lower)
     assert np.any(np.abs(plain.values - truth) > 5.0 * plain.std)
     # Without noise what is left is exact.
     exact = linear_fit(matrix, np.where(wrong, matrix @ truth + 100.0 * std, matrix @ truth), std, robust=True)
@@ -144,7 +189,7 @@ def test_a_column_below_the_smallest_counts_as_zeros(bounded: bool) -> None:
     matrix = rng.normal(size=(40, 3)) * [1.0, 1e-12, 1e-15]
     # Bounded, the longest column is held at 0, and still is what the shortest is measured by.
     measured = matrix @ [-1.0 if bounded else 1.0, 2.0, 1.0]
-    fit = linear_fit(matrix, measured, np.ones(40), np.full(3, bounded))
+    fit = linear_fit(matrix, measured, np.ones(40), np.full(3, 0.0 if bounded else -np.inf))
     assert fit.on_bound[0] == bounded
     assert fit.values[2] == 0.0
     assert fit.std[2] == np.inf
@@ -163,7 +208,9 @@ def test_robust_on_good_data_is_nearly_least_squares() -> None:
     [
         ({"measured": np.ones(3)}, r"measured has shape \(3,\), expected \(4,\) for a matrix of shape \(4, 2\)"),
         ({"std": np.ones(3)}, r"std has shape \(3,\)"),
-        ({"nonnegative": np.ones(3, bool)}, r"nonnegative has shape \(3,\), expected \(2,\)"),
+        ({"lower": np.ones(3)}, r"lower has shape \(3,\), expected \(2,\)"),
+        ({"upper": np.ones(3)}, r"upper has shape \(3,\), expected \(2,\)"),
+        ({"lower": np.ones(2), "upper": np.array([2.0, 1.0])}, "'1' has the bounds 1 and 1, expected lower < upper"),
         ({"names": ("a",)}, r"names has shape \(1,\), expected \(2,\)"),
         ({"matrix": np.ones(4)}, r"matrix has shape \(4,\), expected \(measurements, parameters\)"),
         ({"matrix": np.array([[1.0, 2.0]] * 3 + [[1.0, np.nan]])}, "matrix has nan in row 3 of parameter '1'"),

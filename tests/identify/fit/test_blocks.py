@@ -40,8 +40,8 @@ def test_live_bytes_of_a_chain_are_those_of_two_links():
 
 @pytest.mark.parametrize("lines", [50, 400])
 def test_estimate_of_a_population(tmp_path, lines):
-    """XLA fuses steps, so that it takes no more for a candidate than was estimated; it cannot take less than the
-    residual, of which the estimate is a few dozen times."""
+    """XLA fuses steps, so that it takes no more for a candidate than was estimated: a third to two thirds of it, as it
+    was measured; and it cannot take less than the residual."""
     test = frf()
     test["simulate"] |= {"lines": {"first_hz": 1.0, "last_hz": 1.0 + 0.05 * lines, "step_hz": 0.05}}
     problem = study_of(tmp_path, test, frf(b=0.9) | {"simulate": test["simulate"]}).problem
@@ -50,7 +50,7 @@ def test_estimate_of_a_population(tmp_path, lines):
     program = jax.jit(lambda x: in_blocks(problem.objective, x, 10**12)).lower(population).compile()
     taken = program.memory_analysis().temp_size_in_bytes / 16
     residual = 8 * problem.data_rows
-    assert residual < taken < one.bytes < 50 * residual
+    assert residual < taken < one.bytes < 5 * taken
 
 
 def test_a_population_as_on_a_device_with_memory(tmp_path, monkeypatch):

@@ -309,7 +309,7 @@ def test_a_mass_is_not_below_its_lower_bound(tmp_path, inertia):
 
 
 def test_one_sentence_for_each_reason(tmp_path):
-    """Many numbers of an arm are not known, by few reasons; one of them is outside of its bounds too."""
+    """Many numbers of an arm are not known, by few reasons; one of them comes to its bound, and is not beyond."""
     draw = np.random.default_rng(13)
     machine = arm(draw, 3)
     bounds = {"mass.b2": {"lower": 0.0, "upper": 0.5 * machine.body[2].mass, "scale": "linear"}}
@@ -322,4 +322,4 @@ def test_one_sentence_for_each_reason(tmp_path):
     assert {"mass.b0", "mass.b2"} <= set(told)
     assert set(told) == {name for name, p in result.parameters.items() if p.std is None or not np.isfinite(p.std)}
     assert set(told) <= set(free.names)
-    assert "mass.b2 is outside of its bounds" in " ".join(result.remarks)
+    assert result.parameters["mass.b2"].value == 0.5 * machine.body[2].mass

@@ -72,8 +72,8 @@ class MonteCarlo:
     std: Float[np.ndarray, "d"]
     """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
     clipped: Int[np.ndarray, "d"]
-    """Number of draws in which noise took a compliance to its least, which is the upper bound of a stiffness. Where
-    they are many, the standard deviation is too small."""
+    """Number of draws in which noise took a compliance to one of its bounds. Where they are many, the standard
+    deviation is too small."""
 
 
 def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: bool = False) -> MonteCarlo:

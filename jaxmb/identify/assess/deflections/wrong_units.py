@@ -97,8 +97,21 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     ]
 
 
+def values_by_upper_bounds(linear: Linear) -> Float[np.ndarray, "d"]:
+    """Values that a linear study finds without lower bounds of stiffnesses and upper ones of compliances."""
+    found, rows, _, start = linear
+    found = dataclasses.replace(found, most=np.full(found.most.size, np.inf))
+    return found.decode(linear_step(found, rows, start).x)
+
+
 def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[np.ndarray, "d"]) -> list[str]:
-    """A sentence on the factors of all displacements that bring all values into their bounds, where none is inside."""
+    """A sentence on the factors of all displacements that bring all values into their bounds, where none is inside.
+
+    Args:
+        found: what was to be found.
+        values: that were found without bounds (`values_by_upper_bounds`).
+        known: which the tests determine.
+    """
 
     def inside(x: np.ndarray) -> np.ndarray:
         return ((x >= np.array(found.free.lower_value)) & (x <= np.array(found.free.upper_value)))[known]
@@ -110,8 +123,8 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
     if not best:
         return []
     return [
-        f"all values are outside of their bounds, and inside with all displacements times {' or '.join(best)}: is a"
-        " column in another unit?"
+        "without bounds all values would be outside of them, and inside with all displacements times"
+        f" {' or '.join(best)}: is a column in another unit?"
     ]
 
 

@@ -8,7 +8,12 @@ import numpy as np
 
 from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, SetGaps, Unit, compared, gaps
 from jaxmb.identify.assess.deflections.scatter import Convergence, MonteCarlo, convergence, monte_carlo
-from jaxmb.identify.assess.deflections.wrong_units import bound_remarks, factor_remarks, unexplained
+from jaxmb.identify.assess.deflections.wrong_units import (
+    bound_remarks,
+    factor_remarks,
+    unexplained,
+    values_by_upper_bounds,
+)
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
@@ -119,7 +124,9 @@ def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: Defl
     if linear is None:
         return size_remarks(fitted)
     sentences = factor_remarks(fitted, unexplained(finding.study, linear))
-    sentences += bound_remarks(linear.unknowns, finding.values, np.isfinite(linear.step.known.std))
+    if linear.step.on_bound.any():
+        values = values_by_upper_bounds(linear)
+        sentences += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
     sentences += size_remarks(fitted)
     if not linear.step.misfit.explained:
         sentences.append(f"usual causes of deflections that a model does not follow: {CAUSES}")

@@ -10,7 +10,12 @@ from jaxtyping import Float
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import (
+    RANK_TOLERANCE,
+    deviations,
+    information_rows,
+    scaled_svd,
+)
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import affine_numbers
@@ -44,7 +49,7 @@ class BaseRow:
     formula: str
     value: float
     std: float
-    """By the free parameters in it; 0 where none is free."""
+    """By the free parameters in it; inf where the motions do not tell it."""
     true: float | None
     """Of the machine that was simulated."""
     essential_value: float | None = None
@@ -69,6 +74,19 @@ class TorqueMetrics(KindMetrics):
 
     torques: tuple[TorqueRow, ...]
     base: tuple[BaseRow, ...] = ()
+
+    @property
+    def known_text(self) -> str:
+        """How well base parameters are known beside their own values."""
+        if not self.base:
+            return ""
+        share = np.array([row.std / abs(row.value) if row.value else np.inf for row in self.base])
+        told = sum(bool(np.isfinite(row.std)) for row in self.base)
+        well, some = int(np.sum(share < 0.1)), int(np.sum((share >= 0.1) & (share < 1.0)))
+        return (
+            f"{told} of {len(self.base)} base parameters: {well} with a standard deviation below 10 % of their value,"
+            f" {some} more below 100 %"
+        )
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> "TorqueMetrics":
@@ -155,12 +173,14 @@ def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRo
     # of each number of the machine by each free value
     moved = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
     variance = np.einsum("bi,ij,bj->b", moved, finding.known.covariance, moved)
+    rows = information_rows(finding.jacobian, finding.row_weights)
+    std = np.where(np.isfinite(deviations(rows, moved)), np.sqrt(variance), np.inf)
     known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
     own = np.flatnonzero(moved.any(axis=1))
     rows = tuple(
-        BaseRow(found.names[i], found.formulas[i], float(values[i]), float(np.sqrt(variance[i])),
+        BaseRow(found.names[i], found.formulas[i], float(values[i]), float(std[i]),
                 None if expected is None else float(expected[i]))
         for i in own
     )  # fmt: skip

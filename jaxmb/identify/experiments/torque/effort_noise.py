@@ -1,26 +1,59 @@
 """How far measured efforts scatter, where neighbouring samples may be alike."""
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
+from jaxmb.identify.estimation.linear import tukey
 from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
 
 ROUNDS = 3
+ROBUST_ROUNDS = 20
+SETTLED = 1e-3
+"""Relative change of robust deviations, far below what samples tell of them."""
 SMALLEST = 1e-12
 """Of the largest effort: a smaller deviation is rounding."""
 MOST_ORDER = 10
 """Of the autoregressive process."""
 SAMPLES_EACH = 10
 """Samples for each of its coefficients, at least."""
+NORMAL_MEDIAN = 0.674490
+"""Median size of normal errors of deviation 1."""
+NORMAL_SQUARE = 0.828073
+"""Mean square of normal errors of deviation 1 by Tukey's weights: E[w z^2] / E[w]."""
+
+
+class EffortNoise(NamedTuple):
+    """Noise of the efforts at each coordinate."""
+
+    std: Float[np.ndarray, "c"]
+    """With which samples count as if they were independent, Nm or N: scatter times the root of `alike`."""
+    alike: Float[np.ndarray, "c"]
+    """How many neighbouring samples tell as much as one that is independent."""
 
 
 def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
+    """`effort_noise(rows).std`."""
+    return effort_noise(rows).std
+
+
+def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
 
     Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
     deviation is so much larger that as many independent samples would tell as much.
+
+    Args:
+        rows: of the motion.
+        robust: outliers do not count. Each residual has Tukey's weight by the median size of those of its coordinate,
+            and the weighted mean square is divided by what it is of normal errors, so that it tends to their variance.
+
+    Source: of the robust scale Huber and Ronchetti, Robust Statistics (2009), chapter 5.
     """
+    if robust:
+        return _robust_noise(rows)
     count = len(rows.measured)
     std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
@@ -33,7 +66,32 @@ def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
         alike = np.array([samples_alike(part, rank * part.size / len(left)) for part in own])
         size = [np.sqrt(np.mean(part**2) / free) for part in own]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
-    return std * np.sqrt(alike)
+    return EffortNoise(std * np.sqrt(alike), alike)
+
+
+def _robust_noise(rows: Prepared) -> EffortNoise:
+    count, weight = len(rows.measured), np.ones(rows.effort.size)
+    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
+    alike = np.ones(count)
+    for _ in range(ROBUST_ROUNDS):
+        before = std.copy()
+        scale = np.sqrt(weight) / std[rows.coordinate]
+        found, rank = least_squares(rows.regressor * scale[:, None], rows.effort * scale)
+        left = rows.effort - rows.regressor @ found
+        free = max(1.0, len(left) - rank) / len(left)
+        for i in range(count):
+            own = rows.coordinate == i
+            part = left[own]
+            size = max(float(np.median(np.abs(part))) / NORMAL_MEDIAN, SMALLEST * float(np.abs(rows.effort).max()))
+            weight[own] = tukey(part / size)
+            square = float(weight[own] @ part**2 / weight[own].sum()) / NORMAL_SQUARE
+            std[i] = max(np.sqrt(square / free), SMALLEST * np.abs(rows.effort).max())
+            # between its neighbours an outlier tells nothing of how alike they are
+            at, good = np.arange(part.size), weight[own] > 0.0
+            alike[i] = samples_alike(np.interp(at, at[good], part[good]), rank * part.size / len(left))
+        if np.all(np.abs(std - before) <= SETTLED * std):
+            break
+    return EffortNoise(std * np.sqrt(alike), alike)
 
 
 def samples_alike(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:

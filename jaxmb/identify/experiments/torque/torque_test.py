@@ -35,6 +35,9 @@ class TorqueTest(Test):
     """Number, among those measured, of the coordinate of each row."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are given less weight."""
+    alike: Float[Array, "r"] | None = None
+    """By what the square of the deviation of each row is larger than that of its noise, so that neighbouring samples
+    that are alike count as if they were independent; 1 for all where there is none."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
         """The inertial and friction parameters of a machine."""
@@ -104,6 +107,11 @@ class TorqueTest(Test):
         """Base parameters."""
         found = base_parameters(model)
         return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
+
+    @property
+    def rows_alike(self) -> Float[np.ndarray, "r"]:
+        """How many neighbouring rows tell as much as one; their deviations are so much larger."""
+        return np.ones(self.rows) if self.alike is None else np.asarray(self.alike)
 
     @property
     def takes_prior(self) -> bool:

@@ -10,11 +10,16 @@ from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Sums
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.plan.candidates import Place
 from jaxmb.identify.plan.motions.exciting_motion import ExcitingMotion, Sought, found_motion
+from jaxmb.identify.plan.motions.limits import Limits, limits_of
+from jaxmb.identify.plan.planned import Known, Planned
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
+
+PROPOSED = "one motion is proposed: periodic, from rest to rest, within the limits of the drives"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,6 +31,8 @@ class NextMotion:
     """Test whose sampling and noise it has."""
     motion: ExcitingMotion
     """Its deviations are those after the planned tests and this one."""
+    limits: Limits
+    """Of its coordinates."""
     known: Knowledge
     """After all of them."""
 
@@ -43,6 +50,14 @@ class NextMotion:
             "std": self.motion.std,
             "base": {row.name: row.std for row in self.motion.base},
         }
+
+
+def plan_motion(study: Study, place: Place, before: Known) -> Planned:
+    """The motion that a study asks for."""
+    part: Any = study.next
+    if before.sums is None:
+        raise ValueError("[next]: the motion is like a torque test, and the study has none")
+    return Planned(next_motion(study, part, before.values, before.made, before.sums, before.prior_std), PROPOSED)
 
 
 def next_motion(
@@ -73,7 +88,8 @@ def next_motion(
     sought = Sought(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([made, found.rows])
-    return NextMotion(part, like.name, found, knowledge(rows, np.ones(len(rows)), prior_std))
+    limits = limits_of(study.machine, tuple(found.motion), part.limits)
+    return NextMotion(part, like.name, found, limits, knowledge(rows, np.ones(len(rows)), prior_std))
 
 
 def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:

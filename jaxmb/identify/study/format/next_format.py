@@ -1,7 +1,7 @@
 """What a study may say of the tests to make next."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -50,6 +50,7 @@ Listed = Annotated[tuple[dict[Name, Angle], ...], Field(min_length=1, max_length
 class NextPart(Part):
     """`[next]`: how many tests to choose, out of which candidates, and what they are to better."""
 
+    kind: ClassVar[str] = "frf"
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
     criterion: Literal["A", "D"] = "A"
     """Least sum of the variances of the parameters, or smallest volume of their confidence region."""
@@ -146,8 +147,8 @@ class NextMotionPart(Part):
 
 
 def _form(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return TORQUE if kind is not None else POSTURES
+    asked = "kind" in value if isinstance(value, dict) else not isinstance(value, NextPart)
+    return TORQUE if asked else POSTURES
 
 
 Next = Annotated[Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)], Discriminator(_form)]

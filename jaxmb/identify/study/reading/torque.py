@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.cutoff_search import best_cutoff
-from jaxmb.identify.experiments.torque.effort_noise import effort_std
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
@@ -71,15 +71,17 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     rows.regressor[:, absent] = 0.0
     names, where = regressor_names(model), places(model)
     tried = _friction(part, rows, names)
+    std, alike = _noise(part, rows)
     test = TorqueTest(
         name=label,
         parameters=names,
         targets=tuple(where[name] for name in names),
         regressor=jax.device_put(rows.regressor),
         effort=jax.device_put(rows.effort),
-        std=jax.device_put(_std(part, rows)),
+        std=jax.device_put(std),
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
+        alike=jax.device_put(alike),
     )
     recorded = part.simulate is None
     source = TorqueSource(
@@ -177,11 +179,15 @@ def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
     return np.array([given.get(name, 0.0) for name in names])
 
 
-def _std(part: TorqueTestPart, rows: Prepared) -> np.ndarray:
-    """Standard deviation of each row's effort."""
+def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviation of each row's effort, and by how many samples that are alike its square is larger."""
     if part.torque_std == "estimate":
-        return effort_std(rows)[rows.coordinate]
-    given = part.torque_std
+        noise = effort_noise(rows, part.robust)
+        return noise.std[rows.coordinate], noise.alike[rows.coordinate]
+    return _stated_std(part.torque_std, rows), np.ones(rows.effort.size)
+
+
+def _stated_std(given: float | dict[str, float], rows: Prepared) -> np.ndarray:
     if not isinstance(given, dict):
         return np.full(rows.effort.size, given)
     for name in (*given, *rows.measured):

@@ -109,13 +109,13 @@ def test_tests_of_all_kinds(tmp_path):
 
 
 def test_bootstrap_tells_what_the_noise_does(study):
-    """Without being told the noise, the scatter of a hundred bootstraps is that of the stated noise: to 7 % by their
-    number, and to a few by the noise of one measurement, whose 380 residuals tell it to 4 %."""
+    """Without being told the noise, the scatter of 400 bootstraps is that of the noise which is left, to 3.5 % by their
+    number: 4.4 times that is passed once in 1e5 times."""
     result = identify(study)
-    found = bootstrap(result, DRAWS, seed=2)
+    found = bootstrap(result, 400, seed=2)
     assert found.converged.all()
     stated = np.array([result.parameters[name].std_log for name in found.names])
-    np.testing.assert_allclose(found.scatter / stated, 1.0, atol=0.35)
+    np.testing.assert_allclose(found.scatter / (stated * result.metrics.misfit.factor), 1.0, atol=0.155)
     np.testing.assert_allclose(found.truth[0], [result.parameters[n].value for n in found.names], rtol=1e-9)
 
 

@@ -152,3 +152,13 @@ def test_beside_frfs(tmp_path):
     result = identified(tmp_path, torque, frf, free=free, machine=CART, rounds=3, least_rounds=1, agreement=1)
     assert result.status == "converged"
     np.testing.assert_allclose([result.parameters[name].value for name in true], list(true.values()), rtol=1e-3)
+
+
+def test_a_joint_that_rests_tells_nothing_of_its_friction(tmp_path):
+    """What the motion does not tell has no standard deviation, as a base parameter too."""
+    resting = changed(motion={"a": MOTION["a"]}) | {"least_speed": 0.0, "torque_std": 0.1}
+    metrics = identified(tmp_path, resting).metrics.of(TorqueMetrics)
+    std = {row.name: row.std for row in metrics.base}
+    assert np.isinf([std["damping.b"], std["friction.b"]]).all()
+    assert np.isfinite([std["damping.a"], std["friction.a"], std["offset.a"]]).all()
+    assert metrics.known_text.startswith(f"{np.isfinite(list(std.values())).sum()} of {len(std)} base parameters")

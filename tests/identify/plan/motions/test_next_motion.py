@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.plan import NextMotion
+from jaxmb.report.inspection.motion_figure import motion_figure
 from jaxmb.report.inspection.sections import inspection_sections
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE
 
@@ -19,6 +21,18 @@ NEXT = {"kind": "torque", "base_hz": 0.02, "harmonics": 3, "starts": 1, "steps":
 def study(folder, *tests, **more):
     jaxmb.write_machine(ARM, folder / "arm.toml")
     return jaxmb.make_study({"machine": "arm.toml", "test": list(tests), "free": FREE} | more, "arm", folder)
+
+
+def check_figure(chosen):
+    """Position, speed and acceleration of both coordinates over a period, and the limits that there are."""
+    panels = motion_figure("arm", chosen).axes
+    curves = [np.asarray(axes.lines[0].get_xydata()) for axes in panels]
+    expected = chosen.motion.states(curves[0][:, 0])
+    for k, curve in enumerate(curves):
+        np.testing.assert_array_equal(curve[:, 1], expected[k % 3][:, k // 3])
+    assert curves[0][-1, 0] == 50.0
+    ends = [[line.get_ydata()[0] for line in axes.lines[1:]] for axes in panels]
+    assert ends == [[-1.0, 2.0], [-3.0, 3.0], [], [-1.0, 1.0], [-4.0, 4.0], []]
 
 
 def test_motion_tells_what_was_promised(tmp_path):
@@ -40,6 +54,7 @@ def test_motion_tells_what_was_promised(tmp_path):
     assert written["base"][0]["formula"] == found.base[0].formula
     text = "".join(str(section) for section in inspection_sections(found))
     assert "Next motion, like planned" in text
+    check_figure(found.next)
     assert "base parameter" in text
 
 

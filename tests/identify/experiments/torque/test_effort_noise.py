@@ -1,0 +1,63 @@
+"""The deviation of measured efforts, where outliers are among them and where not."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, effort_std
+from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
+from jaxmb.identify.fit.noise import misfit
+
+COUNT = 4000
+TRUE = np.array([0.5, 3.0])
+
+
+def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> Prepared:
+    """Efforts of two coordinates in turn, noise of each an autoregressive process, a share 50 deviations off."""
+    draw = np.random.default_rng(seed)
+    matrix = draw.normal(size=(2 * COUNT, 8))
+    coordinate = np.tile([0, 1], COUNT)
+    noise = lfilter([np.sqrt(1.0 - rho**2)], [1.0, -rho], draw.normal(size=(COUNT + 100, 2)), axis=0)[100:]
+    wrong = draw.random((COUNT, 2)) < outliers
+    noise = TRUE * (noise + 50.0 * wrong)
+    effort = matrix @ draw.normal(size=8) + noise.ravel()
+    time = np.repeat(np.arange(COUNT) * 1e-3, 2)
+    return Prepared(matrix, effort, coordinate, time, np.ones(2 * COUNT), ("q1", "q2"))
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_outliers_do_not_count(rho: float) -> None:
+    clean, mixed = rows_of(0, rho), rows_of(0, rho, outliers=0.02)
+    expected = effort_std(clean)
+    # Neighbours of an outlier stand for it, and correlations are told to a tenth: the deviation moves by less.
+    np.testing.assert_allclose(effort_noise(mixed, robust=True).std, expected, rtol=0.12)
+    # one in fifty of 50 deviations is a deviation of 7 in all
+    assert np.all(effort_std(mixed) > 2.0 * expected)
+
+
+def test_it_is_that_of_normal_noise() -> None:
+    """Weighted mean squares of 4000 normal errors scatter by 2.3 %, the deviation by half of that: four times it."""
+    for seed in range(3):
+        np.testing.assert_allclose(effort_noise(rows_of(seed), robust=True).std, TRUE, rtol=0.046)
+
+
+def test_exact_efforts_have_a_deviation_of_rounding() -> None:
+    rows = rows_of(1)
+    rows = rows._replace(effort=rows.regressor @ np.arange(1.0, 9.0))
+    assert np.all(effort_noise(rows, robust=True).std <= 1e-10)
+    assert np.all(effort_noise(rows, robust=True).std > 0.0)
+
+
+def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
+    """The deviation is that of fewer samples, three times what scatters at rho = 0.8, and what is left is still once
+    the noise. Of 8000 / 9 independent samples the ratio is told to 2.4 %: three times that."""
+    rows = rows_of(2, rho=0.8)
+    noise = effort_noise(rows)
+    std, alike = (part[rows.coordinate] for part in noise)
+    left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)[0]) / std
+    assert np.sqrt(np.mean(left**2)) < 0.4
+    found = misfit(left, np.ones(left.size), 8.0, alike=alike)
+    assert found.factor == pytest.approx(1.0, rel=0.072)
+    assert found.explained
+    # a model that misses half as much again is told from noise
+    assert not misfit(1.5 * left, np.ones(left.size), 8.0, alike=alike).explained
