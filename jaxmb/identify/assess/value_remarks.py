@@ -46,7 +46,7 @@ def value_remarks(finding: Finding) -> list[str]:
     for i, name in enumerate(free.names):
         lower, upper = free.lower_value[i], free.upper_value[i]
         if fit.without_effect[i]:
-            reason = _NO_EFFECT_OWN if start[i] == own[name] else _NO_EFFECT_INITIAL
+            reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_ALIKE, []).append(name)

@@ -22,12 +22,13 @@ def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
     deviation is so much larger that as many independent samples would tell as much.
     """
     count = len(rows.measured)
-    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
+    effort = rows.effort - rows.constant
+    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
     for _ in range(ROUNDS):
         weight = 1.0 / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * weight[:, None], rows.effort * weight)
-        left = rows.effort - rows.regressor @ found
+        found, rank = least_squares(rows.regressor * weight[:, None], effort * weight)
+        left = effort - rows.regressor @ found
         free = max(1.0, len(left) - rank) / len(left)
         own = [left[rows.coordinate == i] for i in range(count)]
         alike = np.array([samples_alike(part, rank * part.size / len(left)) for part in own])
