@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.damping import Fractional
+from jaxmb.machine.friction import TERMS, FurtherFriction
 from jaxmb.machine.geometry import origin_matrix
 from jaxmb.machine.loop import LoopType
 from jaxmb.machine.schema import Body, Machine, RigidMass
@@ -43,6 +44,14 @@ class Model(eqx.Module):
     """Coulomb friction, Nm or N."""
     offset: Float[Array, "n"]
     """Constant part of the effort, Nm or N."""
+    friction_terms: Float[Array, "n 4"]
+    """Coefficients of further friction (`jaxmb.machine.friction.TERMS`), 0 where it is not there."""
+    further_friction: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    """Which of these terms each coordinate has."""
+    stribeck_speed: Float[Array, "n"]
+    """v_s of Stribeck friction, rad/s or m/s; 1 where there is none."""
+    friction_temperature: Float[Array, "n"]
+    """At which the damping is that of the coordinate; 0 where it does not depend on temperature."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
     stiffness_slope: Float[Array, "n"]
@@ -186,6 +195,7 @@ def tree_model(machine: Machine) -> Model:
     last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     coordinates = machine.moving_parts
+    further = [c.further_friction or FurtherFriction() for c in coordinates]
     places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
     rigid_nodes = len(places)
     law = machine.fractional or Fractional(order=1.0, time=1.0)
@@ -204,6 +214,10 @@ def tree_model(machine: Machine) -> Model:
         rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
         friction=_array([c.friction for c in coordinates]),
         offset=_array([c.offset for c in coordinates]),
+        friction_terms=_array([[getattr(f, term) or 0.0 for term in TERMS] for f in further], (len(TERMS),)),
+        further_friction=tuple(f.terms for f in further),
+        stribeck_speed=_array([f.stribeck_speed or 1.0 for f in further]),
+        friction_temperature=_array([f.temperature or 0.0 for f in further]),
         loss_factor=_array([c.loss_factor for c in coordinates]),
         stiffness_slope=_array([c.stiffness_slope or 0.0 for c in coordinates]),
         load_dependent=tuple(c.stiffness_slope is not None for c in coordinates),

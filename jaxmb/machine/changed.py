@@ -10,6 +10,7 @@ from jaxtyping import Array
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.damping import Fractional, Rayleigh
+from jaxmb.machine.friction import TERMS, FurtherFriction
 from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 
@@ -41,7 +42,7 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
-    Stiffness and its slope, damping, rotor inertia, friction and offset of coordinates, stiffness and damping of
+    Stiffness and its slope, damping, rotor inertia, all friction and offset of coordinates, stiffness and damping of
     springs, inertia, damping and friction of transmissions, moduli, density and loss factor of beams, Rayleigh and
     fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model;
     what did not change keeps the form in which it was written.
@@ -56,6 +57,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
             "offset": float(model.offset[i]),
             "loss_factor": float(model.loss_factor[i]),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
+            "further_friction": _further_friction(model, i),
         }
         for i, name in enumerate(model.coordinates)
     }
@@ -134,6 +136,19 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     """Centre of mass and inertia about it, from the standard form: the inverse of `standard_inertia`."""
     c = first_moment / mass if mass else np.zeros(3)
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+def _further_friction(model: Model, i: int) -> FurtherFriction | None:
+    """That of one coordinate of a model."""
+    terms = model.further_friction[i]
+    if not terms:
+        return None
+    found = {term: float(model.friction_terms[i][TERMS.index(term)]) for term in terms}
+    if "stribeck" in terms:
+        found["stribeck_speed"] = float(model.stribeck_speed[i])
+    if "damping_slope" in terms:
+        found["temperature"] = float(model.friction_temperature[i])
+    return FurtherFriction.model_validate(found)
 
 
 def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.damping import Fractional, Rayleigh
+from jaxmb.machine.friction import FurtherFriction
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.transmission import Transmission
 from jaxmb.machine.values import (
@@ -91,6 +92,8 @@ class Coordinate(Part):
     """Coulomb friction of its motion, Nm or N; small motions do not have it."""
     offset: Number = 0.0
     """Constant part of the effort, Nm or N, of a measurement's zero for example; small motions do not have it."""
+    further_friction: FurtherFriction | None = None
+    """Beyond viscous and Coulomb friction."""
     locked: bool = False
     """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
     motor: Motor | None = None

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.validation import sentence, validated
+from jaxmb.machine.friction import FurtherFriction
 from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
@@ -29,6 +30,7 @@ class DhRow(RigidMass):
     rotor_inertia: NonNegative = 0.0
     friction: NonNegative = 0.0
     offset: Number = 0.0
+    further_friction: FurtherFriction | None = None
     motor: Motor | None = None
     range: tuple[Angle, Angle] | None = None
     speed_limit: Positive | None = None
@@ -74,8 +76,8 @@ def machine_from_dh(
         name: name of the machine.
         rows: name, type, a [m], alpha [rad or "90 deg"], d [m], theta [rad or "90 deg"] of each row, and optionally
             mass, center_of_mass and inertia_products or inertia_tensor in the row's DH frame, stiffness, damping,
-            rotor_inertia, friction, offset, motor and limits of motion. Coordinate and body of a row have its name, its
-            DH frame is `<name>_dh`.
+            rotor_inertia, friction, offset, further_friction, motor and limits of motion. Coordinate and body of a row
+            have its name, its DH frame is `<name>_dh`.
         convention: "standard" or "modified".
         parent: body that carries the table's frame 0.
         origin: frame 0 in the parent's frame, as in a machine file: {"xyz": [...], "rpy": [...]}.
@@ -138,7 +140,11 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> d
     given = row.model_fields_set
     keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
     coordinate = {key: getattr(row, key) for key in keys}
-    coordinate |= {key: getattr(row, key) for key in ("range", "speed_limit", "acceleration_limit") if key in given}
+    coordinate |= {
+        key: getattr(row, key)
+        for key in ("range", "speed_limit", "acceleration_limit", "further_friction")
+        if key in given
+    }
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass

@@ -21,8 +21,8 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
 
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
     named frames are links at fixed joints. Revolute joints have no limits ("continuous"). Rotor inertias, stiffness,
-    loss factors, offsets, locks, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along
-    -z have no words in URDF: they are left out, and a comment at the top of the file says which.
+    loss factors, offsets, further friction, locks, transmissions, damping of the whole machine and another gravity than
+    9.81 m/s^2 along -z have no words in URDF: they are left out, and a comment at the top of the file says which.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
@@ -99,7 +99,7 @@ def left_out_of_urdf(machine: Machine) -> tuple[str, ...]:
     joints = [c for body in machine.body for c in body.joint]
     for what, key in (
         ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
-        ("offset", "offset"), ("lock", "locked"),
+        ("offset", "offset"), ("further friction", "further_friction"), ("lock", "locked"),
     ):  # fmt: skip
         some = [c.name for c in joints if getattr(c, key)]
         if some:

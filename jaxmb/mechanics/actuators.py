@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
+from jaxmb.machine.friction import TERMS
 from jaxmb.mechanics.dynamics import inverse_dynamics
 from jaxmb.mechanics.loops import at_closed_posture, independent_coordinates, loop_motion
 
@@ -33,7 +34,10 @@ def actuator_effort(
     tau = R^T (f(q, qd, qdd) + f_c sign(qd) + f_0 + sum_t c_t f_t sign(c_t . qd)), f the residual of the tree
     (`inverse_dynamics`), f_c the Coulomb friction and f_0 the offset of each coordinate, c_t and f_t rates and friction
     of each transmission, R the map from the independent coordinates to all of them (`motion_map`). It is linear in the
-    numbers of `regressor_names`. A locked coordinate is held by its brake, not by its spring, damper and drive.
+    numbers of `regressor_names`. Coordinates with further friction have c_s exp(-(qd / v_s)^2) sign(qd) + c_3 qd^3
+    besides, and c_l |tau_0| sign(qd) at the independent ones, tau_0 what tau would be without any friction, damping and
+    offset. Damping that depends on temperature is that at the temperature for which the machine states it. A locked
+    coordinate is held by its brake, not by its spring, damper and drive.
 
     Args:
         model: the machine.
@@ -53,7 +57,37 @@ def actuator_effort(
     Source: Pyrhonen et al. 2024, eq. 11 and 17.
     """
     R, qd, qdd, q_rest = whole_motion(model, q, qd, qdd, q_rest)
-    return R.T @ tree_effort(model, q, qd, qdd, q_rest, friction_speed)
+    effort = R.T @ tree_effort(model, q, qd, qdd, q_rest, friction_speed)
+    loaded = load_friction(model)
+    if not loaded.any():
+        return effort
+    carried = R.T @ tree_effort(_frictionless(model), q, qd, qdd, q_rest, friction_speed)
+    given = _independent(model)
+    grip = model.friction_terms[:, TERMS.index("load_friction")][given]
+    return effort + jnp.where(loaded[given], grip * jnp.abs(carried) * direction(qd[given], friction_speed), 0.0)
+
+
+def load_friction(model: Model) -> np.ndarray:
+    """Whether each coordinate [n] has friction by the load that it carries."""
+    has = ["load_friction" in terms for terms in model.further_friction]
+    return np.array(has, dtype=bool) & ~np.array(model.locked, dtype=bool)
+
+
+def direction(rate: Array, friction_speed: float | Float[Array, ""] | None) -> Array:
+    """Sign of a rate; smooth where a speed is given at which it turns over."""
+    return jnp.sign(rate) if friction_speed is None else jnp.tanh(rate / friction_speed)
+
+
+def _frictionless(model: Model) -> Model:
+    """The machine without any friction, damping and offset."""
+    none = {
+        leaf: jnp.zeros_like(getattr(model, leaf))
+        for leaf in (
+            "damping", "spring_damping", "transmission_damping", "transmission_friction", "friction", "offset",
+            "friction_terms",
+        )
+    }  # fmt: skip
+    return dataclasses.replace(model, **none)
 
 
 def whole_motion(
@@ -94,14 +128,16 @@ def tree_effort(
         damping=jnp.where(held, 0.0, model.damping),
         rotor_inertia=jnp.where(held, 0.0, model.rotor_inertia),
     )
-
-    def direction(rate: Array) -> Array:
-        return jnp.sign(rate) if friction_speed is None else jnp.tanh(rate / friction_speed)
-
-    friction = jnp.where(held, 0.0, model.friction * direction(qd) + model.offset)
+    friction = model.friction * direction(qd, friction_speed) + model.offset
+    if any("stribeck" in terms for terms in model.further_friction):
+        slow = jnp.exp(-((qd / model.stribeck_speed) ** 2))
+        friction += model.friction_terms[:, TERMS.index("stribeck")] * slow * direction(qd, friction_speed)
+    if any("cubic_damping" in terms for terms in model.further_friction):
+        friction += model.friction_terms[:, TERMS.index("cubic_damping")] * qd**3
+    friction = jnp.where(held, 0.0, friction)
     if model.transmissions:
         c = model.transmission_rate
-        friction = friction + c.T @ (model.transmission_friction * direction(c @ qd))
+        friction = friction + c.T @ (model.transmission_friction * direction(c @ qd, friction_speed))
     return inverse_dynamics(free, q, qd, qdd, q_rest) + friction
 
 

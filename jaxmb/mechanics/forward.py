@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.actuators import SLOWEST, actuator_effort
+from jaxmb.mechanics.actuators import SLOWEST, actuator_effort, load_friction
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import at_closed_posture, check_closed, independent_coordinates, motion_map
@@ -69,7 +69,12 @@ def forward_dynamics(
 
     Raises:
         ValueError: an argument has not one value for each coordinate, or a loop is open at q.
+        NotImplementedError: friction depends on the load, and so on the accelerations.
     """
+    if load_friction(model).any():
+        raise NotImplementedError(
+            f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"
+        )
     moving = np.array([not model.locked[model.coordinates.index(name)] for name in independent_coordinates(model)])
 
     if effort.shape != qd.shape:

@@ -40,6 +40,7 @@ def build_model(machine: Machine) -> Model:
     Raises:
         ValueError: a loop cannot close near the reference posture, the coordinates that are named as independent do not
             decide where the others are, or nothing is left that could move.
+        NotImplementedError: a coordinate that follows from others has friction by its load.
     """
     model = tree_model(machine)
     if not model.loops:
@@ -63,6 +64,12 @@ def build_model(machine: Machine) -> Model:
     slope = gap(model, reference).slope
     _check_given(machine, slope, others)
     dependent = dependent_coordinates(slope, [passive, unlikely])
+    for i in dependent:
+        if "load_friction" in model.further_friction[i]:
+            raise NotImplementedError(
+                f"machine '{model.name}': '{model.coordinates[i]}' has load_friction and follows from others,"
+                " expected it of an independent coordinate"
+            )
     left = [i for i in range(n) if i not in dependent and not model.locked[i]]
     if not left and not model.beams:
         raise ValueError(f"machine '{model.name}': its loops and locks leave no coordinate that could move")

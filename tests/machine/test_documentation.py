@@ -9,6 +9,7 @@ import pytest
 from jaxmb.machine.beam import Beam, FlexibleBeam
 from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.file import load_machine
+from jaxmb.machine.friction import FurtherFriction
 from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
@@ -18,7 +19,7 @@ from jaxmb.machine.virtual_spring import VirtualSpring
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 PARTS = (
     Machine, Body, Coordinate, Motor, Frame, Payload, Spring, VirtualSpring, Beam, FlexibleBeam, Loop, DhTable, DhRow,
-    Rayleigh, Fractional, Transmission,
+    Rayleigh, Fractional, Transmission, FurtherFriction,
 )  # fmt: skip
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 

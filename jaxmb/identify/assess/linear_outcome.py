@@ -135,7 +135,7 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     return Finding(
-        study=study,
+        study=study.at_values(values),
         seed=seed,
         u=study.free.encode(values),
         values=values,

@@ -46,7 +46,7 @@ def value_remarks(finding: Finding) -> list[str]:
     values, free, own = found.decode(fit.x), study.free, parameters(study.model)
     for i, name in enumerate(free.names):
         if fit.without_effect[i]:
-            reason = _NO_EFFECT_OWN if start[i] == own[name] else _NO_EFFECT_INITIAL
+            reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
         elif fit.on_bound[i]:
             lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]

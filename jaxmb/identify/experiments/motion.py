@@ -23,7 +23,8 @@ from jaxmb.response.frf_kind import Point
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
     "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
-    "friction", "offset", "transmission_inertia", "transmission_damping", "transmission_friction",
+    "friction", "offset", "friction_terms", "stribeck_speed",
+    "transmission_inertia", "transmission_damping", "transmission_friction",
 })  # fmt: skip
 """Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
 LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})

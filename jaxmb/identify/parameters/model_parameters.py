@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.friction import TERMS
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
@@ -21,7 +22,7 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 NOT_NEGATIVE = (
     "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
     "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
-    "stiffness_slope", "friction",
+    "stiffness_slope", "friction", "stribeck_speed",
 )  # fmt: skip
 """Families whose parameters cannot be below zero."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
@@ -29,6 +30,11 @@ OF_CHANNELS = ("gain", "force_gain", "delay")
 ORDER = "fractional.order"
 """Name of the order of fractional damping, at most 1."""
 _AXES = "xyz"
+_FURTHER = {
+    "stribeck": ("N", "N m"), "stribeck_speed": ("m/s", "rad/s"), "cubic_damping": ("N s^3/m^3", "N m s^3/rad^3"),
+    "load_friction": ("1", "1"), "damping_slope": ("N s/(m K)", "N m s/(rad K)"),
+}  # fmt: skip
+"""Units of what slides and of what turns."""
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
 
@@ -49,7 +55,8 @@ def places(model: Model) -> dict[str, Place]:
     first_moment.*.x (y, z) and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's
     frame; compliance.*.x.x (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs;
     rayleigh.mass and rayleigh.stiffness of Rayleigh damping, fractional.order and fractional.time of fractional damping
-    where the machine has it; stiffness_slope.* of coordinates that have one.
+    where the machine has it; stiffness_slope.* of coordinates that have one; stribeck.*, cubic_damping.*,
+    load_friction.*, damping_slope.* and stribeck_speed.* of coordinates with such further friction.
     """
     found: dict[str, Place] = {}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
@@ -69,6 +76,11 @@ def places(model: Model) -> dict[str, Place]:
     for family in ("friction", "offset"):
         for i, name in moving:
             found[f"{family}.{name}"] = Place(family, ((i,),))
+    for i, name in moving:
+        for term in model.further_friction[i]:
+            found[f"{term}.{name}"] = Place("friction_terms", ((i, TERMS.index(term)),))
+        if "stribeck" in model.further_friction[i]:
+            found[f"stribeck_speed.{name}"] = Place("stribeck_speed", ((i,),))
     for family, of in (("rotor_inertia", "inertia"), ("damping", "damping"), ("friction", "friction")):
         for i, name in enumerate(model.transmissions):
             found[f"{family}.{name}"] = Place(f"transmission_{of}", ((i,),))
@@ -149,6 +161,8 @@ def unit(model: Model, name: str) -> str:
         return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
     if family == "stiffness_slope":
         return "1/(N m)" if model.revolute[model.coordinates.index(item)] else "1/N"
+    if family in (*TERMS, "stribeck_speed"):
+        return _FURTHER[family][model.revolute[model.coordinates.index(item)]]
     if family in ("stiffness", "damping", "rotor_inertia", "friction", "offset"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
@@ -167,7 +181,8 @@ def unit(model: Model, name: str) -> str:
         return units[family][rotation]
     return {
         "loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2",
-        "gain": "1", "force_gain": "1", "delay": "s", "young_modulus": "Pa", "shear_modulus": "Pa", "density": "kg/m^3",
+        "gain": "1", "force_gain": "1", "drive_gain": "N m", "delay": "s",
+        "young_modulus": "Pa", "shear_modulus": "Pa", "density": "kg/m^3",
     }[family]  # fmt: skip
 
 

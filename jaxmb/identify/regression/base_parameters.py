@@ -23,6 +23,7 @@ OF_BODIES = ("mass", "first_moment", "inertia", "density")
 """Families of what every machine has."""
 PREFERRED = (
     ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
+    ("stribeck", ""), ("cubic_damping", ""), ("load_friction", ""), ("damping_slope", ""),
     ("inertia", "zz"), ("inertia", "xx"), ("inertia", "xy"), ("inertia", "xz"), ("inertia", "yz"), ("inertia", "yy"),
     ("first_moment", "x"), ("first_moment", "y"), ("first_moment", "z"),
     ("rotor_inertia", ""), ("mass", ""), ("density", ""),

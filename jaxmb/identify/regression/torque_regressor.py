@@ -6,22 +6,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.identify.parameters.model_parameters import Place, places
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.actuators import SLOWEST, tree_effort, whole_motion
+from jaxmb.machine.friction import TERMS
+from jaxmb.mechanics.actuators import SLOWEST, direction, load_friction, tree_effort, whole_motion
 from jaxmb.mechanics.body_motion import body_motion
 from jaxmb.mechanics.dynamics import total_energy
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
 
 LINEAR = (
     "stiffness", "damping", "rotor_inertia", "friction", "offset", "density", "mass", "first_moment", "inertia",
+    *TERMS,
 )  # fmt: skip
 """Families of parameters in which the effort of a rigid machine is linear. Beams do not bend in torque tests, and the
 free length of a spring is multiplied by its stiffness: it is taken as known."""
+RUBS = ("damping", "friction", "offset", *TERMS)
+"""Those that do not load a gear."""
 BLOCK = 512
 """Samples that one call of a compiled program takes: enough for speed, few for memory."""
 
@@ -31,7 +35,8 @@ def regressor_names(model: Model) -> tuple[str, ...]:
 
     stiffness.*, damping.*, rotor_inertia.*, friction.*, offset.* of coordinates, stiffness.* and damping.* of springs,
     rotor_inertia.*, damping.* and friction.* of transmissions, density.* of beams, mass.*, first_moment.* and inertia.*
-    of bodies and payloads, each without those that the machine does not have. Everything else is taken as known.
+    of bodies and payloads, stribeck.*, cubic_damping.*, load_friction.* and damping_slope.* of coordinates with further
+    friction, each without those that the machine does not have. Everything else is taken as known.
     """
     return tuple(_linear_places(model))
 
@@ -56,7 +61,9 @@ def torque_regressor(
     by itself (where `set_parameters` sets a mass alone, moments and inertia follow).
 
     Args:
-        model: the machine; Y does not depend on the values of these parameters.
+        model: the machine; Y does not depend on the values of these parameters, but for columns of load_friction.*,
+            |effort without friction| sign(qd), which take the machine's own. Those of damping_slope.* are 0, as they
+            are at the temperature for which the damping is stated.
         q: coordinates [n] of a posture whose loops are closed, rad or m.
         qd: rates of the m independent coordinates [m], which are all n without loops; or those of all [n].
         qdd: their accelerations, of as many coordinates.
@@ -75,7 +82,8 @@ def torque_regressor(
     others = [leaf for leaf in _leaves(model) if leaf not in ("mass", "first_moment", "inertia")]
     slopes = _slopes(model, lambda m: tree_effort(m, q, qd, qdd, q_rest, friction_speed), others)
     Y = _columns(model, slopes | _body_slopes(model, q, qd, qdd))
-    return R.T @ Y if model.dependent else Y
+    Y = R.T @ Y if model.dependent else Y
+    return _with_load_friction(model, Y, qd, friction_speed)
 
 
 def stacked_torque_regressor(
@@ -153,6 +161,28 @@ def energy_regressor(
         return jnp.atleast_1d(total_energy(changed, q, rates, rest) - still)
 
     return _columns(model, _slopes(model, energy, _leaves(model)))[0]
+
+
+def carried_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
+    """Which columns of the regressor make the effort that is carried without friction."""
+    return np.array([name.split(".")[0] not in RUBS for name in names], dtype=bool)
+
+
+def _with_load_friction(
+    model: Model, Y: Float[Array, "m p"], qd: Float[Array, "n"], friction_speed: float | Float[Array, ""] | None
+) -> Float[Array, "m p"]:
+    """The regressor with columns of friction by what its other columns and the machine's own numbers carry."""
+    if not load_friction(model).any():
+        return Y
+    where = _linear_places(model)
+    names, loads = list(where), carried_columns(list(where))
+    values = jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in where.values()])
+    carried = jnp.abs(Y[:, loads] @ values[loads])
+    for row, name in enumerate(independent_coordinates(model)):
+        if f"load_friction.{name}" in names:
+            column = carried[row] * direction(qd[model.coordinates.index(name)], friction_speed)
+            Y = Y.at[row, names.index(f"load_friction.{name}")].set(column)
+    return Y
 
 
 def _linear_places(model: Model) -> dict[str, Place]:

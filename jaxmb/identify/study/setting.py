@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
+from jaxmb.identify.experiments.torque.gain_fit import GainChoice
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import places, set_parameters
 from jaxmb.identify.study.file import machine_named
@@ -26,6 +28,12 @@ class Setting(NamedTuple):
     """The machine that is fitted."""
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
+    measured: Machine | None = None
+    """What simulated tests are made of where they name no machine; `whole` where not given."""
+    gains: GainChoice | None = None
+    """Gains of drives of a first fit."""
+    friction: FrictionChoice | None = None
+    """Terms of friction that were found in a first look at the tests, which `whole` has."""
 
 
 def measured_model(machine: str | None, values: Mapping[str, float], setting: Setting) -> Model:
@@ -39,7 +47,8 @@ def measured_model(machine: str | None, values: Mapping[str, float], setting: Se
     Raises:
         ValueError: a name or pattern is none of a parameter.
     """
-    model = build_model(setting.whole if machine is None else machine_named(machine, setting.folder))
+    own = setting.measured or setting.whole
+    model = build_model(own if machine is None else machine_named(machine, setting.folder))
     names = list(places(model))
     given: dict[str, float] = {}
     for pattern, value in values.items():

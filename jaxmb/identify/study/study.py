@@ -23,6 +23,14 @@ from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.initial import initial_values
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.presets import with_preset
+from jaxmb.identify.study.reading.friction import (
+    check_free_friction,
+    friction_bounds,
+    friction_choice,
+    told_friction,
+    with_friction,
+)
+from jaxmb.identify.study.reading.gains import gain_choice
 from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
@@ -207,12 +215,29 @@ def make_study(
         model = set_parameters(model, held)
     with place(source):
         check_kinds(file)
-    entries = read_tests(file, source, Setting(file, folder, whole, model, noise_seed))
+    setting = Setting(file, folder, whole, model, noise_seed)
+    entries = read_tests(file, source, setting)
+    with place(f"{source}: [free]"):
+        gains = gain_choice(model, file, set(held), entries)
+    if gains is not None:
+        setting = setting._replace(gains=gains)
+        entries = read_tests(file, source, setting)
+    with place(source):
+        choice = friction_choice(model, entries)
+    if choice is not None and choice.terms:
+        with place(source):
+            wider = with_friction(whole, choice)
+            machine = with_locked(wider, file.lock)
+            model = set_parameters(build_model(machine), held)
+        setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
+        entries = read_tests(file, source, setting)
+    entries = told_friction(entries, choice)
     fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with place(f"{source}: [free]"):
-        of_tests = [name for test in tests for name in test.number_names]
-        bounds = bounds_of(model, file.free, set(held), of_tests)
+        of_tests = list(dict.fromkeys(name for test in tests for name in test.number_names))
+        check_free_friction(file.free)
+        bounds = bounds_of(model, file.free | friction_bounds(choice), set(held), of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
         frf_tests = [test.name for test in tests if test.probe() is not None]

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from jaxmb.io.files import find_description, read_toml
 from jaxmb.io.validation import known_name, place, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
-from jaxmb.measurement.motion.record import MotionRecord, check_record
+from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
 from jaxmb.measurement.records.data import public_path, read_columns
 from jaxmb.measurement.records.schema import PublicData
 
@@ -121,11 +121,13 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
         angles = np.radians(angles)
     zero = np.array([about.zero.get(name, 0.0) for name in names])
     gain = np.array([drive.gain for drive in about.drive])
+    drives = Drives(tuple(drive.name for drive in about.drive), ratio, gain, efforts)
     record = MotionRecord(
         time_s=np.arange(len(angles)) / about.rate_hz,
         names=names,
         position=np.linalg.solve(ratio, angles.T).T + zero,
-        effort=(gain * efforts) @ ratio,
+        effort=drives.effort,
+        drives=drives,
     )
     check_record(record)
     return record

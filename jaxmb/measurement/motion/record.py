@@ -1,6 +1,7 @@
 """A motion of a machine with the torques of its drives, as it was recorded."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,6 +11,23 @@ LARGEST_ANGLE = 1e3
 """rad: more turns than any recording has."""
 UNEVEN = 0.01
 """Of the time step, by which samples may lie beside an even grid."""
+
+
+class Drives(NamedTuple):
+    """Recordings at the motors of a machine, tau = N^T (gain x)."""
+
+    names: tuple[str, ...]
+    ratio: Float[np.ndarray, "d c"]
+    """N: turns of each drive for one of each coordinate."""
+    gain: Float[np.ndarray, "d"]
+    """Nm for one unit of what was recorded."""
+    signal: Float[np.ndarray, "k d"]
+    """x."""
+
+    @property
+    def effort(self) -> Float[np.ndarray, "k c"]:
+        """At the coordinates, Nm or N."""
+        return (self.gain * self.signal) @ self.ratio
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,6 +46,8 @@ class MotionRecord:
     acceleration: Float[np.ndarray, "k c"] | None = None
     temperature: Float[np.ndarray, "k"] | None = None
     """Of the drives, where it was measured."""
+    drives: Drives | None = None
+    """Whose efforts these are, where they were recorded at motors."""
 
     @property
     def rate_hz(self) -> float:

@@ -56,6 +56,33 @@ def test_no_bias_and_deviations_that_hold(model, runs):
     assert abs(np.mean(np.square(errors)) - 1.0) < 4.0 * np.sqrt(2.0 / 120)
 
 
+def test_motors_that_turn_several_joints(model, runs):
+    """tau = N^T (gain i): the same efforts by other motors, exact and with noise of 5 % in 60 draws."""
+    ratio, gains = {"one": {"a": 60.0}, "two": {"a": 32.0, "b": 45.0}}, {"one": 0.2, "two": -0.07}
+    N = np.array([[60.0, 0.0], [32.0, 45.0]])
+    efforts = [run.signal * list(GAINS.values()) for run in runs]
+    currents = [np.linalg.solve(N.T, effort.T).T / list(gains.values()) for effort in efforts]
+    coupled = [run._replace(signal=signal) for run, signal in zip(runs, currents, strict=True)]
+    found = jaxmb.drive_gains(model, coupled, "load", ratio=ratio)
+    assert list(found) == ["one", "two"]
+    for name, gain in gains.items():
+        assert found[name].gain == pytest.approx(gain, rel=1e-6)
+    draw, errors = np.random.default_rng(0), []
+    for _ in range(60):
+        noisy = [
+            run._replace(signal=run.signal + 0.05 * run.signal.std(axis=0) * draw.normal(size=run.signal.shape))
+            for run in coupled
+        ]
+        found = jaxmb.drive_gains(model, noisy, "load", ratio=ratio)
+        errors.append([(found[name].gain - gain) / found[name].std for name, gain in gains.items()])
+    assert abs(np.mean(errors)) < 4.0 / np.sqrt(120)
+    assert abs(np.mean(np.square(errors)) - 1.0) < 4.0 * np.sqrt(2.0 / 120)
+    with pytest.raises(ValueError, match="ratio: 1 drives do not decide where a, b are"):
+        jaxmb.drive_gains(model, coupled, "load", ratio={"one": {"a": 60.0}})
+    with pytest.raises(ValueError, match="ratio of 'one': coordinate 'c' does not exist"):
+        jaxmb.drive_gains(model, coupled, "load", ratio={"one": {"c": 60.0}, "two": {"b": 1.0}})
+
+
 def test_what_cannot_be_told(model, runs):
     with pytest.raises(ValueError, match="the gain of 'a' is not told: payload 'load' loads it in no other way"):
         jaxmb.drive_gains(model, runs[:1], "load")

@@ -133,7 +133,13 @@ def _comparable(finding: Finding, entries: Sequence[Entry], moved: Moved) -> boo
     """
     tests = finding.study.tests
     alone = len(tests) == sum(entry.role == "fit" for entry in entries)
-    return moved.anything and alone and finding.study.problem.prior is None and not any(test.robust for test in tests)
+    return (
+        moved.anything
+        and alone
+        and not finding.study.free.of_tests
+        and finding.study.problem.prior is None
+        and not any(test.robust for test in tests)
+    )
 
 
 def _essential(
@@ -149,8 +155,9 @@ def _essential(
             test: Any = entry.test
             regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
             rest = seen.copy()
-            rest[own] -= moved.matrix @ seen
-            parts.append((regressor[:, own], np.asarray(test.effort) - regressor @ rest, np.asarray(test.std)))
+            rest[own] -= moved.matrix @ seen[: len(names)]
+            without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
+            parts.append((regressor[:, own], without, np.asarray(test.std)))
     parts = parts or [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
     found = essential_parameters(matrix, measured, std, moved.names)
@@ -159,7 +166,7 @@ def _essential(
     def left(seen: np.ndarray) -> np.ndarray:
         # the independent parameter of each takes up what its base parameter differs by
         changed = np.array(seen)
-        changed[own] += np.array([value.get(name, 0.0) for name in moved.names]) - moved.matrix @ changed
+        changed[own] += np.array([value.get(name, 0.0) for name in moved.names]) - moved.matrix @ changed[: len(names)]
         return changed
 
     return found, left

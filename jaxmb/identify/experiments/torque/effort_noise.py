@@ -55,12 +55,13 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     if robust:
         return _robust_noise(rows)
     count = len(rows.measured)
-    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
+    effort = rows.effort - rows.constant
+    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
     for _ in range(ROUNDS):
         weight = 1.0 / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * weight[:, None], rows.effort * weight)
-        left = rows.effort - rows.regressor @ found
+        found, rank = least_squares(rows.regressor * weight[:, None], effort * weight)
+        left = effort - rows.regressor @ found
         free = max(1.0, len(left) - rank) / len(left)
         own = [left[rows.coordinate == i] for i in range(count)]
         alike = np.array([samples_alike(part, rank * part.size / len(left)) for part in own])
@@ -71,13 +72,14 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
 
 def _robust_noise(rows: Prepared) -> EffortNoise:
     count, weight = len(rows.measured), np.ones(rows.effort.size)
-    std = np.array([np.std(rows.effort[rows.coordinate == i]) or 1.0 for i in range(count)])
+    effort = rows.effort - rows.constant
+    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
     alike = np.ones(count)
     for _ in range(ROBUST_ROUNDS):
         before = std.copy()
         scale = np.sqrt(weight) / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * scale[:, None], rows.effort * scale)
-        left = rows.effort - rows.regressor @ found
+        found, rank = least_squares(rows.regressor * scale[:, None], effort * scale)
+        left = effort - rows.regressor @ found
         free = max(1.0, len(left) - rank) / len(left)
         for i in range(count):
             own = rows.coordinate == i

@@ -1,6 +1,6 @@
-"""Further terms of friction, each tried on motion that a fit does not see."""
+"""Further terms of friction, each tried on motion that a fit does not see, and then a part of the fit."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +8,17 @@ from jaxtyping import Int
 from scipy.special import ndtr
 
 from jaxmb.identify.experiments.torque.effort_noise import effort_std, samples_alike
+from jaxmb.identify.experiments.torque.friction_fit import (
+    FrictionChoice,
+    FrictionTerm,
+    fitted_terms,
+    samples_of,
+    term_column,
+    term_columns,
+    term_effort,
+)
 from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
+from jaxmb.identify.regression.torque_regressor import carried_columns
 
 FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
 FOLDS = 5
@@ -21,24 +31,6 @@ MOST = 6
 """Terms that are taken."""
 SPEEDS = np.geomspace(0.02, 0.5, 9)
 """Stribeck speeds that are tried, of the largest speed."""
-RUBS = ("damping", "friction", "offset")
-"""Families that do not load a gear."""
-
-
-class FrictionTerm(NamedTuple):
-    """A term of the friction of one coordinate."""
-
-    coordinate: str
-    kind: str
-    """One of `FRICTION_TERMS`."""
-    coefficient: float
-    """Nm or N for "stribeck", without a unit for "load", Nm s^3 for "cubic" and Nm s/K for "temperature"."""
-    std: float
-    speed: float | None
-    """Stribeck speed, rad/s or m/s."""
-    before: float
-    """Root mean square error of the coordinate's effort on held-out motion, Nm or N."""
-    after: float
 
 
 class _Candidate(NamedTuple):
@@ -48,20 +40,28 @@ class _Candidate(NamedTuple):
     column: np.ndarray
 
 
-def friction_terms(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> tuple[FrictionTerm, ...]:
+def friction_terms(
+    rows: Prepared,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    there: Collection[tuple[str, str]] = (),
+) -> FrictionChoice:
     """Terms of friction that predict held-out motion better, those that do most first.
 
     Beside viscous and Coulomb friction and an offset, effort at a coordinate of speed v may have c exp(-(v / v_s)^2)
     sign v ("stribeck"), c |tau| sign v with tau the effort that the gear carries without friction ("load"), c v^3
-    ("cubic") and c (T - mean T) v ("temperature"). All are linear in c, and fitted together with all parameters of the
-    machine; v_s is the one that fits best. One term is taken at a time, where errors of parts of the record that the
-    fit does not see fall by more than the standard error of the mean of their logarithms, and the coefficient is not
-    what noise makes of the largest of so many candidates.
+    ("cubic") and c (T - mean T) v ("temperature"). All are linear in c, and fitted together with all parameters of
+    the machine, free or not, so that none stands in for what other masses or inertias explain; v_s is the one that fits
+    best. One term is taken at a time, where errors of parts of the record that the fit does not see fall by more than
+    the standard error of the mean of their logarithms, and the coefficient is not what noise makes of the largest of so
+    many candidates. After each the terms are fitted again, with Stribeck speeds and the load tau that follows from the
+    parameters: what a grid of speeds leaves would look like another term.
 
     Args:
-        rows: equations of the motion.
+        rows: equations of the motion, with its samples.
         names: of the regressor's columns.
         kinds: which of `FRICTION_TERMS` are tried.
+        there: coordinates with kinds of terms that the machine has already.
 
     Raises:
         ValueError: temperatures were not recorded.
@@ -70,25 +70,21 @@ def friction_terms(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -
     methods for the control of machines with friction"; Bittencourt and Axelsson 2014, "Modeling and experiment design
     for identification of wear in a robot joint under load and temperature uncertainties".
     """
-    step = -(-len(rows.effort) // MOST_ROWS)
-    if step > 1:  # every one of a sample, and of each coordinate
-        kept = np.isin(rows.time_s, np.unique(rows.time_s)[::step])
-        rows = rows._replace(
-            regressor=rows.regressor[kept],
-            effort=rows.effort[kept],
-            coordinate=rows.coordinate[kept],
-            time_s=rows.time_s[kept],
-            velocity=rows.velocity[kept],
-            temperature=None if rows.temperature is None else rows.temperature[kept],
-        )
+    if "temperature" in kinds and rows.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
+    rows = _fewer(rows)
     std = effort_std(rows)[rows.coordinate]
-    matrix, right = rows.regressor / std[:, None], rows.effort / std
-    candidates = _candidates(rows, names, kinds)
+    matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
+    candidates = [
+        one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in there
+    ]
+    if not candidates:
+        return FrictionChoice((), {})
     columns = np.stack([one.column for one in candidates], axis=1) / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
-    taken: list[FrictionTerm] = []
+    choice = FrictionChoice((), {})
     left = list(range(len(candidates)))
-    while left and len(taken) < MOST:
+    while left and len(choice.terms) < MOST:
         whole = _Split(matrix, right, np.arange(0), columns[:, left])
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, left]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
@@ -108,10 +104,31 @@ def friction_terms(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -
         one, size = candidates[left[n]], float(whole.coefficient[n])
         unit = float(np.mean(std[rows.coordinate == one.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
-        taken.append(FrictionTerm(rows.measured[one.coordinate], one.kind, size, spread, one.speed, before, after))
-        matrix = np.concatenate([matrix, columns[:, [left[n]]]], axis=1)
+        normal = float(np.asarray(samples_of(rows).temperature).mean()) if one.kind == "temperature" else None
+        name = rows.measured[one.coordinate]
+        term = FrictionTerm(name, one.kind, size, spread, one.speed, before, after, normal)
+        choice = fitted_terms(rows, names, [*choice.terms, term], std)
+        matrix = np.concatenate([rows.regressor, *term_columns(rows, names, choice)], axis=1) / std[:, None]
         left = [i for i in left if candidates[i][:2] != one[:2]]
-    return tuple(taken)
+    return choice
+
+
+def _fewer(rows: Prepared) -> Prepared:
+    """At most `MOST_ROWS` of the rows: of some samples all coordinates."""
+    step = -(-len(rows.effort) // MOST_ROWS)
+    if step <= 1:
+        return rows
+    some, samples = np.isin(rows.time_s, np.unique(rows.time_s)[::step]), samples_of(rows)
+    return rows._replace(
+        regressor=rows.regressor[some],
+        effort=rows.effort[some],
+        coordinate=rows.coordinate[some],
+        time_s=rows.time_s[some],
+        velocity=rows.velocity[some],
+        temperature=None if rows.temperature is None else rows.temperature[some],
+        constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
+        samples=samples._replace(kept=lambda part: samples.kept(part)[some]),
+    )
 
 
 class _Split:
@@ -154,24 +171,13 @@ class _Split:
 
 
 def _candidates(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
-    velocity, temperature = rows.velocity, rows.temperature
-    if "temperature" in kinds and temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    values, _ = least_squares(rows.regressor, rows.effort)
-    loads = np.array([name.split(".")[0] not in RUBS for name in names])
-    carried = np.abs(rows.regressor[:, loads] @ values[loads])
+    samples, loads = samples_of(rows), carried_columns(names)
+    values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []
     for i in range(len(rows.measured)):
-        own, fastest = rows.coordinate == i, float(np.abs(velocity[rows.coordinate == i]).max())
-        shapes: dict[str, list[tuple[float | None, np.ndarray]]] = {
-            "stribeck": [
-                (part * fastest, np.exp(-((velocity / (part * fastest)) ** 2)) * np.sign(velocity)) for part in SPEEDS
-            ],
-            "load": [(None, carried * np.sign(velocity))],
-            "cubic": [(None, velocity**3)],
-        }
-        if temperature is not None:
-            shapes["temperature"] = [(None, (temperature - temperature.mean()) * velocity)]
-        found += [_Candidate(i, kind, speed, np.where(own, column, 0.0))
-                  for kind in kinds for speed, column in shapes[kind]]  # fmt: skip
+        fastest = float(np.abs(samples.velocity[:, i]).max())
+        for kind in kinds:
+            for speed in SPEEDS * fastest if kind == "stribeck" else (None,):
+                column = term_column(rows, i, term_effort(kind, speed, samples, i, loads, values))
+                found.append(_Candidate(i, kind, speed, column))
     return found

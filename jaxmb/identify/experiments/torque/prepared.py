@@ -1,10 +1,12 @@
 """From a recorded motion to linear equations: filter, rates, closed loops, regressor, fewer samples."""
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxmb.identify.experiments.torque.further_columns import further_columns
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
@@ -22,8 +24,18 @@ RANK = 1e-10
 """Singular value over the largest, of columns of length 1, below which parameters act together."""
 
 
+class Samples(NamedTuple):
+    """All samples that are used, before efforts are filtered and rows left out: of this friction is made."""
+
+    regressor: Float[np.ndarray, "k c p"]
+    velocity: Float[np.ndarray, "k c"]
+    temperature: Float[np.ndarray, "k"] | None
+    kept: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
+    """What becomes of something that adds to the efforts of all samples, in the rows of the equations."""
+
+
 class Prepared(NamedTuple):
-    """Rows of efforts at the measured coordinates, sample after sample."""
+    """Rows of efforts at the measured coordinates, sample after sample: effort = regressor @ values + constant."""
 
     regressor: Float[np.ndarray, "r p"]
     effort: Float[np.ndarray, "r"]
@@ -36,6 +48,10 @@ class Prepared(NamedTuple):
     """Coordinates whose effort was measured."""
     temperature: Float[np.ndarray, "r"] | None = None
     """Where it was recorded."""
+    constant: Float[np.ndarray, "r"] | float = 0.0
+    """Of columns that are not linear in their number, and taken as such about one value of it."""
+    samples: Samples | None = None
+    """None where nobody asks for them."""
 
 
 def prepared(
@@ -47,6 +63,8 @@ def prepared(
     least_speed: Float[np.ndarray, "m"] | float = 0.0,
     from_s: float = 0.0,
     to_s: float = np.inf,
+    carrying: Mapping[str, float] | None = None,
+    keep_samples: bool = False,
 ) -> Prepared:
     """Equations of a recorded motion.
 
@@ -63,6 +81,8 @@ def prepared(
             turns, is slower.
         from_s: first moment that is used, from the first sample.
         to_s: last one.
+        carrying: numbers of the machine by which friction depends on the load that is carried.
+        keep_samples: whether `Prepared.samples` are asked for.
 
     Raises:
         ValueError: the record is too short, or a loop opens.
@@ -73,11 +93,20 @@ def prepared(
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
     regressor, effort, measured = equations_at(model, record, q, zd, zdd, used)
-    both = np.concatenate([regressor, effort[:, :, None]], axis=2)
+    places = [independent_coordinates(model).index(name) for name in measured]
+    speed = zd[:, places]
+    temperature = None if record.temperature is None else record.temperature[used]
+
+    def filtered(part: np.ndarray) -> np.ndarray:
+        if effort_cutoff_hz is None:
+            return part
+        with place("effort_cutoff_hz"):
+            return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
+
+    columns, constant = further_columns(model, measured, regressor, speed, temperature, carrying)
+    both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
-        with place("effort_cutoff_hz"):
-            both = low_pass(both.reshape(len(both), -1), rate, effort_cutoff_hz).reshape(both.shape)
         ends = edge(rate, effort_cutoff_hz)
         inside = np.arange(ends, len(used) - ends, decimation(rate, effort_cutoff_hz))
     time = record.time_s[used[inside]] - record.time_s[0]
@@ -88,21 +117,26 @@ def prepared(
             f"nothing is left {wanted}: without the filters' ends the record has {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    places = [independent_coordinates(model).index(name) for name in measured]
     fast = _moves(model, zd[inside], least_speed)[:, places]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
             raise ValueError(f"{name} is never faster than its least_speed, expected a lower one")
-    kept = both[inside[sample], coordinate]
+
+    def kept(part: np.ndarray) -> np.ndarray:
+        return filtered(part)[inside[sample], coordinate]
+
+    rows = both[inside[sample], coordinate]
     return Prepared(
-        regressor=kept[:, :-1],
-        effort=kept[:, -1],
+        regressor=rows[:, :-2],
+        effort=rows[:, -1],
         coordinate=coordinate,
         time_s=record.time_s[used[inside[sample]]],
-        velocity=zd[inside][:, places][sample, coordinate],
+        velocity=speed[inside[sample], coordinate],
         measured=measured,
-        temperature=None if record.temperature is None else record.temperature[used[inside[sample]]],
+        temperature=None if temperature is None else temperature[inside[sample]],
+        constant=rows[:, -2],
+        samples=Samples(regressor, speed, temperature, kept) if keep_samples else None,
     )
 
 

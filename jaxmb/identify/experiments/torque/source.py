@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.torque.gain_fit import Recorded
+from jaxmb.identify.experiments.torque.prepared import Prepared
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -19,3 +21,11 @@ class TorqueSource(Source):
     """Which of them are angles."""
     doubts: tuple[str, ...] = ()
     """Sentences on what may be wrong with the motion."""
+    tried: Prepared | None = None
+    """Its equations, where further terms of friction are to be tried on them."""
+    kinds: tuple[str, ...] = ()
+    """Which."""
+    drives: tuple[str, ...] = ()
+    """Names of those whose recordings it is."""
+    recorded: Recorded | None = None
+    """Its equations with the recordings of its drives, where gains of these are to be found first."""

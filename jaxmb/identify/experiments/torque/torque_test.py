@@ -1,5 +1,6 @@
 """A torque test: efforts of drives along a motion, linear in inertial and friction parameters."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
+from jaxmb.identify.experiments.torque.gain_fit import FAMILY
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import Place
 from jaxmb.identify.regression.base_parameters import base_parameters
@@ -16,14 +18,14 @@ from jaxmb.machine.build import Model
 
 
 class TorqueTest(Test):
-    """Efforts at coordinates along a motion: effort = Y p, p the inertial and friction parameters of the machine.
+    """Efforts at coordinates along a motion: effort = Y p + c, p the inertial and friction parameters of the machine.
 
     The motion is given and geometry is not free, so that Y is a matrix of numbers.
     """
 
     name: str = eqx.field(static=True)
     parameters: tuple[str, ...] = eqx.field(static=True)
-    """Names of p (`regressor_names`)."""
+    """Names of p (`regressor_names`, and Stribeck speeds)."""
     targets: tuple[Place, ...] = eqx.field(static=True)
     """Where each stands in the model."""
     regressor: Float[Array, "r p"]
@@ -38,6 +40,14 @@ class TorqueTest(Test):
     alike: Float[Array, "r"] | None = None
     """By what the square of the deviation of each row is larger than that of its noise, so that neighbouring samples
     that are alike count as if they were independent; 1 for all where there is none."""
+    constant: Float[Array, "r"] | float = 0.0
+    """Beside the columns of what is not linear, taken so about a value that is known."""
+    drives: tuple[str, ...] = eqx.field(static=True, default=())
+    """Whose gains may be free."""
+    gains: Float[Array, "g"] | None = None
+    """Of these."""
+    of_gains: Float[Array, "r g"] | None = None
+    """Columns of these."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
         """The inertial and friction parameters of a machine."""
@@ -45,7 +55,10 @@ class TorqueTest(Test):
 
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
-        return self.regressor @ view
+        predicted = self.regressor @ view + self.constant
+        if self.of_gains is None or self.gains is None:
+            return predicted
+        return predicted + self.of_gains @ self.gains
 
     def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """(predicted - measured) / standard deviation."""
@@ -87,7 +100,7 @@ class TorqueTest(Test):
             raise NotImplementedError(
                 f"{called(self.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
             )
-        mine = set(self.parameters)
+        mine = {*self.parameters, *self.number_names}
         acts = [any(name in mine for name in names) for names in free.tied]
         return np.where(acts, 0.0, np.nan)
 
@@ -95,13 +108,36 @@ class TorqueTest(Test):
         """Efforts as linear equations in the free values."""
         regressor = np.asarray(self.regressor)
         share, constant = affine_numbers(model, free, self.parameters)
+        matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.constant)
+        if self.of_gains is not None:
+            columns, gains = np.asarray(self.of_gains), np.array(self.gains)
+            entries = free.entries_of(self.number_names)
+            for k, entry in enumerate([] if entries is None else entries.tolist()):
+                if entry >= 0:
+                    matrix[:, entry] += columns[:, k]
+                    gains[k] = 0.0
+            rest = rest + columns @ gains
         return Equations(
-            matrix=regressor @ share,
-            measured=np.asarray(self.effort) - regressor @ constant,
+            matrix=matrix,
+            measured=np.asarray(self.effort) - rest,
             std=np.asarray(self.std),
             weight=np.ones(self.rows),
             case=np.arange(self.rows),
         )
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Gains of its drives."""
+        return tuple(f"{FAMILY}.{name}" for name in self.drives)
+
+    @property
+    def numbers(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
+        """Values of these."""
+        return np.zeros(0) if self.gains is None else self.gains
+
+    def with_numbers(self, numbers: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
+        """The test with other gains."""
+        return dataclasses.replace(self, gains=numbers)
 
     def sums(self, model: Model) -> Sums:
         """Base parameters."""

@@ -80,7 +80,7 @@ class TorqueTestPart(TestPart):
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
     """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
     friction_terms: tuple[Literal["stribeck", "load", "cubic", "temperature"], ...] = ()
-    """Further terms of friction that are tried on motion held out; they are reported, the machine has none of them."""
+    """Further terms of friction that are tried on motion held out; the machine gets those that predict it better."""
     from_s: NonNegative = 0.0
     """Part of the record that is used, from its first sample."""
     to_s: Positive | None = None
@@ -100,9 +100,9 @@ class TorqueTestPart(TestPart):
             raise ValueError("expected either file or simulate")
         if self.kalman is not None and self.cutoff_hz != "search":
             raise ValueError("kalman and cutoff_hz are given, expected one of them")
-        if self.friction_terms and self.effort_cutoff_hz is not None:
+        if self.friction_terms and self.role == "check":
             raise ValueError(
-                "friction_terms are tried on efforts as recorded, expected no effort_cutoff_hz beside them"
+                "friction_terms are chosen by what is fitted, expected none in a test with the role 'check'"
             )
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"from_s is {self.from_s:g} and to_s {self.to_s:g}, expected the first before the last")

@@ -12,13 +12,15 @@ import numpy as np
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.cutoff_search import best_cutoff
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise
-from jaxmb.identify.experiments.torque.friction_terms import friction_terms
+from jaxmb.identify.experiments.torque.further_columns import column_names
+from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
+from jaxmb.identify.study.reading.gains import free_gains, with_free_gains, with_gains
 from jaxmb.identify.study.reading.motion_checks import beyond_range, check_driven, check_moves, motion_remarks
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
@@ -52,7 +54,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         payload_columns(model, part.without, [payload.name for payload in setting.whole.payload]),
     )
     if part.simulate is None:
-        record = _recorded(str(part.file), setting)
+        record = with_gains(_recorded(str(part.file), setting), setting.gains)
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
@@ -67,10 +69,29 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     path = recorded_path(model, record, start)
     motion, how_found = _motion(part, model, record, path)
     last = np.inf if part.to_s is None else part.to_s
-    rows = prepared(model, record, motion, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, last)
-    rows.regressor[:, absent] = 0.0
     names, where = regressor_names(model), places(model)
-    tried = _friction(part, rows, names)
+    first = setting.friction or setting.gains
+    known = parameters(model) if first is None else first.values
+    carrying = {name: value for name, value in known.items() if name not in [names[i] for i in absent]}
+    drives = record.drives
+    freed = () if drives is None else free_gains(drives.names, setting.file.free)
+    tries = bool(part.friction_terms) and setting.friction is None
+    rows = prepared(
+        model,
+        record,
+        motion,
+        path,
+        part.effort_cutoff_hz,
+        _least_speed(part, model),
+        part.from_s,
+        last,
+        carrying,
+        tries or bool(freed),
+    )
+    rows.regressor[:, absent] = 0.0
+    if rows.samples is not None:
+        rows.samples.regressor[..., absent] = 0.0
+    names = column_names(model, rows.measured)
     std, alike = _noise(part, rows)
     test = TorqueTest(
         name=label,
@@ -82,15 +103,27 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
         alike=jax.device_put(alike),
+        constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
+    recordings = None
+    if freed and drives is not None:
+        if setting.gains is None:
+            used = slice(motion.first, len(record.time_s) - motion.last)
+            recordings = Recorded(rows, drives.signal[used], drives)
+        else:
+            test = with_free_gains(test, rows, drives, freed, setting.gains)
     recorded = part.simulate is None
     source = TorqueSource(
         time_s=rows.time_s,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=tuple(beyond_range(setting.whole, record, recorded)),
+        tried=rows if tries else None,
+        kinds=part.friction_terms,
+        drives=() if drives is None else drives.names,
+        recorded=recordings,
     )
-    remarks = (*how_found, *tried, *motion_remarks(setting.whole, model, record, recorded))
+    remarks = (*how_found, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
 
@@ -136,21 +169,6 @@ def _motion(
     cutoff = best_cutoff(model, record, path, part.robust)
     return low_passed_motion(record, cutoff), [
         f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
-    ]
-
-
-def _friction(part: TorqueTestPart, rows: Prepared, names: Sequence[str]) -> list[str]:
-    """Remarks on further terms of friction that were tried."""
-    if not part.friction_terms:
-        return []
-    found = friction_terms(rows, names, part.friction_terms)
-    if not found:
-        return [f"no further friction ({', '.join(part.friction_terms)}) predicts held-out motion better"]
-    return [
-        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g} ± {term.std:.2g}"
-        f"{'' if term.speed is None else f' at {term.speed:.2g} rad/s or m/s'} takes the error of held-out motion from"
-        f" {term.before:.3g} to {term.after:.3g}; no machine can hold it, it is not in what was identified"
-        for term in found
     ]
 
 

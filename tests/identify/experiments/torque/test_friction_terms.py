@@ -3,11 +3,23 @@
 import numpy as np
 import pytest
 
+import jaxmb
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
-from jaxmb.identify.experiments.torque.prepared import Prepared
+from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.study.study import make_study
+from jaxmb.machine.friction import FurtherFriction
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord
 from tests.identify.experiments.torque.test_torque_pendulum import TEST, TIME, columns, motion, study
+from tests.identify.experiments.torque.test_torque_recovery import (
+    ARM,
+    FREE,
+    HOW,
+    TEST as ARM_TEST,
+    TRUE as ARM_TRUE,
+    identified,
+)
 
 NAMES = ("inertia.bob.zz", "first_moment.bob.x", "damping.q", "friction.q")
 TRUE = np.array([0.5, 1.2, 0.7, 0.9])
@@ -23,7 +35,8 @@ def rows(extra=None, seed=0):
     effort = Y @ TRUE + NOISE * np.random.default_rng(seed).normal(size=time.size)
     if extra is not None:
         effort = effort + extra(v, np.abs(Y[:, :2] @ TRUE[:2]), WARM)
-    return Prepared(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), WARM)
+    samples = Samples(Y[:, None], v[:, None], WARM, lambda part: part[:, 0])
+    return Prepared(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), WARM, samples=samples)
 
 
 @pytest.mark.parametrize(
@@ -36,23 +49,23 @@ def rows(extra=None, seed=0):
     ],
 )
 def test_a_term_that_is_there(kind, size, law):
-    found = friction_terms(rows(lambda *state: size * law(*state)), NAMES, KINDS)
+    choice = friction_terms(rows(lambda *state: size * law(*state)), NAMES, KINDS)
+    found = choice.terms
     assert found[0].kind == kind
-    assert len(found) == 1 or kind == "stribeck"  # of speeds that are tried none is the true one: a rest may be left
+    assert len(found) == 1
     term = found[0]
-    # five deviations, and what the grid of Stribeck speeds, steps of 1.5, leaves of the size
-    assert abs(term.coefficient - size) < 5.0 * term.std + (0.2 * size if kind == "stribeck" else 0.0)
+    assert abs(term.coefficient - size) < 5.0 * term.std
     assert term.after < term.before
     assert term.after == pytest.approx(NOISE, rel=0.05)
     if kind == "stribeck":
-        assert term.speed == pytest.approx(0.4, rel=0.25)
+        assert term.speed == pytest.approx(0.4, rel=0.05)
     else:
         assert term.speed is None
 
 
 def test_no_term_where_there_is_none():
     """Five draws of the noise, four kinds each: by chance one in twenty studies of these would take one."""
-    taken = [friction_terms(rows(seed=seed), NAMES, KINDS) for seed in range(5)]
+    taken = [friction_terms(rows(seed=seed), NAMES, KINDS).terms for seed in range(5)]
     assert sum(len(found) > 0 for found in taken) <= 1
 
 
@@ -63,14 +76,14 @@ def test_what_a_study_says(tmp_path):
     entry = study(tmp_path, noise + 0.2 * v**3, **tried).fitted[0]
     (told,) = [remark for remark in entry.remarks if "friction" in remark]
     assert told.startswith("q: cubic friction of 0.2")
-    assert "it is not in what was identified" in told
+    assert told.endswith("it is part of the fit")
     entry = study(tmp_path, noise, **tried).fitted[0]
     assert any("no further friction (stribeck, cubic) predicts" in remark for remark in entry.remarks)
 
 
 def test_wrong_requests(tmp_path):
-    with pytest.raises(ValueError, match="expected no effort_cutoff_hz beside them"):
-        study(tmp_path, friction_terms=["cubic"], effort_cutoff_hz=8.0)
+    with pytest.raises(ValueError, match="expected none in a test with the role 'check'"):
+        study(tmp_path, friction_terms=["cubic"], role="check")
     with pytest.raises(ValueError, match="found no column 'temperature' in the record"):
         study(tmp_path, friction_terms=["temperature"])
     assert TEST["cutoff_hz"] == 40.0
@@ -81,3 +94,87 @@ def test_temperatures_in_tables(tmp_path):
     record = MotionRecord(time, ("q",), np.sin(time)[:, None], np.cos(time)[:, None], temperature=20.0 + time)
     write_motion(tmp_path / "warm.csv", record)
     np.testing.assert_array_equal(read_motion(tmp_path / "warm.csv", ["q"]).temperature, record.temperature)
+
+
+STRIBECK = FurtherFriction(stribeck=1.0, stribeck_speed=0.25)
+GRIP = FurtherFriction(load_friction=0.08)
+MORE = {"stribeck.a": 1.0, "stribeck_speed.a": 0.25, "load_friction.b": 0.08}
+OTHER = {"a": {"sine": [0.9, 0.3, 0.2], "cosine": [0.2, 0.2]}, "b": {"sine": [0.5, -0.6], "cosine": [0.3, 0.3]}}
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    """An arm with Stribeck friction at one joint and friction by load at the other, by the machine that has neither."""
+    folder = tmp_path_factory.mktemp("arm")
+    body = [
+        part.model_copy(update={"joint": (part.joint[0].model_copy(update={"further_friction": further}),)})
+        for part, further in zip(ARM.body, (STRIBECK, GRIP), strict=True)
+    ]
+    true = ARM.model_copy(update={"body": tuple(body)})
+    jaxmb.write_machine(true, folder / "true.toml")
+    how = HOW | {"duration_s": 10.0, "torque_std": NOISE, "machine": "true.toml"}
+    plain = {key: value for key, value in ARM_TEST.items() if key not in ("from_s", "to_s")}
+    seen = plain | {"name": "seen", "simulate": how}
+    held = plain | {"name": "held", "role": "check", "simulate": how | {"motion": OTHER, "noise_seed": 2}}
+    tries = seen | {"friction_terms": ["stribeck", "load", "cubic"]}
+    return identified(folder, seen, held), identified(folder, tries, held), folder
+
+
+def test_what_is_there_is_part_of_the_fit(arm):
+    """Without it viscous and Coulomb friction are more than four deviations off. With it all numbers are within four of
+    theirs, of which one in a thousand draws of seventeen would have one outside."""
+    plain, found, _ = arm
+    off = {
+        name: abs(plain.parameters[name].value - value) / plain.parameters[name].std for name, value in ARM_TRUE.items()
+    }
+    assert off["friction.a"] > 4.0
+    assert off["damping.a"] > 4.0
+    assert set(found.parameters) == set(ARM_TRUE) | set(MORE)
+    for name, value in (ARM_TRUE | MORE).items():
+        assert abs(found.parameters[name].value - value) < 4.0 * found.parameters[name].std, name
+    assert found.parameters["stribeck.a"].unit == "N m"
+
+
+def test_held_out_motion_is_predicted_with_it(arm):
+    """To the noise, which is all that is left."""
+    plain, found, _ = arm
+    for result, limit in ((plain, 2.0), (found, 1.05)):
+        errors = [row.rms_error for row in result.metrics.of(TorqueMetrics).torques if row.test == "held"]
+        assert (max(errors) < limit * NOISE) is (limit == 1.05)
+
+
+def test_the_machine_that_is_written_has_it(arm):
+    _, found, folder = arm
+    jaxmb.write_machine(found.machine, folder / "found.toml")
+    model = jaxmb.build_model(jaxmb.load_machine(folder / "found.toml"))
+    expected = jaxmb.actuator_effort(found.model, [0.2, -0.4], [0.3, 0.5], [1.0, 2.0])
+    np.testing.assert_allclose(jaxmb.actuator_effort(model, [0.2, -0.4], [0.3, 0.5], [1.0, 2.0]), expected, rtol=1e-9)
+    assert jaxmb.parameters(model)["load_friction.b"] == pytest.approx(found.parameters["load_friction.b"].value)
+
+
+def test_a_search_sees_the_same_equations(arm):
+    """Beside tests of other kinds the residual is that of the linear step."""
+    study_of_it = arm[1].study
+    (test,) = study_of_it.tests
+    values = np.array([(ARM_TRUE | MORE)[name] for name in study_of_it.free.names])
+    rows = test.equations(study_of_it.model, study_of_it.free)
+    expected = (rows.matrix @ values - rows.measured) / rows.std
+    np.testing.assert_allclose(study_of_it.problem.measured(values)[0], expected, atol=1e-9)
+
+
+def test_what_a_study_cannot_free_by_itself(tmp_path):
+    for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
+        with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
+            identified(tmp_path, ARM_TEST, free=FREE | {name: {"lower": 0.1, "upper": 1.0}})
+
+
+def test_several_tests_choose_together(tmp_path):
+    """Each by itself and both together; the machine has the term once."""
+    v, noise = motion(TIME)[1], NOISE * np.random.default_rng(3).normal(size=TIME.size)
+    one = study(tmp_path, noise + 0.2 * v**3, friction_terms=["cubic"])
+    file = one.origin.file
+    both = file.model_copy(update={"test": (*file.test, file.test[0].model_copy(update={"name": "again"}))})
+    two = make_study(both, "two", tmp_path)
+    assert two.free.names == one.free.names
+    assert set(two.free.names) == {*NAMES, "cubic_damping.q"}
+    assert sum("cubic friction" in remark for entry in two.fitted for remark in entry.remarks) == 1

@@ -1,0 +1,180 @@
+"""Terms of friction that torque tests ask for: chosen on motion held out, then a part of the machine that is fitted."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.friction_terms import (
+    FrictionChoice,
+    FrictionTerm,
+    friction_terms,
+)
+from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.experiments.torque.source import TorqueSource
+from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.identify.study.format.study_format import FreePart
+from jaxmb.machine.build import Model
+from jaxmb.machine.friction import FurtherFriction
+from jaxmb.machine.schema import Machine
+
+FAMILY = {
+    "stribeck": "stribeck", "load": "load_friction", "cubic": "cubic_damping", "temperature": "damping_slope",
+}  # fmt: skip
+"""Of the coefficient of each kind of term."""
+WIDTH = 10.0
+"""Half the width of a coefficient's bounds, in standard deviations at least."""
+TIMES = 4.0
+"""Bounds of a Stribeck speed beside what was found in a first fit."""
+
+
+def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | None:
+    """What the tests of a study that ask for terms of friction choose together; None where none asks.
+
+    Raises:
+        ValueError: temperatures were not recorded.
+    """
+    sources = [s for entry in entries if isinstance(s := entry.source, TorqueSource) and s.tried is not None]
+    rows = [s.tried for s in sources if s.tried is not None]
+    if not rows:
+        return None
+    kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
+    there = [
+        (name, kind)
+        for name, terms in zip(model.coordinates, model.further_friction, strict=True)
+        for kind, family in FAMILY.items()
+        if family in terms
+    ]
+    return friction_terms(_one_below_the_other(rows), regressor_names(model), kinds, there)
+
+
+def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
+    """The machine with terms that were chosen.
+
+    Raises:
+        NotImplementedError: a term is of a motor's shaft.
+    """
+    joints = [joint.name for body in machine.body for joint in body.joint]
+    for term in choice.terms:
+        if term.coordinate not in joints:
+            raise NotImplementedError(
+                f"friction_terms: '{term.coordinate}' is the shaft of a motor, expected terms of joints alone"
+            )
+
+    def changed(name: str, there: FurtherFriction | None) -> FurtherFriction | None:
+        found = {} if there is None else there.model_dump(exclude_none=True)
+        for term in choice.terms:
+            if term.coordinate == name:
+                found[FAMILY[term.kind]] = term.coefficient
+                found |= {} if term.speed is None else {"stribeck_speed": term.speed}
+                found |= {} if term.temperature is None else {"temperature": term.temperature}
+        return FurtherFriction.model_validate(found) if found else there
+
+    body = tuple(
+        part.model_copy(
+            update={
+                "joint": tuple(
+                    joint.model_copy(update={"further_friction": changed(joint.name, joint.further_friction)})
+                    for joint in part.joint
+                )
+            }
+        )
+        for part in machine.body
+    )
+    return machine.model_copy(update={"body": body})
+
+
+def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
+    """What is free of terms that were chosen, about the values of the first fit."""
+    found: dict[str, FreePart] = {}
+    for term in () if choice is None else choice.terms:
+        size, half = term.coefficient, max(WIDTH * term.std, abs(term.coefficient))
+        found[f"{FAMILY[term.kind]}.{term.coordinate}"] = _linear(size - half, size + half, size)
+        if term.speed is not None:
+            found[f"stribeck_speed.{term.coordinate}"] = _linear(term.speed / TIMES, term.speed * TIMES, term.speed)
+    return found
+
+
+def check_free_friction(free: Mapping[str, FreePart]) -> None:
+    """Raise NotImplementedError where a study frees what only a first fit, of `friction_terms`, can begin with."""
+    for family, kind in (("stribeck_speed", "stribeck"), ("load_friction", "load")):
+        for name in free:
+            if name.startswith(f"{family}."):
+                raise NotImplementedError(
+                    f"efforts are not linear in '{name}', which friction_terms = [\"{kind}\"] of a torque test finds:"
+                    " expected no bounds of it"
+                )
+
+
+def told_friction(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
+    """Entries without the equations that terms were tried on, the first of them with remarks on what was chosen."""
+    found, told = list[Entry](), False
+    for entry in entries:
+        source = entry.source
+        if choice is None or not isinstance(source, TorqueSource) or not source.kinds:
+            found.append(entry)
+            continue
+        remarks = [] if told else _remarks(choice, source.kinds)
+        told = True
+        own = dataclasses.replace(source, tried=None)
+        found.append(dataclasses.replace(entry, source=own, remarks=(*entry.remarks, *remarks)))
+    return found
+
+
+def _remarks(choice: FrictionChoice, kinds: Sequence[str]) -> list[str]:
+    if not choice.terms:
+        return [f"no further friction ({', '.join(kinds)}) predicts held-out motion better"]
+    return [_remark(term) for term in choice.terms]
+
+
+def _remark(term: FrictionTerm) -> str:
+    at = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
+    return (
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{at} takes the error of"
+        f" held-out motion from {term.before:.3g} to {term.after:.3g}; it is part of the fit"
+    )
+
+
+def _linear(lower: float, upper: float, initial: float) -> FreePart:
+    return FreePart(lower=lower, upper=upper, initial=initial, scale="linear")
+
+
+def _one_below_the_other(parts: Sequence[Prepared]) -> Prepared:
+    """Equations of several tests as those of one record, one after the other in time."""
+    if len(parts) == 1:
+        return parts[0]
+    measured = tuple(dict.fromkeys(name for part in parts for name in part.measured))
+    warm = all(part.temperature is not None for part in parts)
+    all_samples = [part.samples for part in parts if part.samples is not None]
+    ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
+    places = [[measured.index(name) for name in part.measured] for part in parts]
+
+    def wide(part: np.ndarray, place: list[int]) -> np.ndarray:
+        found = np.zeros((len(part), len(measured), *part.shape[2:]))
+        found[:, place] = part
+        return found
+
+    def kept(part: np.ndarray) -> np.ndarray:
+        own = [part[a:b][:, place] for a, b, place in zip(ends, ends[1:], places, strict=False)]
+        return np.concatenate([samples.kept(some) for samples, some in zip(all_samples, own, strict=True)])
+
+    starts = np.cumsum([0.0, *(np.ptp(part.time_s) + 1.0 for part in parts)])
+    return Prepared(
+        regressor=np.concatenate([part.regressor for part in parts]),
+        effort=np.concatenate([part.effort for part in parts]),
+        coordinate=np.concatenate(
+            [np.array(place)[part.coordinate] for part, place in zip(parts, places, strict=True)]
+        ),
+        time_s=np.concatenate([part.time_s - part.time_s[0] + t for part, t in zip(parts, starts, strict=False)]),
+        velocity=np.concatenate([part.velocity for part in parts]),
+        measured=measured,
+        temperature=np.concatenate([np.asarray(part.temperature) for part in parts]) if warm else None,
+        constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
+        samples=Samples(
+            np.concatenate([wide(s.regressor, p) for s, p in zip(all_samples, places, strict=True)]),
+            np.concatenate([wide(s.velocity, p) for s, p in zip(all_samples, places, strict=True)]),
+            np.concatenate([np.asarray(s.temperature) for s in all_samples]) if warm else None,
+            kept,
+        ),
+    )
