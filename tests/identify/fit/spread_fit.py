@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from jaxmb.cli.run_identify import _with_others
+from jaxmb.cli.other_processes import with_others
 from jaxmb.identify.fit.devices import NUMBER, join
 from jaxmb.identify.fit.loop import run_fit
 from tests.identify.arm import frf, study_of
@@ -34,7 +34,7 @@ def main(folder):
     if os.environ.get(NUMBER) == "1":
         os._exit(9)
     if NUMBER in os.environ:
-        with _with_others(folder / "state.npz"):
+        with with_others():
             while True:
                 found(study)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmb.cli.console import ALONE
+from jaxmb.cli.other_processes import LOST
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
 from tests.identify.fit.spread_fit import found, spread_study
 
@@ -75,6 +76,23 @@ def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
     assert (
         "jaxmb: another process of this run ended or is out of reach: start all of them again, with --resume" in errors
     )
+
+
+def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.identify.fit.lost_first"], env=os.environ | together | {NUMBER: str(k)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for k in range(2)
+    )  # fmt: skip
+    output, errors = second.communicate(timeout=50)
+    first.communicate(timeout=10)
+    assert first.returncode == 9
+    assert output.splitlines()[-1] == "joined", errors
+    assert second.returncode == ALONE
+    assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
