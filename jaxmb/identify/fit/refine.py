@@ -13,7 +13,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
 from jaxmb.identify.fit.blocks import some_in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
@@ -43,7 +43,7 @@ class LeastSquares:
         self.name = name
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
-        self._fixed = everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
+        self._fixed = everywhere((spread_for(problem, starts), box, jax.device_put(np.asarray(gradient_tolerance))))
         self._most_steps, self._exact = most_steps, exact
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
@@ -101,6 +101,8 @@ def _advance_least_squares(
     def all_steps(s: LeastSquaresState) -> LeastSquaresState:
         return jax.lax.while_loop(some_go_on, all_once, (jnp.asarray(0), s))[1]
 
+    if problem.spread:
+        return all_steps(state)
     # those that go on side by side, so that every device has as many of them
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))

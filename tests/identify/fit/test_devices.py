@@ -13,7 +13,7 @@ import pytest
 from jaxmb.cli.console import ALONE
 from jaxmb.cli.other_processes import LOST
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
-from tests.identify.fit.spread_fit import found, spread_study
+from tests.identify.fit.spread_fit import found_in
 
 
 def started(folder, **environment):
@@ -49,10 +49,16 @@ def runs(tmp_path_factory):
         *(started(folder / f"process {k}", **together, **{NUMBER: str(k)}) for k in range(2)),
     ]
     (folder / "alone").mkdir()
-    return found(spread_study(folder / "alone")), *(printed(process) for process in processes)
+    return found_in(folder / "alone"), *(printed(process) for process in processes)
 
 
-def same(other, alone):
+def same(others, alone):
+    for kind, shared in (("points", False), ("postures", True)):
+        same_fit(others[kind], alone[kind])
+        assert (others[kind]["spread"], alone[kind]["spread"]) == (shared, False)
+
+
+def same_fit(other, alone):
     np.testing.assert_allclose(other["u"], alone["u"], rtol=1e-10)
     assert other["cost"] == pytest.approx(alone["cost"], rel=1e-10)
     assert (other["search"], other["ends"]) == (alone["search"], alone["ends"])
