@@ -1,6 +1,5 @@
 """`jaxmb identify`."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxmb.cli.console import (
-    ALONE,
     INTERRUPTED,
     NOT_CONVERGED,
     Out,
@@ -20,6 +18,7 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
+from jaxmb.cli.other_processes import go_on_watched, with_others
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
@@ -65,6 +64,8 @@ def identify(
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
         file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
+    if distributed:
+        go_on_watched()
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, write_result
@@ -84,7 +85,7 @@ def identify(
     folder = Path("results") / problem.name if out is None else out
     state = folder / "state.npz"
     if distributed and not is_first():
-        with wrong_input(), _with_others(state):
+        with wrong_input(), with_others():
             run(problem, seed, state, resume)
         return
     folder = writable(folder, (RESULT, MACHINE, STUDY))
@@ -95,7 +96,7 @@ def identify(
         elif not resume:
             state.unlink(missing_ok=True)  # or an early interruption would offer to go on with another run
         try:
-            with wrong_input(), _with_others(state), _progress(problem.name) as report:
+            with wrong_input(), with_others(), _progress(problem.name) as report:
                 result = run(problem, seed, state, resume, report)
                 if profile:
                     result = with_profiles(result, profile)
@@ -140,24 +141,6 @@ def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
             what = "draws of the noise"
     console.print(on_terminal(draws_sections(found, result, what), console.width))
     drawn.write_draws(folder / f"{name}.npz", found)
-
-
-@contextmanager
-def _with_others(state: Path) -> Iterator[None]:
-    """The end of this process where another one of the run is lost: nothing that waits for all would come to an end."""
-    import jax
-
-    try:
-        yield
-    except jax.errors.JaxRuntimeError:
-        if jax.process_count() == 1:
-            raise
-        say(
-            "another process of this run ended or is out of reach: start all of them again, with --resume to go on"
-            f" from {state} where it is there",
-            ALONE,
-        )
-        os._exit(ALONE)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, progress, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 SHOW = ["dexterity"]
@@ -122,22 +122,24 @@ def map_postures(
             from jaxmb.maps import load_identified, modal_maps
 
             known = None if robot.result is None else load_identified(robot.result)
-            found = modal_maps(
-                robot.model if known is None else known.model,
-                over=None if path is not None else grid_of(robot.model, over or [], points),
-                path=None if path is None else path_of(robot.model, path, points),
-                modes=modes,
-                quantities=quantities,
-                frame=frame,
-                held=held,
-                joints=counted,
-                limits=None if limits is None else limits_of(robot.model, limits),
-                direction=direction,
-                band_hz=band_hz,
-                free=None if known is None else known.free,
-                covariance=None if known is None else known.covariance,
-                linearize_at="posture" if known is None else known.linearize_at,
-            )
+            with progress(robot.name, "compiling") as line:
+                found = modal_maps(
+                    robot.model if known is None else known.model,
+                    over=None if path is not None else grid_of(robot.model, over or [], points),
+                    path=None if path is None else path_of(robot.model, path, points),
+                    modes=modes,
+                    quantities=quantities,
+                    frame=frame,
+                    held=held,
+                    joints=counted,
+                    limits=None if limits is None else limits_of(robot.model, limits),
+                    direction=direction,
+                    band_hz=band_hz,
+                    free=None if known is None else known.free,
+                    covariance=None if known is None else known.covariance,
+                    linearize_at="posture" if known is None else known.linearize_at,
+                    report=lambda done, of: line(f"{done} of {of} postures"),
+                )
         else:
             from jaxmb.maps import DIRECTIONS, posture_maps
 

@@ -109,5 +109,7 @@ def _displacement(x: Array, length: Array, shear: Array) -> Float[Array, "6 6"]:
 def _shear_ratios(model: Model) -> Float[Array, "c 2"]:
     """Phi = 12 E I / (k G A l^2) of bending along y and along z; 0 in Euler-Bernoulli's beam."""
     bending = 12.0 * model.young_modulus[:, None] * model.beam_second_moment[:, ::-1]
-    shear = model.shear_modulus * model.beam_area * model.beam_length**2
-    return model.shear_flexibility * bending / shear[:, None]
+    shear = (model.shear_modulus * model.beam_area * model.beam_length**2)[:, None]
+    # Euler-Bernoulli's beam has a ratio of 0 also where precomputed views set the modulus to 0
+    shears = model.shear_flexibility > 0.0
+    return jnp.where(shears, model.shear_flexibility * bending / jnp.where(shears, shear, 1.0), 0.0)

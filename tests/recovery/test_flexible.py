@@ -45,6 +45,21 @@ def test_moduli_and_loss_factors_from_frfs(tmp_path):
     np.testing.assert_allclose([values[name] for name in expected], list(expected.values()), rtol=1e-6)
 
 
+def test_free_shear_moduli_of_slender_beams(tmp_path):
+    """What a fit computes beforehand, with the moduli at 0, is the machine that the values describe."""
+    jaxmb.write_machine(ARM, tmp_path / "machine.toml")
+    test = {"kind": "frf", "posture": POSTURE, "simulate": {"lines": {"first_hz": 1.0, "last_hz": 9.0, "step_hz": 1.0}}}
+    data = {"machine": "machine.toml", "test": [test], "free": {"shear_modulus.*": MODULUS, "young_modulus.*": MODULUS}}
+    problem = make_study(StudyFile.model_validate(data), "shear", tmp_path).problem
+    values = np.array([6e10, 7e10, 2e10, 3e10])
+    assert problem.views[0] is not None
+    seen = problem.view(0, values).tangent
+    model = problem.free.apply(problem.model, values)
+    expected = jaxmb.linearize(model, jaxmb.posture(model, {"q1": np.deg2rad(-20.0), "q2": np.deg2rad(60.0)}))
+    scale = np.abs(expected.stiffness).max()
+    np.testing.assert_allclose(seen.stiffness, expected.stiffness, rtol=1e-9, atol=1e-12 * scale)
+
+
 def test_moduli_from_deflections(tmp_path):
     """One linear step: the reciprocals of stiffnesses and of moduli."""
     test = {"kind": "deflection", "frame": "tool", "posture": POSTURE,

@@ -1,4 +1,4 @@
-"""Candidates and starts shared out over all devices, those of other processes of the same run among them.
+"""Candidates, starts and postures shared out over all devices, those of other processes of the same run among them.
 
 Every process of a run does the same; what one computes alone and decides by is taken from the first, so that processors
 of different make do not part.
@@ -52,17 +52,24 @@ def everywhere(tree: Tree) -> Tree:
     return jax.tree.map(put, tree)
 
 
-def shared_out(function: Callable[[Any], Any], points: Any, filler: Any) -> Any:
+def more_postures(points: int, postures: int) -> bool:
+    """Whether so many postures, of each point, keep more devices busy than so many points do."""
+    mesh = all_devices()
+    return mesh is not None and min(points, mesh.size) < min(postures, mesh.size)
+
+
+def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
     """`function` of points, each device with its share of them; in compiled functions.
 
     Args:
         function: of some points, to what has as many along the first axis. It must not depend on how many there are.
         points: a pytree of arrays with the points along the first axis.
         filler: one point more, for devices that would have fewer than others.
+        same: further arguments, the same for all points; what is differentiated has to be among them.
     """
     mesh = all_devices()
     if mesh is None:
-        return function(points)
+        return function(points, *same)
     count, devices = count_of(points), mesh.size
     missing = -count % devices
 
@@ -76,9 +83,10 @@ def shared_out(function: Callable[[Any], Any], points: Any, filler: Any) -> Any:
         whole = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec()))
         return whole.reshape(devices, -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)[:count]
 
-    rows = PartitionSpec(AXIS)
-    each = jax.shard_map(function, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
-    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler)))
+    rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    specs = (rows, *(whole for _ in same))
+    each = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
+    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), *same))
 
 
 def join() -> None:

@@ -16,6 +16,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.fit.blocks import in_blocks, memory_of_fits, memory_of_points, memory_of_tests
+from jaxmb.identify.fit.devices import more_postures, shared_out
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
@@ -58,6 +59,8 @@ class Problem(eqx.Module):
     noise_unit: Float[Array, ""]
     forms: tuple[Form, ...]
     """The same tests and views, those of one form stacked: what is computed with."""
+    spread: bool = eqx.field(static=True)
+    """Whether the tests of a form are shared out over all devices (`devices.shared_out`)."""
 
     def __init__(
         self,
@@ -68,11 +71,12 @@ class Problem(eqx.Module):
         prior: Prior | None,
         noise_unit: Float[Array, ""],
         forms: Any = None,
+        spread: bool = False,
     ):
         """Stack the tests of one form, so that no call has to; `dataclasses.replace` gives those of the old tests,
         which are not used."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
-        self.prior, self.noise_unit = prior, noise_unit
+        self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
         self.forms = tuple(stacked(free, self.tests, self.views, members) for members in alike(tests, views))
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
@@ -160,7 +164,18 @@ class Problem(eqx.Module):
         memory = 0 if self.one_by_one else memory_of_tests(self.free.size)
         if values.ndim == 2:
             return list(in_blocks(lambda t: residual(*t), (*each, values), memory))
-        return list(in_blocks(lambda t: residual(t[0], t[1], t[2], values), each, memory))
+
+        def some(tests: Any, values: Array) -> Array:
+            return in_blocks(lambda t: residual(t[0], t[1], t[2], values), tests, memory)
+
+        return list(shared_out(some, each, jax.tree.map(lambda x: x[0], each), values) if self.spread
+                    else some(each, values))  # fmt: skip
+
+
+def spread_for(problem: Problem, points: int) -> Problem:
+    """The problem with its tests shared out over the devices where that keeps more of them busy than the points do."""
+    spread = more_postures(points, max((len(form.members) for form in problem.forms), default=0))
+    return problem if spread == problem.spread else dataclasses.replace(problem, spread=spread)
 
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:

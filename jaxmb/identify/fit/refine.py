@@ -13,7 +13,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
@@ -43,8 +43,11 @@ class LeastSquares:
         self.name = name
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
+        problem = spread_for(problem, starts)
         self._fixed = everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
-        self._most_steps, self._exact, self._one_by_one = most_steps, exact, problem.memory_of_fits == 0
+        self._most_steps, self._exact = most_steps, exact
+        one_by_one = exact > 0.0 and problem.memory_of_fits == 0
+        self._at_once = (1 if problem.spread else jax.device_count()) if one_by_one else starts
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
         known = np.asarray(candidates)[: self.starts]
@@ -71,8 +74,7 @@ class LeastSquares:
         once take no longer than one."""
         going = ~(np.asarray(state.stationary) | np.asarray(state.stalled))
         turn = going & (np.asarray(state.evaluations) < self._most_steps)
-        at_once = jax.device_count() if self._exact > 0.0 and self._one_by_one else self.starts
-        return going & ~(turn & (np.cumsum(turn) <= at_once))
+        return going & ~(turn & (np.cumsum(turn) <= self._at_once))
 
     def progress(self, state: LeastSquaresState) -> Progress:
         objectives = _ranked(state.objective)
@@ -103,6 +105,8 @@ def _advance_least_squares(
     def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
         return in_blocks(advanced, s, problem.memory_of_fits)
 
+    if problem.spread:
+        return all_advanced(state)
     # those that go on side by side, so that every device has as many of them, and blocks of others end at once
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))

@@ -12,7 +12,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
-from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
@@ -41,7 +41,7 @@ class PopulationSearch:
     name = "search"
 
     def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
-        self._problem, self._box = everywhere((problem, box))
+        self._problem, self._box = everywhere((spread_for(problem, population), box))
         self._generations, self._size = generations, population
         self._algorithm, self._from_population = _evosax(algorithm, population, generations, box.lower.size)
         self._params = self._algorithm.default_params
@@ -151,7 +151,11 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
 @compiled
 def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> Float[Array, "p"]:
     """The objective of every candidate of a population, in blocks of as many as the memory holds, on all devices."""
-    return shared_out(lambda some: in_blocks(problem.objective, some, problem.memory), population, population[0])
+
+    def objectives(some: Array) -> Array:
+        return in_blocks(problem.objective, some, problem.memory)
+
+    return objectives(population) if problem.spread else shared_out(objectives, population, population[0])
 
 
 @compiled

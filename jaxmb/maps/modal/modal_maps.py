@@ -1,7 +1,7 @@
 """Maps of natural frequencies, damping and compliance over postures, with their standard deviations."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +92,7 @@ def modal_maps(
     free: FreeParameters | Sequence[str] | None = None,
     covariance: Float[np.ndarray, "d d"] | None = None,
     linearize_at: LinearizeAt = "posture",
+    report: Callable[[int, int], None] | None = None,
 ) -> ModalMaps:
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
@@ -119,6 +120,7 @@ def modal_maps(
             on which such a parameter acts has no standard deviation, and `unknown` names the parameter.
         linearize_at: at the postures, or at the "equilibrium" under gravity behind each, springs unloaded at the
             posture, as the tests of an identification were.
+        report: called now and then with the number of postures that are done, and of all.
 
     Raises:
         ValueError: a name, a size or a number is wrong, no place is reached, or a mass matrix is singular.
@@ -144,7 +146,7 @@ def modal_maps(
         variance = np.diagonal(covariance)
         rough = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= HARDLY_KNOWN**2)
     rows = postures.coordinates[reached]
-    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at)
+    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at, report)
 
     def placed(values: np.ndarray) -> np.ndarray:
         whole = np.full((*reached.shape, *values.shape[1:]), math.nan)

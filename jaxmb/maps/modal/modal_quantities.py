@@ -75,6 +75,7 @@ def modal_quantities(
     vary: Vary | None = None,
     u: Float[np.ndarray, "d"] | None = None,
     at: LinearizeAt = "posture",
+    report: Callable[[int, int], None] | None = None,
 ) -> ModalQuantities:
     """Modal quantities at postures, springs unloaded there, computed in chunks, with their gradients by u.
 
@@ -103,6 +104,7 @@ def modal_quantities(
         u: where the gradients are taken; `vary(u)` is the model.
         at: where the machine is linearized: at the postures, or at the equilibrium under gravity behind each. What does
             not exist without an equilibrium is NaN.
+        report: called after every chunk with the number of postures that are done, and of all.
 
     Raises:
         ValueError: a name or a number is wrong, loops are open at a posture, or its mass matrix is singular.
@@ -140,11 +142,15 @@ def modal_quantities(
 
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
+    done = 0
     with threadpool_limits(1, user_api="blas"):  # small matrices: more threads in LAPACK only wait for each other
         for rows, (values, differentials) in _solved(model, postures, frame, at, solve):
             found.append(values)
             if vary is not None and u is not None:
                 slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
+            done += len(rows)
+            if report is not None:
+                report(done, len(postures))
     names = list(found[0]) if found else []
     values = {name: np.concatenate([part[name] for part in found]) for name in names}
     gradients = {name: np.concatenate([part[name] for part in slopes]) for name in (slopes[0] if slopes else ())}

@@ -5,10 +5,11 @@ import os
 import sys
 from pathlib import Path
 
-from jaxmb.cli.run_identify import _with_others
+from jaxmb.cli.other_processes import with_others
 from jaxmb.identify.fit.devices import NUMBER, join
 from jaxmb.identify.fit.loop import run_fit
-from tests.identify.arm import frf, study_of
+from jaxmb.identify.fit.problem import spread_for
+from tests.identify.arm import FREE, TRUTH, frf, study_of
 
 SEARCH = {"algorithm": "SimpleGA", "population": 13, "generations": 10}
 
@@ -19,22 +20,36 @@ def spread_study(folder):
     return study_of(folder, test, start="random", rounds=1, refine={"starts": 5}, search=SEARCH)
 
 
+def posture_study(folder):
+    """One start of nine postures: no multiple of the number of devices, and more than there are starts."""
+    tests = [frf(b=0.1 + 0.15 * k, noise=0.01, seed=k, noise_log_std=0.01) for k in range(9)]
+    free = {name: part | {"initial": 1.3 * TRUTH[name.replace("*", "a")]} for name, part in FREE.items()}
+    return study_of(folder, *tests, free=free, rounds=1, refine={"starts": 1, "coarse_lines": 0})
+
+
 def found(study):
-    """What the fit of a study ends with."""
+    """What the fit of a study ends with, and whether its postures were shared out."""
     fit = run_fit(study.problem, study.settings, study.start, 7)
-    return {"u": fit.best_u.tolist(), "cost": fit.best, "search": fit.search_evaluations, "ends": len(fit.minima)}
+    spread = spread_for(study.problem, study.settings.refine.starts).spread
+    return {"u": fit.best_u.tolist(), "cost": fit.best, "search": fit.search_evaluations, "ends": len(fit.minima),
+            "spread": spread}  # fmt: skip
+
+
+def found_in(folder):
+    """What both studies end with."""
+    return {"points": found(spread_study(folder)), "postures": found(posture_study(folder))}
 
 
 def main(folder):
     """Print what was found; then the second process ends, and the first one has to notice."""
     if NUMBER in os.environ:
         join()
-    study = spread_study(folder)
-    print(json.dumps(found(study)), flush=True)
+    print(json.dumps(found_in(folder)), flush=True)
     if os.environ.get(NUMBER) == "1":
         os._exit(9)
     if NUMBER in os.environ:
-        with _with_others(folder / "state.npz"):
+        study = spread_study(folder)
+        with with_others():
             while True:
                 found(study)
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from jaxmb.cli.console import ALONE
+from jaxmb.cli.other_processes import LOST
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
-from tests.identify.fit.spread_fit import found, spread_study
+from tests.identify.fit.spread_fit import found_in
 
 
 def started(folder, **environment):
@@ -48,10 +49,16 @@ def runs(tmp_path_factory):
         *(started(folder / f"process {k}", **together, **{NUMBER: str(k)}) for k in range(2)),
     ]
     (folder / "alone").mkdir()
-    return found(spread_study(folder / "alone")), *(printed(process) for process in processes)
+    return found_in(folder / "alone"), *(printed(process) for process in processes)
 
 
-def same(other, alone):
+def same(others, alone):
+    for kind, shared in (("points", False), ("postures", True)):
+        same_fit(others[kind], alone[kind])
+        assert (others[kind]["spread"], alone[kind]["spread"]) == (shared, False)
+
+
+def same_fit(other, alone):
     np.testing.assert_allclose(other["u"], alone["u"], rtol=1e-10)
     assert other["cost"] == pytest.approx(alone["cost"], rel=1e-10)
     assert (other["search"], other["ends"]) == (alone["search"], alone["ends"])
@@ -75,6 +82,23 @@ def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
     assert (
         "jaxmb: another process of this run ended or is out of reach: start all of them again, with --resume" in errors
     )
+
+
+def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.identify.fit.lost_first"], env=os.environ | together | {NUMBER: str(k)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for k in range(2)
+    )  # fmt: skip
+    output, errors = second.communicate(timeout=50)
+    first.communicate(timeout=10)
+    assert first.returncode == 9
+    assert output.splitlines()[-1] == "joined", errors
+    assert second.returncode == ALONE
+    assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):

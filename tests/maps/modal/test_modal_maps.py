@@ -56,6 +56,14 @@ def test_std_against_draws(arm):
         np.testing.assert_allclose(found.maps[name].std, sampled, rtol=4 / np.sqrt(300))
 
 
+def test_progress(arm):
+    """The last word is all postures, 300 in chunks of 256."""
+    told = []
+    rows = np.column_stack([np.zeros(300), np.linspace(-0.8, 0.8, 300)])
+    modal_quantities(arm, rows, ("frequency",), report=lambda *part: told.append(part))
+    assert told == [(256, 300), (300, 300)]
+
+
 def test_what_does_not_act_may_be_unknown(arm):
     """With r at 0 the levers turn apart: about z both, about y the second alone, which knows nothing of stiffness.p."""
     free = logarithmic(arm, ("stiffness.*", "damping.*"))

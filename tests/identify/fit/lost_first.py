@@ -1,0 +1,19 @@
+"""The first process of a run that ends as soon as all have joined, and another that waits; for `test_devices`."""
+
+import os
+import time
+
+from jaxmb.cli.other_processes import go_on_watched
+
+go_on_watched()
+
+from jax.experimental import multihost_utils  # noqa: E402 - the process that JAX runs in is the child
+
+from jaxmb.identify.fit.devices import is_first, join  # noqa: E402
+
+join()
+multihost_utils.sync_global_devices("all have joined")
+print("joined", flush=True)
+if is_first():
+    os._exit(9)
+time.sleep(60.0)
