@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import platform
 import subprocess
 import sys
 
@@ -129,6 +130,53 @@ def test_calls_that_do_not_depend_on_each_other_end():
 def test_small_numbers_are_not_flushed_to_zero():
     code = "from jaxmb import native; import numpy as np; print(native.in_use(), np.float64(1e-310) / 2.0 > 0.0)"
     assert solved(code) == ["True", "True"]
+
+
+REPEATED = """if True:
+    import resource, jaxmb, jax, numpy as np
+    from jaxmb.linalg import receptance
+    one, w = np.eye(3), np.linspace(0.1, 9.0, 146)
+    many = jax.jit(jax.vmap(lambda k: receptance(one, 0.1 * one, k * one, w, one, one)))
+    k = jax.device_put(np.linspace(1.0, 9.0, 256))
+    for n in range(30):
+        jax.block_until_ready(many(k))
+        if n == 9:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 20)
+"""
+
+
+@NO_COMPILER
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="a matter of glibc")
+def test_memory_of_results_is_kept_from_call_to_call(monkeypatch):
+    """5 MB of responses a call are 1300 pages of 4 kB, which the system gives page by page; the user may want it so."""
+    for name in native.MALLOC:
+        monkeypatch.delenv(name, raising=False)
+    assert int(solved(REPEATED)[0]) < 300
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "100000")
+    assert int(solved(REPEATED)[0]) > 1000
+
+
+@NO_COMPILER
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads have no cores of their own here")
+def test_threads_that_help_may_run_wherever_the_caller_may():
+    """They are woken on another core than the caller's, and not kept from any."""
+    code = """if True:
+        import os, time, jaxmb, jax, numpy as np
+        from jaxmb.linalg import receptance
+        one, w = np.eye(9), np.linspace(0.1, 9.0, 20000)
+        many = jax.jit(lambda k: receptance(one, 0.1 * one, k * one, w, one, one).sum())
+        for n in range(20):
+            jax.block_until_ready(many(1.0 + n))
+        own, kept = os.sched_getaffinity(0), 0
+        for _ in range(100):
+            kept = sum(os.sched_getaffinity(int(t)) != own for t in os.listdir("/proc/self/task"))
+            if not kept:
+                break
+            time.sleep(0.05)
+        print(kept)
+    """
+    assert solved(code) == ["0"]
 
 
 @NO_COMPILER

@@ -30,6 +30,12 @@ process."""
 FOR_THIS_PROCESSOR = "-march=native", "-mcpu=native"
 """The first that the compiler takes."""
 PATIENCE_S = 120.0
+KEPT_BYTES = 1 << 26
+"""Of freed memory, which the process keeps."""
+LARGEST_KEPT_BYTES = 1 << 25
+"""Arrays up to which memory is kept: the largest that glibc allows."""
+MALLOC = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
+"""Environment variables by which the user decides this."""
 
 
 class NotAvailableError(Exception):
@@ -77,6 +83,20 @@ def _register(path: Path) -> None:
     except (OSError, AttributeError) as error:
         raise NotAvailableError(f"{path} cannot be loaded: {error}") from None
     jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")
+    _keep_memory()
+
+
+def _keep_memory() -> None:
+    """Let glibc keep what is freed, up to a bound, unless the user has decided otherwise.
+
+    It gives an array of some MB back to the system and asks for another at the next call, page by page; for three
+    coordinates that takes twice as long as the responses.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or any(name in os.environ for name in MALLOC):
+        return
+    for which, size in ((-1, KEPT_BYTES), (-3, LARGEST_KEPT_BYTES)):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+        mallopt(which, size)
 
 
 def _place() -> Path:

@@ -22,6 +22,12 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <vector>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
 
 #include "xla/ffi/api/c_api.h"
 
@@ -52,6 +58,8 @@ constexpr double ASYMMETRY = 1e-12;
 // Difference of two entries that should be one, over the diagonal, that is rounding.
 constexpr double PIECE = 1e5;
 // Multiplications, of vectors, that are worth giving away: some 20 us.
+constexpr double WAKING = 3e5;
+// The same, that a caller is done with before a thread that sleeps has woken up.
 
 struct Sizes {
   int64_t machines, lines, n, outputs, inputs;
@@ -437,45 +445,71 @@ class Helpers {
   std::mutex mutex_;
   std::condition_variable wanted_;
   std::deque<std::shared_ptr<Job>> jobs_;
-  unsigned threads_ = 0;
+  std::vector<std::thread> threads_;
+#if defined(__linux__)
+  cpu_set_t allowed_{};  // cores that the last caller may use
+#endif
 
   void help() {
     for (;;) {
       std::unique_lock<std::mutex> lock(mutex_);
-      wanted_.wait(lock, [&] { return !jobs_.empty(); });
+      while (jobs_.empty()) {
+        wanted_.wait(lock);
+        goAnywhere();
+      }
       std::shared_ptr<Job> job = jobs_.front();
       lock.unlock();
       job->some();
       lock.lock();
+      goAnywhere();
       auto found = std::find(jobs_.begin(), jobs_.end(), job);
       if (found != jobs_.end()) jobs_.erase(found);
     }
+  }
+
+  // Some schedulers wake a thread on the core of the one that wakes it, where it waits for milliseconds although others
+  // have nothing to do. So helpers are woken elsewhere, and may then go wherever the caller may.
+  void keepOffThisCore(int64_t count) {
+#if defined(__linux__)
+    const int core = sched_getcpu();
+    if (core < 0 || core >= CPU_SETSIZE || sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return;
+    cpu_set_t others = allowed_;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    for (int64_t k = 0; k < count; k++) pthread_setaffinity_np(threads_[k].native_handle(), sizeof others, &others);
+#endif
+  }
+
+  void goAnywhere() {
+#if defined(__linux__)
+    if (CPU_COUNT(&allowed_) > 0) sched_setaffinity(0, sizeof allowed_, &allowed_);
+#endif
   }
 
  public:
   Helpers() {
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
     try {
-      for (; threads_ + 1 < cores; threads_++) std::thread([this] { help(); }).detach();
+      for (unsigned k = 1; k < cores; k++) threads_.emplace_back([this] { help(); });
     } catch (...) {  // no more threads: those that there are
     }
   }
 
   void run(int64_t count, const std::function<void(int64_t)>& work) {
-    if (count <= 1 || threads_ == 0) {
+    if (count <= 1 || threads_.empty()) {
       for (int64_t k = 0; k < count; k++) work(k);
       return;
     }
+    const int64_t wanted = std::min<int64_t>(count - 1, threads_.size());
     auto job = std::make_shared<Job>();
     job->work = &work;
     job->count = count;
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      keepOffThisCore(wanted);
       jobs_.push_back(job);
     }
-    if (count - 1 >= threads_) wanted_.notify_all();
-    else
-      for (int64_t k = 1; k < count; k++) wanted_.notify_one();
+    for (int64_t k = 0; k < wanted; k++) wanted_.notify_one();
     job->some();
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -498,7 +532,8 @@ void solveAll(const Sizes& s, const std::function<Machine(int64_t)>& machine) {
   const int64_t width = Columns(first, s).width, right = width - s.n;
   const double work = 4.0 * (s.n * s.n * (s.n + 6.0) / 6.0 + 0.5 * s.n * s.n * right * (first.xi[0] ? 2.0 : 1.0) +
                              1.0 * s.n * s.outputs * s.inputs);
-  const int64_t piece = std::max<int64_t>(1, static_cast<int64_t>(PIECE / work));
+  const int64_t piece =
+      work * all_groups <= WAKING ? all_groups : std::max<int64_t>(1, static_cast<int64_t>(PIECE / work));
   const std::function<void(int64_t)> some = [&](int64_t number) {
     static thread_local Scratch<Complex> vectors;
     static thread_local Scratch<double> numbers;
