@@ -3,11 +3,12 @@
 With P_b the pseudo-inertia of body b (`spatial.pseudo_inertia`) and T_b(q) its pose, the virtual power of inertia is
 sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line. The
 sections of beams are bodies too, whose poses move with the elastic coordinates. These stand behind the coordinates
-wherever q is taken; without them beams are rigid.
+wherever q is taken; without them beams are rigid. Machines without any get their mass matrix from `body_motion`.
 """
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, takes_numbers
@@ -19,6 +20,7 @@ from jaxmb.mechanics.beams import (
     section_inertias,
     section_poses,
 )
+from jaxmb.mechanics.body_motion import rigid_mass_matrix
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, node_poses, whole
 from jaxmb.spatial import pseudo_inertia, rotation_vector
 
@@ -63,8 +65,8 @@ def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
         moving.append((begin[:, None] @ sections).reshape(-1, 4, 4))
     shafts = [shaft for _, shaft in model.motors]
     if shafts:
-        still = node_poses(model, q.at[jnp.array(shafts)].set(0.0))
-        moving += [poses[jnp.array(shafts)], still[jnp.array(shafts)]]
+        still = poses[np.array(model.parent)[shafts]] @ model.origin[np.array(shafts)]
+        moving += [poses[np.array(shafts)], still]
     return jnp.concatenate(moving)
 
 
@@ -123,9 +125,13 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     Source: Huynh et al. 2020, eq. 8.
     """
     check_coordinates(model, q=q)
-    change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
-    moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
-    mass = jnp.einsum("bxzi,bxzj->ij", moved, change) + jnp.diag(reflected_inertia(model, q))
+    if model.elastic_nodes:
+        change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
+        moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
+        mass = jnp.einsum("bxzi,bxzj->ij", moved, change)
+    else:
+        mass = rigid_mass_matrix(model, q)
+    mass = mass + jnp.diag(reflected_inertia(model, q))
     if not model.transmissions:
         return mass
     c = transmission_rates(model, q)

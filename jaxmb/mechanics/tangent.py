@@ -13,6 +13,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.body_motion import rigid_gravity_stiffness
 from jaxmb.mechanics.damping import elastic_stiffness, rayleigh_damping, structural_damping, viscous_damping
 from jaxmb.mechanics.dynamics import (
     elastic_effort,
@@ -147,19 +148,26 @@ def tangent_about(
 
     weightless = at == "posture" and model.bent_loops
 
-    def effort(x: Array) -> Array:
-        elastic = elastic_effort(model, x, rest, q_rest)
-        return elastic if weightless else gravity_effort(model, x) + elastic
+    def elastic(x: Array) -> Array:
+        return elastic_effort(model, x, rest, q_rest)
 
-    stiffness = jax.jacfwd(effort)(point)
+    stiffness = jax.jacfwd(elastic)(point)
+    if not weightless:
+        stiffness = stiffness + _gravity_stiffness(model, point)
     if model.following and not weightless:  # the forces that keep loops closed turn with them; unloaded there are none
-        forces = closing_forces(model, point, effort(point))
+        forces = closing_forces(model, point, gravity_effort(model, point) + elastic(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     mass = mass_matrix(model, point)
     damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)
     mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
     lost = None if lost is None else columns.T @ lost @ columns
     return Tangent(mass, damping, stiffness, lost, _fractional(model, q_rest, point, columns))
+
+
+def _gravity_stiffness(model: Model, point: Float[Array, "x"]) -> Float[Array, "x x"]:
+    if model.elastic_nodes:
+        return jax.jacfwd(lambda x: gravity_effort(model, x))(point)
+    return rigid_gravity_stiffness(model, point)
 
 
 def _fractional(

@@ -11,7 +11,7 @@ from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 from jaxmb.mechanics.kinematics import frame_jacobian, frame_poses
 from jaxmb.mechanics.postures import build_model
-from jaxmb.mechanics.tangent import linearize_moving
+from jaxmb.mechanics.tangent import linearize, linearize_moving
 
 ROBOTS = Path(__file__).parent / "robots"
 STATES = 20
@@ -81,6 +81,20 @@ def test_tangents_in_motion(robot):
     assert_close(tangent.stiffness, by_q)
     assert_close(tangent.damping, by_qd + np.diag(model.damping))
     assert_close(tangent.mass, by_qdd)
+
+
+def test_tangents_at_rest(robot):
+    model, other, columns, q, *_ = robot
+    tangent = jax.jit(jax.vmap(lambda x: linearize(model, x)))(q)
+    data, still = other.createData(), np.zeros(other.nv)
+    theirs = []
+    for x, *_ in pinocchio_states(*robot):
+        pin.computeRNEADerivatives(other, data, x, still, still)
+        mass = np.triu(data.M) + np.triu(data.M, 1).T
+        theirs.append([d[np.ix_(columns, columns)] for d in (data.dtau_dq, mass)])
+    stiffness, masses = np.moveaxis(theirs, 1, 0)
+    assert_close(tangent.stiffness, stiffness)
+    assert_close(tangent.mass, masses)
 
 
 def test_frames(robot):
