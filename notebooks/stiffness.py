@@ -84,7 +84,7 @@ def measured(model: jaxmb.Model, test: LoadCase) -> LoadCase:
 def identified(tests: list[LoadCase]) -> None:
     """Compliances by weighted least squares, printed as stiffnesses."""
     matrix = observation_matrix(robot, tests, joint_terms(robot, robot.coordinates))
-    fit = linear_fit(matrix, *measured_displacements(tests), nonnegative=np.ones(6, bool), names=robot.coordinates)
+    fit = linear_fit(matrix, *measured_displacements(tests), lower=np.zeros(6), names=robot.coordinates)
     for name, value, std, true in zip(robot.coordinates, fit.values, fit.std, robot.stiffness, strict=True):
         known = f"{1 / value:.3g} +- {100 * std / value:.1f} %" if np.isfinite(std) else "cannot be told"
         print(f"{name}: {known} (true {float(true):.3g} Nm/rad)")

@@ -28,7 +28,9 @@ def outer(*bodies, factor):
     return {f"mass.{body}": factor for body in bodies}
 
 
-# Khalil and Dombre 2002, Table 9.4, of the Staubli RX-90, with the inertias of the drives of joints 1 and 2.
+# Of the Staubli RX-90 with the inertias of the drives of joints 1 and 2, as OpenSYMORO prints it:
+# Robots/RX90/RX90_regp.txt in github.com/symoro/symoro at 23db8e5. Entered as those of Khalil and Dombre 2002,
+# Table 9.4, whose page was not at hand to compare.
 TABLE_9_4 = {
     "inertia.1.zz": {"rotor_inertia.1": 1.0, "inertia.2.yy": 1.0, "inertia.3.yy": 1.0}
     | outer("3", "4", "5", "6", factor=D3**2),
