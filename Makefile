@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test lint types pytest bench lock clean
+.PHONY: help demo test lint types pytest bench bench-quick studies lock clean
 
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
 	@echo "make test    all checks and tests"
-	@echo "make bench   speed beside NumPy, SciPy and Pinocchio, and how often the exact answer is found"
+	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, half an hour; bench-quick: a few minutes"
+	@echo "make studies the experiments whose numbers the pages quote, hours"
 	@echo "make clean   remove what make has made"
 
 $(VENV)/python:
@@ -46,8 +47,12 @@ pytest: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
-	$(BIN)/python experiments/speed/kernels.py
-	$(BIN)/python experiments/speed/commands.py
+
+bench-quick: $(VENV)/installed-test
+	$(BIN)/python experiments/speed/run.py --quick
+
+# What else the pages quote: how often answers are right, and what they tell.
+studies: $(VENV)/installed-test
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py
 	$(BIN)/python experiments/maps/modal.py

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.optimize
+
+import jaxmb
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 PROGRAMS = sorted(path for path in EXPERIMENTS.glob("*/*.py"))
@@ -47,3 +50,35 @@ def test_alternatives_of_the_kr240_change_one_thing_alone(monkeypatch):
     np.testing.assert_allclose(near[0].std, plain[0].std * np.repeat([1.0, 2.0], 3), rtol=1e-12)
     _, entry = cases_of(rotation_weight=4.0)
     np.testing.assert_array_equal(np.unique(np.asarray(entry.test.row_weights())), [1.0, 4.0])
+
+
+def test_peers_of_the_speed_benchmark_fit_the_same_responses(monkeypatch):
+    """NumPy's machine and jaxmb's are written apart; both in a posture that is no special one."""
+    peers = loaded(EXPERIMENTS / "speed" / "peers.py", monkeypatch)
+    angles = np.deg2rad([0.0, 47.0, -61.0])
+    problem = peers.kr90_problem(posture=angles)
+    model = jaxmb.build_model(jaxmb.load_machine("kuka-kr90"))
+    q = jaxmb.posture(model, dict(zip(("z1", "z2", "z3"), angles, strict=True)))
+    expected = jaxmb.frf(model, q, problem.frequency_hz, kind="receptance")[:, peers.ROW, peers.COLUMN]
+    found = peers.receptance_pairs(problem, problem.truth)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(problem.H_pairs, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+
+
+def test_jacobian_of_the_speed_benchmarks_peers(monkeypatch):
+    """Beside SciPy's finite differences, for two postures."""
+    peers = loaded(EXPERIMENTS / "speed" / "peers.py", monkeypatch)
+    problems = [peers.kr90_problem(posture=np.deg2rad(at)) for at in ([0.0, 70.0, -100.0], [0.0, 40.0, -50.0])]
+    fit = peers.Stacked([peers.Residuals(problem, stride=12) for problem in problems])
+    x = np.log(problems[0].truth) + 0.1
+    differences = np.asarray(scipy.optimize.approx_fprime(x, fit, 1e-7))
+    np.testing.assert_allclose(fit.jacobian(x), differences, atol=1e-4 * np.abs(differences).max())
+
+
+def test_times_of_the_speed_benchmark(monkeypatch):
+    """Expected time to an exact answer, and how time grows."""
+    run = loaded(EXPERIMENTS / "speed" / "run.py", monkeypatch)
+    assert run.expected([(2.0, 1.0, True), (4.0, 3.0, False)], 0) == 6.0
+    assert run.expected([(2.0, 1.0, False), (4.0, 3.0, False)], 1) == 4.0
+    times = {str(size): [[1.0, 2e-3 * size**1.5]] * 3 for size in (4, 16, 64)}
+    assert abs(run.slopes.slope(times) - 1.5) < 1e-12

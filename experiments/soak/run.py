@@ -2,10 +2,10 @@
 
     python experiments/soak/run.py [--fits 200] [--at-once N] [--threads N] [--frfs] [--out results/soak]
 
-A watching process starts others that fit, fifty fits each, and ends one that has not told of a finished fit for
-too long: that fit hung. `--at-once` fits in that many threads of a process. `--threads` gives XLA's pool on a CPU that
-many threads in place of what jaxmb chooses, to see what a pool of several does. `--frfs` leaves out modes and
-deflections, whose eigenproblems and solves are LAPACK's also where FRFs are the kernel's.
+A watching process starts others that fit, fifty fits each, and ends one that has not told of a finished fit for too
+long and does nothing: that fit hung. `--at-once` fits in that many threads of a process. `--threads` gives XLA's pool
+on a CPU that many threads in place of what jaxmb chooses, to see what a pool of several does. `--frfs` leaves out
+modes and deflections, whose eigenproblems and solves are LAPACK's also where FRFs are the kernel's.
 """
 
 import argparse
@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FITS_IN_A_PROCESS = 50
-PATIENCE_S = 240.0
-"""For one fit, its compilation included; a fit that is on its way takes a few seconds, on a busy machine many."""
+PATIENCE_S = 60.0
+"""For one fit, its compilation included; a fit that is on its way takes a few seconds."""
+AT_WORK_S = 1.0
+"""Of processor time in which a process that is still at work uses more: a busy machine may make it wait for long."""
 
 
 def frf_test(name: str, last_hz: float, posture: tuple[float, float]) -> dict[str, Any]:
@@ -109,6 +111,15 @@ def fit_some(first: int, count: int, frfs: bool, at_once: int) -> None:
         list(pool.map(fit, range(first, first + count)))
 
 
+def processor_seconds(process: int) -> float:
+    """That a process has used so far; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def watched(command: list[str], environment: dict[str, str]) -> tuple[int, bool]:
     """Number of fits that a process of its own finished, and whether it hung in the next."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -120,11 +131,14 @@ def watched(command: list[str], environment: dict[str, str]) -> tuple[int, bool]
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
-    done = 0
+    done, used = 0, 0.0
     while True:
         try:
             line = lines.get(timeout=PATIENCE_S)
         except queue.Empty:
+            before, used = used, processor_seconds(process.pid)
+            if used > before + AT_WORK_S:
+                continue
             process.kill()
             process.wait()
             return done, True

@@ -46,8 +46,8 @@ class Command(NamedTuple):
 def peer_of(machine: str) -> Command:
     """A process in which a SciPy user finds the exact parameters of a machine."""
     code = (
-        "import numpy as np, peers; problem = peers.kr90_problem('{}');"
-        " print(peers.trust_region_multistart(problem, np.random.default_rng(0), enough=0.0).exact)"
+        "import numpy as np, peers, peer_fits; problem = peers.kr90_problem('{}');"
+        " print(peer_fits.trust_region_multistart(problem, np.random.default_rng(0)).exact)"
     )
     return Command([sys.executable, "-c", code.format(machine)])
 
@@ -120,7 +120,9 @@ def main() -> None:
             line += f"   {np.median(ratio):.2f} times {peer}"
         print(line)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "commands.json").write_text(json.dumps({k: [s._asdict() for s in v] for k, v in found.items()}))
+    (options.out / "commands.json").write_text(
+        json.dumps({k: [s._asdict() for s in v] for k, v in found.items()}, indent=1)
+    )
 
 
 if __name__ == "__main__":

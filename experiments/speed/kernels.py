@@ -1,20 +1,15 @@
 """How fast the small solve is: the same FRFs by the machine code, by JAX's elimination, by LAPACK and by NumPy.
 
-    python experiments/speed/kernels.py [--repeats 15] [--out results/speed]
-
-Random machines of n coordinates, 146 lines, three points that are outputs and inputs, in double precision; 256 machines
-a call, 32 of the large ones. All in turn in the same process, warm. For nine coordinates also with the Jacobian by the
-stiffness and the damping of each.
+Random machines of n coordinates, 146 lines, three points that are outputs and inputs, in double precision; 256
+machines a call, 64 of 18 coordinates and 32 of larger ones. All in turn in the same process, warm. For nine
+coordinates also with the Jacobian by the stiffness and the damping of each. NumPy solves at each line, or sums over
+the modes of an eigenvalue problem for each machine: of any damping, or of damping that is proportional, as that of
+these machines happens to be.
 """
 
-import argparse
-import json
-import os
-import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +17,14 @@ import numpy as np
 from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
-from jaxmb import native
 from jaxmb.linalg import receptance
 from jaxmb.linalg.dynamic_stiffness import DynamicStiffness
 from jaxmb.linalg.elimination import eliminated
 from jaxmb.linalg.small_solve import response
-from jaxmb.results import versions
 
 LINES, POINTS = 146, 3
 SIZES = 3, 9, 18, 36, 60
+PEER = "LAPACK, vmapped"
 OMEGA = 2.0 * np.pi * np.linspace(1.0, 30.0, LINES)
 
 
@@ -68,6 +62,38 @@ def by_numpy(mass: np.ndarray, damping: np.ndarray, stiffness: np.ndarray, rows:
     return rows @ np.linalg.solve(z, np.broadcast_to(rows.T.astype(complex), (LINES, *rows.T.shape)))
 
 
+def reduced(mass: np.ndarray, damping: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """W with W^T M W = 1 of each machine, and damping and stiffness in those coordinates."""
+    w = np.linalg.inv(np.linalg.cholesky(mass)).swapaxes(1, 2)
+    return w, w.swapaxes(1, 2) @ damping @ w, w.swapaxes(1, 2) @ stiffness @ w
+
+
+def by_eigenvalues(mass: np.ndarray, damping: np.ndarray, stiffness: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The same of many machines with any damping, by one eigenvalue problem of twice the size for each."""
+    w, c, k = reduced(mass, damping, stiffness)
+    size = rows.shape[1]
+    state = np.zeros((len(mass), 2 * size, 2 * size))
+    state[:, :size, size:], state[:, size:, :size], state[:, size:, size:] = np.eye(size), -k, -c
+    s, shapes = np.linalg.eig(state)
+    v = shapes[:, :size]
+    scale = np.sum((c @ v + 2.0 * s[:, None] * v) * v, axis=1)
+    return summed(1.0 / ((1j * OMEGA[:, None] - s[:, None]) * scale[:, None]), rows @ w @ v)
+
+
+def by_modes(mass: np.ndarray, damping: np.ndarray, stiffness: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The same of machines with proportional damping, by one symmetric eigenvalue problem for each."""
+    w, c, k = reduced(mass, damping, stiffness)
+    square, v = np.linalg.eigh(k)
+    viscous = np.sum(v * (c @ v), axis=1)
+    return summed(1.0 / (square[:, None] - OMEGA[:, None] ** 2 + 1j * OMEGA[:, None] * viscous[:, None]), rows @ w @ v)
+
+
+def summed(terms: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Of terms [machine, line, mode] and what the points see of each mode: the six different elements of H."""
+    row, column = np.triu_indices(POINTS)
+    return terms @ (seen[:, row] * seen[:, column]).swapaxes(1, 2)
+
+
 def sums_of_derivatives(mass: Array, damping: Array, stiffness: Array, rows: Array) -> Array:
     """Of H and of its Jacobian by a spring and a damper more on each coordinate, machine by machine.
 
@@ -97,54 +123,31 @@ def seconds(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - used
 
 
-def processor() -> str:
-    """Its name."""
-    found = Path("/proc/cpuinfo")
-    lines = found.read_text().splitlines() if found.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def timed_in_turn(ways: dict[str, tuple[int, Callable[[], object]]], repeats: int) -> dict[str, list[list[float]]]:
-    """Elapsed and processor time of an evaluation by each way, so many at a time, of each repetition."""
+    """Elapsed and processor time of an evaluation by each way, so many at a time, of each repetition.
+
+    Of two calls in a row the second is timed: the first finds the memory and the cache that another way has left.
+    """
     for _, work in ways.values():
         seconds(work)
     times: dict[str, list[list[float]]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, (count, work) in ways.items():
+            seconds(work)
             times[name].append([each / count for each in seconds(work)])
     return times
 
 
-def shown(name: str, times: dict[str, list[list[float]]], peer: str) -> str:
-    """A line with medians and quartiles: evaluations a second, processor time of one, and the peer's over both."""
-    own, other = np.array(times[name]), np.array(times[peer])
-    low, middle, high = np.percentile(1.0 / own[:, 0], [25, 50, 75])
-    text = f"{name:26s}{middle:8.0f} ({low:.0f} to {high:.0f})".ljust(55) + f"{np.median(own[:, 1]) * 1e6:8.1f} us"
-    for kind in (0, 1):
-        ratio = np.percentile(other[:, kind] / own[:, kind], [25, 50, 75])
-        text += f"   {ratio[1]:5.1f} ({ratio[0]:.1f} to {ratio[2]:.1f})".ljust(26)
-    return text.rstrip()
+def measure(sizes: Sequence[int], repeats: int) -> dict[str, dict[str, list[list[float]]]]:
+    """Elapsed and processor seconds of an evaluation by each way, for machines of each size.
 
-
-def main() -> None:
-    """Time all ways for all sizes, print the table, and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path("results/speed"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    machine = f"{processor()}, {cores} cores, jaxlib {versions()['jaxlib']}"
-    native.in_use()  # compiled here, where it was not
-    print(f"{machine}; small solve: {native.status()}")
-    print(
-        f"{LINES} lines, {POINTS} x {POINTS} points; evaluations a second, processor time of one, medians (quartiles);"
-        "\nelapsed and processor time of LAPACK over it, pairwise"
-    )
+    Raises:
+        RuntimeError: two ways differ.
+    """
     found = {}
     with threadpool_limits(1, user_api="blas"):
-        for size in SIZES:
-            count = 256 if size <= 18 else 32
+        for size in sizes:
+            count = 256 if size <= 9 else 64 if size <= 18 else 32
             parts = machines(size, count)
             on_device = [jax.device_put(part) for part in parts]
             batch = (0, 0, 0, None, None)
@@ -152,27 +155,25 @@ def main() -> None:
             own = jax.jit(jax.vmap(by_jaxmb, batch))
             in_jax = jax.jit(jax.vmap(by_elimination, batch))
             lapack = jax.jit(jax.vmap(by_lapack, batch))
+            some = parts[0][:16], parts[1][:16], parts[2][:16], parts[3]
             first = parts[0][0], parts[1][0], parts[2][0], parts[3]
             expected = by_numpy(*first)
-            for way in (own, in_jax, lapack):
-                error = np.abs(np.asarray(way(*arguments))[0] - expected).max() / np.abs(expected).max()
-                if error > 1e-11:
+            pairs = expected[:, *np.triu_indices(POINTS)]
+            checked = [(np.asarray(way(*arguments))[0], expected, 1e-11) for way in (own, in_jax, lapack)]
+            checked += [(way(*some)[0], pairs, 1e-9) for way in (by_eigenvalues, by_modes)]
+            for value, right, most in checked:
+                error = np.abs(value - right).max() / np.abs(right).max()
+                if error > most:
                     raise RuntimeError(f"n = {size}: a relative error of {error:.1e}")
-            ways = {
+            ways: dict[str, tuple[int, Callable[[], object]]] = {
                 "jaxmb": (count, partial(own, *arguments)),
                 "JAX's elimination": (count, partial(in_jax, *arguments)),
-                "LAPACK, vmapped": (count, partial(lapack, *arguments)),
-                "NumPy": (1, partial(by_numpy, *first)),
+                PEER: (count, partial(lapack, *arguments)),
+                "NumPy, solves": (1, partial(by_numpy, *first)),
+                "NumPy, eigenvalues": (16, partial(by_eigenvalues, *some)),
+                "NumPy, proportional damping": (16, partial(by_modes, *some)),
             }
             if size == 9:
-                ways["value and Jacobian by 18"] = count, partial(jax.jit(sums_of_derivatives), *on_device)
-            found[size] = timed_in_turn(ways, options.repeats)
-            print(f"n = {size}")
-            for name in ways:
-                print("  " + shown(name, found[size], "LAPACK, vmapped"))
-    numbers = {"machine": machine, "seconds": found, "versions": versions()}
-    (options.out / "kernels.json").write_text(json.dumps(numbers, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+                ways["jaxmb, value and Jacobian"] = count, partial(jax.jit(sums_of_derivatives), *on_device)
+            found[str(size)] = timed_in_turn(ways, repeats)
+    return found

@@ -1,19 +1,15 @@
-"""The peers of the speed benchmark: the fits of Huynh et al. 2020 in NumPy and SciPy alone.
+"""What the peers of the speed benchmark fit: the FRFs of Huynh et al. 2020 and their derivatives, in NumPy alone.
 
-Nothing here is imported from jaxmb: these are the times its own have to be compared with. On matrices this small one
-BLAS thread is the fastest (OPENBLAS_NUM_THREADS=1): the singular value decompositions take half the time of two.
+Nothing here is imported from jaxmb: these are the times its own have to be compared with.
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, minimize
 from scipy.signal import find_peaks
 
 Real = NDArray[np.float64]
@@ -61,8 +57,6 @@ OTHER_WEIGHT = 0.5
 PEAK_HALF_WIDTH = 2
 # Modelled FRFs are symmetric: six of the nine say everything, the off-diagonal ones with the weight of both.
 ROW, COLUMN = np.triu_indices(3)
-# The step is the best of 1e-8 (SciPy's), 1e-7: near the solution the noise of the differences decides.
-FORWARD: dict[str, Any] = {"jac": "2-point", "diff_step": 1e-7}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +112,8 @@ def rotation(axis: int, angle: float) -> Real:
     return R
 
 
-def tangent(machine: Machine) -> tuple[Real, Real, Real]:
-    """Mass, gravity stiffness and Jacobian of the tool in the milling posture (eq. 29-38)."""
+def tangent(machine: Machine, posture: Real = POSTURE) -> tuple[Real, Real, Real]:
+    """Mass, gravity stiffness and Jacobian of the tool in a posture (eq. 29-38)."""
     axes_of_link = (2,) if machine == "manipulator-3r" else (2, 0, 1)
     n = 3 * len(axes_of_link)
     R, origin = np.eye(3), np.zeros(3)
@@ -140,7 +134,7 @@ def tangent(machine: Machine) -> tuple[Real, Real, Real]:
         for which in axes_of_link:
             axis[done], point[done] = R[:, which], origin
             if which == 2:  # the others are deflections, zero in the posture
-                R = R @ rotation(2, POSTURE[link])
+                R = R @ rotation(2, posture[link])
             done += 1
         r = origin + R @ np.array(CENTER[machine][link])
         xx, yy, zz, xy, xz, yz = INERTIA[machine][link]
@@ -168,10 +162,10 @@ def peak_weights(H: Complex, peak: float) -> Real:
     return weights
 
 
-def kr90_problem(machine: Machine = "kuka-kr90", truth: Real | None = None) -> Problem:
+def kr90_problem(machine: Machine = "kuka-kr90", posture: Real = POSTURE) -> Problem:
     """Modelled FRFs of the KR90, 18 parameters (or of the 3R manipulator, 6), 1-30 Hz, every 0.2 Hz."""
-    M, K0, J = tangent(machine)
-    p = np.array(TRUTH[machine]) if truth is None else np.asarray(truth, float)
+    M, K0, J = tangent(machine, posture)
+    p = np.array(TRUTH[machine])
     frequency_hz = np.linspace(1.0, 30.0, 146)
     blank = np.ones((len(frequency_hz), 3, 3))
     bounds = np.array(LOWER[machine]), np.array(UPPER[machine])
@@ -213,12 +207,6 @@ def receptance_pairs(problem: Problem, p: Real) -> Complex:
     V = problem.reduced[2] @ V
     terms = 1 / ((1j * problem.omega[:, None] - s[..., None, :]) * scale[..., None, :])
     return terms @ np.swapaxes(V[..., ROW, :] * V[..., COLUMN, :], -1, -2)
-
-
-def frf(problem: Problem, p: Real) -> Complex:
-    """Accelerance [f, 3, 3] at the tool, the fast way."""
-    pair = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])
-    return -(problem.omega[:, None, None] ** 2) * receptance_pairs(problem, p)[:, pair]
 
 
 def cost(problem: Problem, p: Real) -> Any:
@@ -263,255 +251,16 @@ class Residuals:
         return out.reshape(-1, 2 * n)
 
 
-def residual(problem: Problem, p: Real) -> Real:
-    """Residuals whose sum of squares is the cost."""
-    return Residuals(problem)(np.log(p))
+class Stacked:
+    """Residuals of several postures of one machine, and their Jacobian."""
 
+    def __init__(self, fits: Sequence[Residuals]):
+        self.fits = fits
 
-def jacobian(problem: Problem, p: Real) -> Real:
-    """Exact derivatives of the residuals by the logarithms of the parameters."""
-    return Residuals(problem).jacobian(np.log(p))
+    def __call__(self, x: Real) -> Real:
+        """Those of all postures, one after the other."""
+        return np.concatenate([fit(x) for fit in self.fits])
 
-
-def random_start(problem: Problem, rng: np.random.Generator, count: int = 1) -> Real:
-    """Logarithmic parameters [count, 2n], uniform in the whole box."""
-    lower, upper = problem.log_bounds
-    return lower + rng.random((count, len(lower))) * (upper - lower)
-
-
-@dataclass
-class Search:
-    """What a search reached and spent."""
-
-    seconds: float
-    starts: int
-    """Starts, or rounds."""
-    evaluations: int
-    """FRF matrices over all frequencies; an exact Jacobian adds none."""
-    cost: float
-    p: Real
-    exact: bool
-    """All parameters within the tolerance, or a cost too small for more."""
-
-
-def relative_error(problem: Problem, x: Real) -> float:
-    """Largest relative error of the logarithmic parameters x."""
-    return float(np.max(np.abs(np.expm1(x - np.log(problem.truth)))))
-
-
-def stopper(problem: Problem, gain: float, tolerance: float, enough: float) -> Callable[..., None]:
-    """Callback that stops a fit that is exact, or that gained less than a fraction in its last ten iterations."""
-    history: list[float] = []
-
-    def stop(intermediate_result: Any) -> None:
-        value = 2 * intermediate_result.cost
-        history.append(value)
-        stalled = value > 1e-3 and len(history) > 10 and value > (1 - gain) * history[-11]
-        if stalled or value < enough or relative_error(problem, intermediate_result.x) < tolerance:
-            raise StopIteration
-
-    return stop
-
-
-def trust_region(
-    problem: Problem,
-    x: Real,
-    jac: Literal["exact", "2-point"] = "exact",
-    warm_up: bool = True,
-    stride: int = 3,
-    max_nfev: int = 300,
-    tolerance: float = 1e-6,
-    enough: float = 1e-12,
-    **options: Any,
-) -> Search:
-    """SciPy's bounded trust region from one start of logarithmic parameters.
-
-    The warm-up first fits every few lines, all weighted alike: from random starts the weights of the peaks hide the way
-    to the truth, and fewer lines are cheaper. Either stage ends when ten iterations gain little: such fits are in
-    another minimum.
-    """
-    begin = perf_counter()
-    equal = np.sqrt(np.where(ROW == COLUMN, 1.0, 2.0) * np.ones_like(problem.root_weights))
-    settings: dict[str, Any] = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15} | options
-    stages = [(equal, stride, 0.05)] if warm_up else []
-    evaluations, value = 0, np.inf
-    for root_weights, step, gain in [*stages, (problem.root_weights, 1, 0.01)]:
-        fit = Residuals(problem, root_weights, step)
-
-        result = least_squares(
-            fit,
-            x,
-            jac=fit.jacobian if jac == "exact" else "2-point",  # type: ignore[arg-type]
-            bounds=problem.log_bounds,
-            max_nfev=max_nfev,
-            callback=stopper(problem, gain, tolerance, enough),
-            **settings,
-        )
-        x, value = result.x, 2 * float(result.cost)
-        evaluations += fit.evaluations
-    exact = value < enough or relative_error(problem, x) < tolerance
-    return Search(perf_counter() - begin, 1, evaluations, value, np.exp(x), exact)
-
-
-def trust_region_multistart(
-    problem: Problem, rng: np.random.Generator, seconds: float = 60.0, **options: Any
-) -> Search:
-    """Trust regions from random starts until one is exact, or the time is over."""
-    begin, starts, evaluations = perf_counter(), 0, 0
-    best: Search | None = None
-    while best is None or (not best.exact and perf_counter() - begin < seconds):
-        one = trust_region(problem, random_start(problem, rng)[0], **options)
-        starts, evaluations = starts + 1, evaluations + one.evaluations
-        if best is None or one.cost < best.cost or one.exact:
-            best = one
-    return Search(perf_counter() - begin, starts, evaluations, best.cost, best.p, best.exact)
-
-
-def finite_difference_multistart(
-    problem: Problem, rng: np.random.Generator, seconds: float = 60.0, **options: Any
-) -> Search:
-    """The same with the Jacobian by forward differences."""
-    return trust_region_multistart(problem, rng, seconds, **(FORWARD | options))
-
-
-def population(
-    problem: Problem, rng: np.random.Generator, size: int, generations: int, guess: Real | None = None
-) -> tuple[Real, int]:
-    """Best logarithmic parameters of a genetic algorithm with the defaults of MATLAB's ga, and its evaluations.
-
-    Rank scaling, stochastic universal selection, two elites, scattered crossover for 80 % of the children, for the
-    others a Gaussian mutation that shrinks to nothing over the generations.
-    """
-    lower, upper = problem.log_bounds
-    people = random_start(problem, rng, size)
-    if guess is not None:
-        people[0] = guess
-    elites, crossed = 2, round(0.8 * (size - 2))
-    mutated = size - elites - crossed
-    expectation = 1 / np.sqrt(np.arange(1, size + 1))
-    wheel = np.cumsum(expectation) / np.sum(expectation)
-    costs = cost(problem, np.exp(people))
-    evaluations = size
-    for generation in range(generations):
-        order = np.argsort(costs)
-        people, costs = people[order], costs[order]
-        count = 2 * crossed + mutated
-        # Rounding may leave the last limit of the wheel below the last pointer.
-        pointers = (rng.random() + np.arange(count)) / count
-        parents = people[rng.permutation(np.minimum(np.searchsorted(wheel, pointers), size - 1))]
-        mask = rng.random((crossed, len(lower))) < 0.5
-        children = np.where(mask, parents[:crossed], parents[crossed : 2 * crossed])
-        scale = (1 - generation / generations) * (upper - lower)
-        mutants = parents[2 * crossed :] + scale * rng.standard_normal((mutated, len(lower)))
-        new = np.clip(np.concatenate([children, mutants]), lower, upper)
-        people = np.concatenate([people[:elites], new])
-        costs = np.concatenate([costs[:elites], cost(problem, np.exp(new))])
-        evaluations += len(new)
-    return people[np.argmin(costs)], evaluations
-
-
-def population_nelder_mead(
-    problem: Problem,
-    rng: np.random.Generator,
-    tolerance: float | None = None,
-    seconds: float = 60.0,
-    size: int | None = None,
-    generations: int | None = None,
-    iterations: int | None = None,
-) -> Search:
-    """The paper's fit (Fig. 2): rounds of population search and Nelder-Mead until the cost is below the tolerance.
-
-    Sizes not given are the paper's; so is the tolerance, the cost printed in the end (64 for the KR90, 1e-7 for the
-    manipulator).
-    """
-    large = len(problem.M) > 3
-    tolerance = tolerance or (64.0 if large else 1e-7)
-    size, generations = size or (100 if large else 80), generations or (20 if large else 15)
-    iterations = iterations or (10000 if large else 5000)
-    begin, rounds, evaluations, value = perf_counter(), 0, 0, np.inf
-    best: Real | None = None
-
-    def stop(intermediate_result: Any) -> None:
-        if intermediate_result.fun < tolerance or perf_counter() - begin > seconds:
-            raise StopIteration
-
-    while value > tolerance and perf_counter() - begin < seconds:
-        x, count = population(problem, rng, size, generations, best)
-        local = minimize(
-            lambda x: float(cost(problem, np.exp(x))),
-            x,
-            method="Nelder-Mead",
-            bounds=np.transpose(problem.log_bounds),
-            callback=stop,
-            options={
-                "maxiter": iterations,
-                "maxfev": 10 * iterations,
-                "xatol": 1e-8,
-                "fatol": 1e-12,
-                "adaptive": large,
-            },
-        )
-        rounds, evaluations = rounds + 1, evaluations + count + int(local.nfev)
-        if local.fun < value:
-            best, value = local.x, float(local.fun)
-    assert best is not None
-    exact = value < 1e-12 or relative_error(problem, best) < 1e-6
-    return Search(perf_counter() - begin, rounds, evaluations, value, np.exp(best), exact)
-
-
-def best_time(function: Any, *arguments: Any, repeats: int = 5, loops: int = 100) -> float:
-    """Seconds of a call: the best mean of a few loops, after one call to warm up."""
-    function(*arguments)
-    times = []
-    for _ in range(repeats):
-        begin = perf_counter()
-        for _ in range(loops):
-            function(*arguments)
-        times.append((perf_counter() - begin) / loops)
-    return min(times)
-
-
-def show(name: str, runs: list[Search]) -> None:
-    """One line about searches from different seeds."""
-    seconds, evaluations = [run.seconds for run in runs], [run.evaluations for run in runs]
-    print(
-        f"{name:44s} median {np.median(seconds):7.3f} s ({min(seconds):.3f}-{max(seconds):.3f}), "
-        f"{np.median([run.starts for run in runs]):g} starts, {np.median(evaluations):.0f} evaluations, "
-        f"{sum(run.exact for run in runs)}/{len(runs)} exact, worst cost {max(run.cost for run in runs):.1e}"
-    )
-
-
-def main(starts: int = 30, seeds: int = 10) -> None:
-    """Print the times of the peers."""
-    print(f"BLAS threads: {os.environ.get('OPENBLAS_NUM_THREADS', 'library default')}, cores: {os.cpu_count()}")
-    problem = kr90_problem()
-    p = np.exp(random_start(problem, np.random.default_rng(0))[0])
-    fit = Residuals(problem)
-    solved, fast = best_time(solved_frf, problem, p), best_time(frf, problem, p)
-    print(f"FRF evaluations a second: {1 / solved:.0f} by solves, {1 / fast:.0f} by modes")
-    print(f"cost {best_time(cost, problem, p) * 1e3:.3f} ms", end=", ")
-    both = best_time(lambda x: (fit(x), fit.jacobian(x)), np.log(p))
-    print(f"residuals and Jacobian {both * 1e3:.3f} ms")
-    for name, options in {
-        "trust region, equal weights first": {},
-        "trust region, peak weights throughout": {"warm_up": False},
-        "finite differences, equal weights first": FORWARD,
-    }.items():
-        rng = np.random.default_rng(1)
-        runs = [trust_region(problem, random_start(problem, rng)[0], **options) for _ in range(starts)]
-        exact = np.mean([run.exact for run in runs])
-        print(f"{name:44s} {np.mean([run.seconds for run in runs]):.3f} s a start, {exact:.0%} of {starts} exact")
-
-    def fresh(count: int) -> list[np.random.Generator]:
-        return [np.random.default_rng(seed) for seed in range(count)]
-
-    show("to the exact answer", [trust_region_multistart(problem, rng) for rng in fresh(seeds)])
-    show("  peak weights throughout", [trust_region_multistart(problem, rng, warm_up=False) for rng in fresh(seeds)])
-    show("  finite differences", [finite_difference_multistart(problem, rng) for rng in fresh(seeds // 2)])
-    small = kr90_problem("manipulator-3r")
-    show("population + Nelder-Mead, 3R manipulator", [population_nelder_mead(small, rng) for rng in fresh(seeds)])
-    show("population + Nelder-Mead, KR90 to 64", [population_nelder_mead(problem, rng) for rng in fresh(3)])
-
-
-if __name__ == "__main__":
-    main()
+    def jacobian(self, x: Real) -> Real:
+        """The same."""
+        return np.concatenate([fit.jacobian(x) for fit in self.fits])

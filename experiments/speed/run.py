@@ -1,117 +1,195 @@
-"""How fast the KR90's exact answer is found, beside what careful NumPy and SciPy users would write.
+"""How fast jaxmb is beside what careful users of NumPy, SciPy, `cma`, Pinocchio and MJX would write, all in one run.
 
-    python experiments/speed/run.py [--seeds 20] [--out results/speed]
+    python experiments/speed/run.py [--quick] [--out results/speed] [PART ...]
 
-Both sides start from random points in the bounds of Table 4 on the same noise-free FRFs, warm (compiled), in turn, on
-one BLAS thread, until all 18 parameters are within 1e-6 of the truth.
+Ways are timed in turn, warm, repetition by repetition; whole commands are processes of their own. Prints medians with
+quartiles, elapsed and of the processor, and writes bench.json, kernels.png and fits.png. `--quick` takes a few minutes
+in place of half an hour, with fewer repetitions and sizes. Parts that are named replace theirs in what is there.
 """
 
 import argparse
 import json
-import time
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-import jax
-import jax.numpy as jnp
+import figures
+import fits
+import kernels
 import numpy as np
-import peers
-from threadpoolctl import threadpool_limits
+import slopes
 
-import jaxmb
-from jaxmb.fitting import Fit, objective, run_fit
+from jaxmb import native
 from jaxmb.results import versions
-from jaxmb.studies import study_data
 
-EXACT = 1e-6
-
-
-def random_start_study() -> jaxmb.Study:
-    """The shipped study kr90-modelled without initial values."""
-    data = study_data("kr90-modelled")
-    data["start"] = "random"
-    data["free"] = {name: {k: v for k, v in part.items() if k != "initial"} for name, part in data["free"].items()}
-    return jaxmb.make_study(data, "kr90-modelled")
+HERE = Path(__file__).parent
+PEERS = "scipy", "cma", "pin", "mujoco", "mujoco-mjx", "jax"
 
 
-def largest_error(study: jaxmb.Study, fit: Fit) -> float:
-    """Largest relative error of the fitted parameters."""
-    values = study.free.named(study.free.values(np.asarray(fit.best_u)))
-    return max(abs(values[name] / true - 1.0) for name, true in study.truth.items())
+def processor() -> str:
+    """Its name."""
+    found = Path("/proc/cpuinfo")
+    lines = found.read_text().splitlines() if found.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds that a piece of work takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+def machine() -> dict[str, Any]:
+    """On what this runs, and what else runs there."""
+    packages = dict(versions())
+    for name in PEERS:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(terse=True),
+        "small_solve": native.status().split(",")[0],
+        "packages": packages,
+    }
 
 
-def quartiles(seconds: list[float]) -> str:
-    """Median with the quartiles, in seconds."""
-    low, middle, high = np.percentile(seconds, [25, 50, 75])
-    return f"{middle:7.3f} s ({low:.3f} to {high:.3f})"
+def spread(values: Any, scale: float = 1.0, digits: int = 4) -> str:
+    """Median and quartiles."""
+    low, middle, high = (f"{value:.{digits}g}" for value in np.percentile(np.asarray(values) * scale, [25, 50, 75]))
+    return f"{middle} ({low} to {high})"
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    """In Markdown."""
+    for row in (head, ["---"] * len(head), *rows):
+        print("| " + " | ".join(row) + " |")
+    print(flush=True)
+
+
+def show_kernels(found: dict[str, Any]) -> None:
+    """Evaluations a second, processor time of one, and LAPACK's over both."""
+    rows = []
+    for size, ways in found.items():
+        peer = np.array(ways[kernels.PEER])
+        for name, times in ways.items():
+            own = np.array(times)
+            ratios = [spread(peer[:, kind] / own[:, kind], digits=3) for kind in (0, 1)]
+            rows.append([size, name, spread(1.0 / own[:, 0]), spread(own[:, 1], 1e6), *ratios])
+    table(["n", "way", "a second", "processor, us", "LAPACK over it, elapsed", "processor"], rows)
+
+
+def show_fits(found: dict[str, Any]) -> None:
+    """Expected times to the exact answer."""
+    for problem, ways in found.items():
+        own = expected(ways["jaxmb"], 1)
+        rows = []
+        for name, tries in ways.items():
+            exact = sum(bool(one[2]) for one in tries)
+            times = [expected(tries, kind) for kind in (0, 1)]
+            each = spread([one[1] for one in tries], digits=3)
+            shown = [f"{value:.3g}" if exact else f"more than {value:.3g}" for value in times]
+            rows.append([name, f"{exact} of {len(tries)}", each, *shown, f"{times[1] / own:.3g}"])
+        print(f"To the exact answer of kr90-modelled, {problem}; seconds")
+        table(["way", "exact", "a try, processor", "expected, elapsed", "expected, processor", "over jaxmb"], rows)
+
+
+def expected(tries: list[Any], kind: int) -> float:
+    """Mean time of a try over the part that is exact; where none is, the time of all."""
+    total, exact = sum(one[kind] for one in tries), sum(bool(one[2]) for one in tries)
+    return total / max(1, exact)
+
+
+def show_population(found: dict[str, Any]) -> None:
+    """Times of all generations."""
+    own = np.array([one[:2] for one in found["jaxmb"]])
+    rows = []
+    for name, tries in found.items():
+        each = np.array([one[:2] for one in tries])
+        rows.append([name, spread(each[:, 0], digits=3), spread(each[:, 1], digits=3),
+                     spread(each[:, 1] / own[:, 1], digits=3)])  # fmt: skip
+    print(f"Costs of {fits.POPULATION} candidates over {fits.GENERATIONS} generations; seconds")
+    table(["way", "elapsed", "processor", "over jaxmb, processor"], rows)
+
+
+def show_slopes(found: dict[str, Any]) -> None:
+    """Growth with sizes."""
+    rows = []
+    for name, times in found.items():
+        medians = [f"{np.median(np.array(each)[:, 1]) * 1e3:.3g}" for each in times.values()]
+        rows.append([name, ", ".join(times), ", ".join(medians), f"{slopes.slope(times):.2f}"])
+    table(["what grows", "sizes", "processor, ms", "slope"], rows)
+
+
+def show_times(found: dict[str, Any]) -> None:
+    """What another program has measured: elapsed seconds by name."""
+    table(["what", "elapsed, s"], [[name, spread(each, digits=3)] for name, each in found.items()])
+
+
+def other(program: str, *arguments: str) -> Callable[[Path], dict[str, Any]]:
+    """A program beside this one that writes <name>.json, as a process of its own."""
+
+    def measure(folder: Path) -> dict[str, Any]:
+        done = subprocess.run([sys.executable, str(HERE / program), *arguments, "--out", str(folder)], check=False)
+        if done.returncode:
+            raise RuntimeError(f"{program} ended with {done.returncode}")
+        return json.loads((folder / program).with_suffix(".json").read_text())
+
+    return measure
+
+
+def parts(quick: bool) -> dict[str, tuple[Callable[[Path], Any], Callable[[Any], None]]]:
+    """How each part is measured and shown."""
+    sizes = kernels.SIZES[:3] if quick else kernels.SIZES
+    of_postures = other("postures.py", "--rounds", "3" if quick else "7")
+    of_commands = other("commands.py", "--rounds", "1" if quick else "3")
+
+    def elapsed(folder: Path) -> dict[str, Any]:
+        return {name: [one["elapsed"] for one in each] for name, each in of_commands(folder).items()}
+
+    return {
+        "kernels": (lambda _: kernels.measure(sizes, 5 if quick else 15), show_kernels),
+        "slopes": (lambda _: slopes.measure(3 if quick else 7, quick), show_slopes),
+        "population": (lambda _: fits.population(2 if quick else 5), show_population),
+        "fits": (lambda _: fits.measure(*((4, 2, 3.0) if quick else (12, 3, 10.0))), show_fits),
+        "postures": (lambda folder: of_postures(folder)["seconds"], show_times),
+        "commands": (elapsed, show_times),
+    }
 
 
 def main() -> None:
-    """Time both sides in turn, print the table, and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
+    """Measure the parts in turn, print their tables, write the numbers and two figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few minutes")
     parser.add_argument("--out", type=Path, default=Path("results/speed"))
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"of {', '.join(parts(True))}; all where none is named"
+    )
     options = parser.parse_args()
+    chosen = parts(options.quick)
+    if unknown := set(options.parts) - set(chosen):
+        parser.error(f"there is no part '{unknown.pop()}', expected {', '.join(chosen)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    study, problem = random_start_study(), peers.kr90_problem("kuka-kr90")
-    jaxmb.identify(study, seed=1000)  # compiles
-    seconds: dict[str, list[float]] = {"jaxmb": [], "jaxmb whole": [], "plain": [], "warm-up": []}
-    exact = dict.fromkeys(seconds, 0)
-    with threadpool_limits(1, user_api="blas"):
-        for seed in range(options.seeds):
-            began = time.perf_counter()
-            fit = run_fit(study.problem, study.settings, study.start, seed)
-            seconds["jaxmb"].append(time.perf_counter() - began)
-            exact["jaxmb"] += largest_error(study, fit) < EXACT
-            began = time.perf_counter()
-            jaxmb.identify(study, seed=seed)
-            seconds["jaxmb whole"].append(time.perf_counter() - began)
-            for name, warm_up in (("plain", False), ("warm-up", True)):
-                found = peers.trust_region_multistart(problem, np.random.default_rng(seed), warm_up=warm_up, enough=0.0)
-                seconds[name].append(found.seconds)
-                exact[name] += found.exact
-        print(f"exact answer, {options.seeds} seeds, median (quartiles):")
-        for name, label in (
-            ("plain", "SciPy trust region, exact Jacobian, random starts"),
-            ("warm-up", "the same, first on evenly weighted lines as jaxmb does"),
-            ("jaxmb", "jaxmb, the fit"),
-            ("jaxmb whole", "jaxmb, with standard deviations, modes and metrics"),
-        ):
-            ratio = np.array(seconds[name]) / np.array(seconds["jaxmb"])
-            low, middle, high = np.percentile(ratio, [25, 50, 75])
-            print(
-                f"  {label:56s}{quartiles(seconds[name])}   {exact[name.split()[0]]} of {options.seeds} exact"
-                f"   {middle:.2f} times jaxmb's ({low:.2f} to {high:.2f})"
-            )
-        evaluations = cost_rates(study, problem)
-    for label, rate in evaluations.items():
-        print(f"  {label:56s}{rate:9.0f} a second")
-    numbers = {"seconds": seconds, "exact": exact, "evaluations": evaluations, "versions": versions()}
-    (options.out / "speed.json").write_text(json.dumps(numbers, indent=1))
-
-
-def cost_rates(study: jaxmb.Study, problem: peers.Problem) -> dict[str, float]:
-    """Evaluations of the cost a second on both sides."""
-    u = 0.5 * (study.free.lower + study.free.upper)
-    many = jnp.stack([u + 0.001 * i for i in range(64)])
-    batch = jax.jit(lambda x: jax.lax.map(study.problem.objective, x, batch_size=8))
-    values = np.exp(np.asarray(u))
-    jax.block_until_ready((objective(study.problem, u), batch(many)))
-    one = [timed(lambda: jax.block_until_ready(objective(study.problem, u))) for _ in range(200)]
-    some = [timed(lambda: jax.block_until_ready(batch(many))) / len(many) for _ in range(20)]
-    peer = [timed(lambda: peers.cost(problem, values)) for _ in range(200)]
-    return {
-        "NumPy cost": 1 / float(np.median(peer)),
-        "jaxmb cost, one at a time": 1 / float(np.median(one)),
-        "jaxmb cost, 64 at a time": 1 / float(np.median(some)),
-    }
+    path = options.out / "bench.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if options.parts and path.exists() else {}
+    native.in_use()  # compiled here, where it was not
+    found["machine"] = machine()
+    print(", ".join(f"{name} {value}" for name, value in found["machine"].items() if name != "packages"))
+    print(", ".join(f"{name} {value}" for name, value in found["machine"]["packages"].items()) + "\n")
+    for name in options.parts or chosen:
+        measure, show = chosen[name]
+        before = os.getloadavg()[0]
+        values = json.loads(json.dumps(measure(options.out)))
+        found[name] = {"quick": options.quick, "load": [before, os.getloadavg()[0]], "found": values}
+        print(f"## {name}, load of the machine {before:.1f} before and {found[name]['load'][1]:.1f} after\n")
+        show(values)
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    if "kernels" in found:
+        figures.of_kernels(found["kernels"]["found"], options.out / "kernels.png")
+    if "fits" in found:
+        figures.of_fits(found["fits"]["found"], options.out / "fits.png")
 
 
 if __name__ == "__main__":
