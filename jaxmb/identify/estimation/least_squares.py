@@ -22,6 +22,17 @@ SMALLEST = 1e-300
 Residual = Callable[[Float[Array, "d"]], Float[Array, "m"]]
 
 
+class NormalEquations(NamedTuple):
+    """What a step needs of residual r and Jacobian J."""
+
+    objective: Float[Array, ""]
+    """r^T r."""
+    gradient: Float[Array, "d"]
+    """J^T r."""
+    normal: Float[Array, "d d"]
+    """J^T J."""
+
+
 class Box(NamedTuple):
     """Bounds of u, and which of its entries are logarithms."""
 
@@ -56,6 +67,12 @@ def residual_and_jacobian(residual: Residual, u: Float[Array, "d"]) -> tuple[Flo
     return value, jacobian
 
 
+def normal_equations(residual: Residual, u: Float[Array, "d"]) -> NormalEquations:
+    """Those of a residual at u."""
+    value, jacobian = residual_and_jacobian(residual, u)
+    return NormalEquations(value @ value, jacobian.T @ value, jacobian.T @ jacobian)
+
+
 def start(u: Any) -> LeastSquaresState:
     """State of a start at u [d], or of several [s, d], not evaluated yet: with nothing known its first step does not
     move. NumPy in, NumPy out.
@@ -76,16 +93,26 @@ def start(u: Any) -> LeastSquaresState:
 
 
 def step(
-    residual: Residual, box: Box, gradient_tolerance: float | Float[Array, ""], state: LeastSquaresState
+    equations: Callable[[Float[Array, "d"]], NormalEquations],
+    box: Box,
+    gradient_tolerance: float | Float[Array, ""],
+    state: LeastSquaresState,
 ) -> LeastSquaresState:
-    """One trial step; nothing changes once the start is stationary or stalled."""
+    """One trial step; nothing changes once the start is stationary or stalled.
+
+    Args:
+        equations: the normal equations at any u (`normal_equations` of a residual).
+        box: bounds.
+        gradient_tolerance: cosine between residual and Jacobian at which a point is a minimum.
+        state: before the step.
+    """
     move = _box_step(state, box)
     # A response is nearly linear in a stiffness or damping itself, so upwards the step of a logarithm is taken in the
     # value: e^u (1 + move). Downwards that could pass zero.
     change = jnp.where(box.logarithmic & (move > 0.0), jnp.log1p(jnp.maximum(move, 0.0)), move)
     new = jnp.clip(state.u + change, box.lower, box.upper)
     predicted = -(2.0 * state.gradient @ move + move @ state.normal @ move)
-    objective, gradient, normal = _evaluate(residual, new)
+    objective, gradient, normal = equations(new)
     finite = jnp.isfinite(objective)
     first = jnp.isinf(state.objective)
     gain = jnp.where(first, 0.5, (state.objective - objective) / jnp.maximum(predicted, SMALLEST))
@@ -158,8 +185,3 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
     first = (jnp.asarray(0), jnp.asarray(True), held(state.u, state.gradient, box), jnp.zeros_like(slope))
     *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), settle, first)
     return jnp.where(jnp.isfinite(move), move, 0.0) * scale
-
-
-def _evaluate(residual: Residual, u: Float[Array, "d"]) -> tuple[Array, Array, Array]:
-    value, jacobian = residual_and_jacobian(residual, u)
-    return value @ value, jacobian.T @ value, jacobian.T @ jacobian

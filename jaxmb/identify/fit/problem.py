@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.least_squares import residual_and_jacobian
+from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.fit.blocks import in_blocks, memory_of_fits, memory_of_points, memory_of_tests
 from jaxmb.identify.fit.devices import more_postures, shared_out
@@ -145,31 +145,44 @@ class Problem(eqx.Module):
         """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
         values = jnp.asarray(values)  # tests of one form are traced together, where NumPy cannot be
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
+        memory = memory_of_tests(self.free.size)
         for form in self.forms:
-            mine = values[jnp.asarray(form.members)] if values.ndim == 2 else values
-            for k, part in zip(form.members, self._together(form, mine), strict=True):
+            if values.ndim == 1:
+                found = self._each(form, self._residual_of, values, memory)
+            else:
+                own = form.test, form.entries, form.view, values[jnp.asarray(form.members)]
+                found = in_blocks(lambda t: self._residual_of(*t), own, memory) if len(form.members) > 1 else [
+                    self._residual_of(form.test, form.entries, form.view, own[3][0])
+                ]  # fmt: skip
+            for k, part in zip(form.members, found, strict=True):
                 parts[k] = part
         return parts
 
-    def _together(self, form: Form, values: Array) -> Sequence[Array]:
-        """Residuals of tests of one form: one program for all postures."""
+    def normal_equations(self, u: Float[Array, "d"]) -> NormalEquations:
+        """Those of `residual`, summed over the tests, so that the Jacobian of all of them is never in the memory."""
 
-        def residual(test: Test, entries: Any, view: AffineView | None, v: Array) -> Array:
-            seen = test.view(self.free.apply(self.model, v)) if view is None else view(v)
-            return with_free_numbers(test, entries, v).residual(seen)
+        def of_test(test: Test, entries: Any, view: AffineView | None, u: Array) -> NormalEquations:
+            return normal_equations(lambda x: self._residual_of(test, entries, view, self.free.values(x)), u)
 
+        parts = [self._each(form, of_test, u, memory_of_tests(0)) for form in self.forms]
+        if self.prior is not None:
+            parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
+        return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
+
+    def _residual_of(self, test: Test, entries: Any, view: AffineView | None, values: Array) -> Array:
+        seen = test.view(self.free.apply(self.model, values)) if view is None else view(values)
+        return with_free_numbers(test, entries, values).residual(seen)
+
+    def _each(self, form: Form, of: Callable[[Test, Any, AffineView | None, Array], Any], x: Array, memory: int) -> Any:
+        """`of` the tests of a form at x, along the first axis: one program for all postures."""
         if len(form.members) == 1:
-            return [residual(form.test, form.entries, form.view, values[0] if values.ndim == 2 else values)]
-        each: tuple[Any, ...] = (form.test, form.entries, form.view)
-        memory = 0 if self.one_by_one else memory_of_tests(self.free.size)
-        if values.ndim == 2:
-            return list(in_blocks(lambda t: residual(*t), (*each, values), memory))
+            return jax.tree.map(lambda y: y[None], of(form.test, form.entries, form.view, x))
 
-        def some(tests: Any, values: Array) -> Array:
-            return in_blocks(lambda t: residual(t[0], t[1], t[2], values), tests, memory)
+        def some(tests: Any, x: Array) -> Any:
+            return in_blocks(lambda t: of(t[0], t[1], t[2], x), tests, 0 if self.one_by_one else memory)
 
-        return list(shared_out(some, each, jax.tree.map(lambda x: x[0], each), values) if self.spread
-                    else some(each, values))  # fmt: skip
+        each = form.test, form.entries, form.view
+        return shared_out(some, each, jax.tree.map(lambda y: y[0], each), x) if self.spread else some(each, x)
 
 
 def spread_for(problem: Problem, points: int) -> Problem:

@@ -1,6 +1,7 @@
 """Refinement from candidates: bounded least squares, and for comparison Nelder-Mead and gradient descent."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,16 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
+from jaxmb.identify.estimation.least_squares import (
+    Box,
+    LeastSquaresState,
+    NormalEquations,
+    Residual,
+    finished,
+    normal_equations,
+    start,
+    step,
+)
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, spread_for
@@ -100,7 +110,7 @@ def _advance_least_squares(
     problem: Problem, box: Box, gradient_tolerance: Float[Array, ""], state: LeastSquaresState
 ) -> LeastSquaresState:
     def advanced(s: LeastSquaresState) -> LeastSquaresState:
-        return _some_steps_of(problem.residual, box, gradient_tolerance, s, STEPS_AT_ONCE)
+        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, STEPS_AT_ONCE)
 
     def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
         return in_blocks(advanced, s, problem.memory_of_fits)
@@ -118,16 +128,20 @@ def _advance_least_squares(
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """Bounded least squares from one point to its end, or `MOST_STEPS` steps on, which `finished` tells of the state;
     compiled as a whole."""
-    return least_squares_to_end(problem.residual, box, u)
+    return _some_steps_of(problem.normal_equations, box, SETTLED, start(u), MOST_STEPS)
 
 
 def least_squares_to_end(residual: Residual, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """`least_squares_from` of any residual, in compiled functions."""
-    return _some_steps_of(residual, box, SETTLED, start(u), MOST_STEPS)
+    return _some_steps_of(functools.partial(normal_equations, residual), box, SETTLED, start(u), MOST_STEPS)
 
 
 def _some_steps_of(
-    residual: Residual, box: Box, gradient_tolerance: float | Float[Array, ""], state: LeastSquaresState, most: int
+    equations: Callable[[Array], NormalEquations],
+    box: Box,
+    gradient_tolerance: float | Float[Array, ""],
+    state: LeastSquaresState,
+    most: int,
 ) -> LeastSquaresState:
     """So many steps on, or at the end of a start."""
 
@@ -135,7 +149,7 @@ def _some_steps_of(
         return (counted[0] < most) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        return counted[0] + 1, step(residual, box, gradient_tolerance, counted[1])
+        return counted[0] + 1, step(equations, box, gradient_tolerance, counted[1])
 
     return jax.lax.while_loop(going, one, (jnp.asarray(0), state))[1]
 

@@ -1,5 +1,7 @@
 """Bounded least squares against SciPy's trust region, on small problems of every kind of minimum."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from jaxmb.identify.estimation.least_squares import (
     Box,
     finished,
     held,
+    normal_equations,
     residual_and_jacobian,
     slope_cosine,
     start,
@@ -58,7 +61,7 @@ def box(lower, upper, logarithmic=False):
 
 @eqx.filter_jit
 def one_step(residual, box, state):
-    return step(residual, box, 1e-9, state)
+    return step(partial(normal_equations, residual), box, 1e-9, state)
 
 
 def run(residual, box, u, most=200):

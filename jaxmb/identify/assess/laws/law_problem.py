@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.laws.law_record import Laws
-from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian, start, step
+from jaxmb.identify.estimation.least_squares import Box, finished, normal_equations, residual_and_jacobian, start, step
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.study.law_terms import Term, covariate, law_terms
 from jaxmb.identify.study.study import Study
@@ -112,7 +113,7 @@ def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array, Array]:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])
 
     def once(counted: tuple[Array, Any]) -> tuple[Array, Any]:
-        return counted[0] + 1, step(problem.residual, box, GRADIENT_TOLERANCE, counted[1])
+        return counted[0] + 1, step(partial(normal_equations, problem.residual), box, GRADIENT_TOLERANCE, counted[1])
 
     _, state = jax.lax.while_loop(goes_on, once, (jnp.asarray(0), start(x)))
     return state.u, state.objective, finished(state)
