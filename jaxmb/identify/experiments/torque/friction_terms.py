@@ -63,15 +63,10 @@ def friction_terms(
         kinds: which of `FRICTION_TERMS` are tried.
         there: coordinates with kinds of terms that the machine has already.
 
-    Raises:
-        ValueError: temperatures were not recorded.
-
     Source: Armstrong-Helouvry, Dupont and Canudas de Wit 1994, "A survey of models, analysis tools and compensation
     methods for the control of machines with friction"; Bittencourt and Axelsson 2014, "Modeling and experiment design
     for identification of wear in a robot joint under load and temperature uncertainties".
     """
-    if "temperature" in kinds and rows.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     rows = _fewer(rows)
     std = effort_std(rows)[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std

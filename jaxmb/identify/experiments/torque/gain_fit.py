@@ -15,6 +15,8 @@ FAMILY = "drive_gain"
 ROUNDS = 50
 SETTLED = 1e-9
 """Largest relative change of a gain at which the first fit ends."""
+ROUGH = 1e-3
+"""One that is too large for the study's own step to be taken about it."""
 TOLD = 1e-6
 """Part of the known efforts that free parameters leave, below which nothing tells how large gains are."""
 LONGEST = 2.0
@@ -59,7 +61,7 @@ def first_gains(
         known: the others, with 0 where something is free.
 
     Raises:
-        ValueError: nothing tells a gain.
+        ValueError: nothing tells a gain, or the steps do not come to rest.
 
     Source: Gautier and Briot 2014, "Global identification of joint drive gains and dynamic parameters of robots".
     """
@@ -89,6 +91,9 @@ def first_gains(
         gains = gains * factor
         if np.abs(factor - 1.0).max() < SETTLED:
             break
+    else:
+        if np.abs(factor - 1.0).max() > ROUGH:
+            raise ValueError(f"{', '.join(f'{FAMILY}.{name}' for name in wanted)}: still move after {ROUNDS} steps")
     unknown = ~np.isfinite(knowledge(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
     if unknown.any():
         raise ValueError(_not_told([name for name, lost in zip(wanted, unknown, strict=True) if lost]))

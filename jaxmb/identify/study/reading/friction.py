@@ -33,13 +33,17 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     """What the tests of a study that ask for terms of friction choose together; None where none asks.
 
     Raises:
-        ValueError: temperatures were not recorded.
+        ValueError: one of them asks for temperature, and another has none.
     """
     sources = [s for entry in entries if isinstance(s := entry.source, TorqueSource) and s.tried is not None]
     rows = [s.tried for s in sources if s.tried is not None]
     if not rows:
         return None
     kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
+    if "temperature" in kinds and any(part.temperature is None for part in rows):
+        raise ValueError(
+            "friction_terms: a test asks for temperature and another has no such column, expected it of all"
+        )
     there = [
         (name, kind)
         for name, terms in zip(model.coordinates, model.further_friction, strict=True)

@@ -64,6 +64,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
     check_moves(model, record, start, list(setting.file.free))
+    if "temperature" in part.friction_terms and record.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
         check_driven(record)
     path = recorded_path(model, record, start)
