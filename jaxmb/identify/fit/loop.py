@@ -14,11 +14,11 @@ from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.polish import polished
-from jaxmb.identify.fit.problem import Problem, final_state, objective_at
+from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
-from jaxmb.identify.fit.stage import Stage
+from jaxmb.identify.fit.stage import Refinement, Stage
 from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, save_state
 
 SAME_MINIMUM = 1e-6
@@ -33,6 +33,8 @@ SURE = 3
 """After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
 whether or not the noise explains its cost: a better one that one start in ten finds was then missed with a probability
 of 3 %."""
+LEAST_LINES = 8
+"""Of each of many tests, on which starts are fitted first."""
 WORTHWHILE = 3.0
 """A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
 
@@ -93,7 +95,7 @@ def run_fit(
     Raises:
         InputError: the saved state is of another problem, setting or seed, or cannot be read.
     """
-    stages = _stages(problem, settings)
+    *searches, refinement = stages = _stages(problem, settings)
     run = _Run(problem, settings, start, seed)
     mark = fingerprint(problem, settings, start, seed)
     fit, stage_state = Fit(), None
@@ -104,7 +106,7 @@ def run_fit(
     saved = time.monotonic()
     while not fit.done:
         stage = stages[fit.stage]
-        searching = fit.stage < len(stages) - 1
+        searching = fit.stage < len(searches)
         began, compiled_before = time.monotonic(), COMPILATION.seconds
         if stage_state is None:
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
@@ -122,7 +124,7 @@ def run_fit(
         reached = progress.objective if not searching else np.inf
         if searching and (progress.finished or progress.evaluations.bit_length() > taken.bit_length()):
             # on all lines now and then only: it takes as long as several steps on few
-            reached = from_first(objective_at(problem, progress.u))
+            reached = from_first(refinement.objective_at(progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
@@ -152,7 +154,7 @@ class _Run(NamedTuple):
     seed: int
 
 
-def _stages(problem: Problem, settings: FitSettings) -> list[Stage]:
+def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...], Refinement]:
     free, refine, search = problem.free, settings.refine, settings.search
     box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
@@ -167,12 +169,12 @@ def _stages(problem: Problem, settings: FitSettings) -> list[Stage]:
             keep = min(refine.keep, refine.starts)
         else:
             keep = refine.starts
-        stages.append(LeastSquares("refine", problem, box, refine.most_steps, keep, refine.gradient_tolerance))
+        last: Refinement = LeastSquares("refine", problem, box, refine.most_steps, keep, refine.gradient_tolerance)
     elif refine.method == "nelder-mead":
-        stages.append(NelderMead(problem, box, refine.most_steps))
+        last = NelderMead(problem, box, refine.most_steps)
     else:
-        stages.append(Descent(problem, box, refine.method, refine.most_steps))
-    return stages
+        last = Descent(problem, box, refine.method, refine.most_steps)
+    return *stages, last
 
 
 def _weight(problem: Problem) -> float:
@@ -181,7 +183,9 @@ def _weight(problem: Problem) -> float:
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:
-    """The problem on fewer lines of each test that has lines (see `Test.thinned`)."""
+    """The problem on fewer lines of each test that has lines (see `Test.thinned`), of many tests on fewer of each."""
+    thinning = sum(test.thins for test in problem.tests)
+    lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(thinning, 1))))
     return dataclasses.replace(problem, tests=tuple(test.thinned(lines) for test in problem.tests))
 
 

@@ -68,7 +68,7 @@ class LeastSquares:
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before, waiting = np.asarray(state.objective), self._waiting(state)
         state = state._replace(stalled=np.asarray(state.stalled) | waiting)
-        state = _advance_least_squares(*self._fixed, everywhere(state))
+        state = _advance_least_squares(*self._fixed, *everywhere((state, np.asarray(STEPS_AT_ONCE))))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
         # A start that creeps along far above what is known already is given up, and all others once one is exact.
@@ -77,6 +77,10 @@ class LeastSquares:
             creeps = before - after < 1e-3 * after
         hopeless = ~ended & (after > 2.0 * goal) & (creeps | (goal <= self._exact))
         return state._replace(stalled=stalled | hopeless)
+
+    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
+        begin = self.begin(0, u[None])  # whose first step does not move
+        return float(_advance_least_squares(*self._fixed, *everywhere((begin, np.asarray(1)))).objective[0])
 
     def _waiting(self, state: LeastSquaresState) -> np.ndarray:
         """Starts that are not at their end and do not go on now: those that had the most steps, and, where the noise is
@@ -107,10 +111,14 @@ class LeastSquares:
 
 @compiled
 def _advance_least_squares(
-    problem: Problem, box: Box, gradient_tolerance: Float[Array, ""], state: LeastSquaresState
+    problem: Problem,
+    box: Box,
+    gradient_tolerance: Float[Array, ""],
+    state: LeastSquaresState,
+    most: Int[Array, ""] | Int[np.ndarray, ""],
 ) -> LeastSquaresState:
     def advanced(s: LeastSquaresState) -> LeastSquaresState:
-        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, STEPS_AT_ONCE)
+        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, most)
 
     def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
         return in_blocks(advanced, s, problem.memory_of_fits)
@@ -141,7 +149,7 @@ def _some_steps_of(
     box: Box,
     gradient_tolerance: float | Float[Array, ""],
     state: LeastSquaresState,
-    most: int,
+    most: int | Array | np.ndarray,
 ) -> LeastSquaresState:
     """So many steps on, or at the end of a start."""
 
@@ -205,6 +213,9 @@ class NelderMead:
             np.asarray(found.status == 0),
         )
 
+    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
+        return self._cost(u)
+
     def progress(self, state: SimplexState) -> Progress:
         evaluations = int(state.evaluations)
         end = bool(state.converged) or evaluations >= self._most
@@ -241,6 +252,9 @@ class Descent:
 
     def advance(self, state: DescentState, goal: float) -> DescentState:
         return _some_steps(self._optimizer, self._problem, self._box, state)
+
+    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
+        return float(objective(self._problem, u))
 
     def progress(self, state: DescentState) -> Progress:
         steps = int(state.steps)

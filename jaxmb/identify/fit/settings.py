@@ -27,7 +27,8 @@ class RefinePart(Part):
     starts: Annotated[Count, Field(le=10_000)] = 2
     """Candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
-    """Lines of each FRF that all starts are first fitted to, evenly weighted; 0 leaves that out."""
+    """Lines of each FRF test that all starts are first fitted to, evenly weighted, of many tests fewer; 0 leaves that
+    out."""
     coarse_steps: Count = 150
     keep: Annotated[Count, Field(le=1000)] = 2
     """How many of the starts go on to all lines and the study's own weights."""

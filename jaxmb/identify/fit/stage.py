@@ -5,6 +5,7 @@ A stage's state is a pytree of arrays, so that any of them can be saved between 
 
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -48,7 +49,15 @@ class Stage(Protocol):
         ...
 
 
+class Refinement(Stage, Protocol):
+    """The last stage, on all lines and with the study's own weights."""
+
+    def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
+        """What it minimizes, at u, by a program that it runs anyway."""
+        ...
+
+
 @compiled
-def objective(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+def objective(problem: Problem, u: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Float[Array, ""]:
     """The objective of a problem, compiled."""
-    return problem.objective(u)
+    return problem.objective(jnp.asarray(u))

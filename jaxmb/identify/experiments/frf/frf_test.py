@@ -228,25 +228,15 @@ class FrfTest(PostureTest):
         """
         count = self.omega.size
         picked = np.unique(np.linspace(0, count - 1, min(lines, count)).round().astype(int))
-        test = self.at_lines(picked)
-        return dataclasses.replace(test, weight=jax.device_put((np.asarray(test.weight) > 0.0).astype(float)))
+        even = (np.asarray(self.weight) > 0.0).astype(float)
+        return dataclasses.replace(self, weight=even).at_lines(picked)
 
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
         """The test at some of its lines."""
-        parts = {
-            name: jax.device_put(np.asarray(getattr(self, name))[chosen])
-            for name in (
-                "omega",
-                "measured",
-                "weight",
-                "noise_std",
-                "known_std",
-                "additive_std",
-                "level",
-                "leak",
-                "left_out",
-            )
-        }
+        names = (
+            "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "left_out",
+        )  # fmt: skip
+        parts = jax.device_put({name: np.asarray(getattr(self, name))[chosen] for name in names})
         return dataclasses.replace(self, **parts)
 
     @property
