@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import Box, LeastSquaresState, Residual, finished, start, step
 from jaxmb.identify.fit.blocks import some_in_blocks
-from jaxmb.identify.fit.devices import everywhere, shared_out
+from jaxmb.identify.fit.devices import agreed, everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
@@ -96,7 +96,8 @@ def _advance_least_squares(
 
     def all_once(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
         count, s = counted
-        return count + 1, some_in_blocks(one, s, ~finished(s), problem.memory)
+        moved = some_in_blocks(one, s, ~finished(s), problem.memory)
+        return count + 1, agreed(moved) if problem.spread else moved
 
     def all_steps(s: LeastSquaresState) -> LeastSquaresState:
         return jax.lax.while_loop(some_go_on, all_once, (jnp.asarray(0), s))[1]
