@@ -89,6 +89,24 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
     return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), *same))
 
 
+def agreed(tree: Tree) -> Tree:
+    """Arrays as the first device has them; in compiled functions, where all devices compute the same.
+
+    A loop that has all of them compute together must go on for all or none, and rounding differs between processors.
+    """
+    mesh = all_devices()
+    if mesh is None:
+        return tree
+
+    def of_first(x: Any) -> Any:
+        counted = x.astype(jnp.int32) if x.dtype == bool else x
+        return jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == 0, counted, 0), AXIS).astype(x.dtype)
+
+    whole = PartitionSpec()
+    first = functools.partial(jax.tree.map, of_first)
+    return jax.shard_map(first, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)(tree)
+
+
 def join() -> None:
     """Become one of the processes of a run, before JAX computes: under SLURM or Open MPI without more; elsewhere by
     what the environment says (`ADDRESS`, `COUNT`, `NUMBER`).

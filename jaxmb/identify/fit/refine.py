@@ -22,7 +22,7 @@ from jaxmb.identify.estimation.least_squares import (
     step,
 )
 from jaxmb.identify.fit.blocks import in_blocks
-from jaxmb.identify.fit.devices import everywhere, shared_out
+from jaxmb.identify.fit.devices import agreed, everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
@@ -118,7 +118,7 @@ def _advance_least_squares(
     most: Int[Array, ""] | Int[np.ndarray, ""],
 ) -> LeastSquaresState:
     def advanced(s: LeastSquaresState) -> LeastSquaresState:
-        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, most)
+        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, most, problem.spread)
 
     def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
         return in_blocks(advanced, s, problem.memory_of_fits)
@@ -150,14 +150,16 @@ def _some_steps_of(
     gradient_tolerance: float | Float[Array, ""],
     state: LeastSquaresState,
     most: int | Array | np.ndarray,
+    spread: bool = False,
 ) -> LeastSquaresState:
-    """So many steps on, or at the end of a start."""
+    """So many steps on, or at the end of a start; where all devices compute it together, by the numbers of the first."""
 
     def going(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < most) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        return counted[0] + 1, step(equations, box, gradient_tolerance, counted[1])
+        moved = step(equations, box, gradient_tolerance, counted[1])
+        return counted[0] + 1, agreed(moved) if spread else moved
 
     return jax.lax.while_loop(going, one, (jnp.asarray(0), state))[1]
 
