@@ -152,7 +152,7 @@ def _some_steps_of(
     most: int | Array | np.ndarray,
     spread: bool = False,
 ) -> LeastSquaresState:
-    """So many steps on, or at the end of a start; where all devices compute it together, by the numbers of the first."""
+    """So many steps on, or at the end of a start; where devices compute it together, by the numbers of the first."""
 
     def going(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < most) & ~finished(counted[1])
