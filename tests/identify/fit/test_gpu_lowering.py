@@ -45,7 +45,7 @@ def points_of(problem):
 
 def refinement_calls(problem):
     box, points = points_of(problem)
-    return cuda_calls(_advance_least_squares, problem, box, np.asarray(1e-9), start(points))
+    return cuda_calls(_advance_least_squares, problem, box, np.asarray(1e-9), start(points), np.asarray(10))
 
 
 def test_search_and_refinement_of_frfs_and_deflections(tmp_path):
