@@ -62,28 +62,35 @@ class AffineMotion(eqx.Module):
         """The view at physical values, exactly; NumPy in, NumPy out."""
         numpy = isinstance(values, np.ndarray)
 
-        def moved(base: Array, slope: Array) -> Any:
+        def moved(slope: Array | None, base: Array) -> Any:
+            if slope is None:
+                return base
             change = (np if numpy else jnp).einsum("...d,d->...", slope, values)
             return np.asarray(base) + change if numpy else base + change
 
-        changed = jax.tree.map(
-            moved, (self.base.tangent, self.base.stiffness), (self.slope.tangent, self.slope.stiffness)
-        )
-        tangent = changed[0]
+        slopes, bases = ((part.tangent, part.stiffness) for part in (self.slope, self.base))
+        tangent, stiffness = jax.tree.map(moved, slopes, bases, is_leaf=lambda part: part is None)
         if self.products is not None:
             xp: Any = np if numpy else jnp
             products = np.asarray(self.products) if numpy else self.products
             lost = xp.einsum("ijld,l,d->ij", products, values[np.array(self.losses)], values)
             tangent = dataclasses.replace(tangent, structural=tangent.structural + lost)
-        return dataclasses.replace(self.base, tangent=tangent, stiffness=changed[1])
+        return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
 
     def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
-        """The same with the entries that move in any of the others."""
+        """The same with the entries that move in any of the others, and without slopes that are 0 in all of them."""
         known = [view.base.support for view in (self, *others)]
         support: Support | None = None
         if all(entries is not None for entries in known):
             support = tuple(sorted({entry for entries in known for entry in entries or ()}))
-        return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support))
+        tangents = [view.slope.tangent for view in (self, *others)]
+        still = {
+            field.name: None
+            for field in dataclasses.fields(Tangent)
+            if not any(np.any(np.asarray(x)) for t in tangents for x in jax.tree.leaves(getattr(t, field.name)))
+        }
+        slope = dataclasses.replace(self.slope, tangent=dataclasses.replace(self.slope.tangent, **still))
+        return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support), slope=slope)
 
 
 def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> AffineMotion | None:
