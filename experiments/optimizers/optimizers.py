@@ -262,6 +262,7 @@ OWN = "jaxmb"
 ALL: dict[str, Optimizer] = {
     OWN: own_fit,
     "jaxmb, all lines at once": functools.partial(own_fit, refine={"coarse_lines": 0}),
+    "jaxmb, one start a round": functools.partial(own_fit, refine={"starts": 1}),
     "jaxmb, eight starts a round": functools.partial(own_fit, refine={"starts": 8}),
     "jaxmb, CMA_ES first": functools.partial(own_fit, search={"algorithm": "CMA_ES"}),
     "jaxmb, PSO first": functools.partial(own_fit, search={"algorithm": "PSO"}),

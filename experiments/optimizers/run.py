@@ -20,6 +20,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from objective import Ended, Goal, Objective, goal_of
 from optimizers import ALL, OWN, Optimizer
 from threadpoolctl import threadpool_limits
@@ -29,7 +30,7 @@ from jaxmb.fitting import run_fit
 from jaxmb.studies import study_data
 
 HERE = Path(__file__).parent
-TRIED = 2
+TRIED = 5
 MOST = 20_000
 """Evaluations of a run."""
 SECONDS = {"3R": 1.5, "KR90": 2.5, "three postures": 4.0, "flexible arm": 2.5}
@@ -91,7 +92,8 @@ def one_run(run: Optimizer, objective: Objective, seed: int) -> dict[str, Any]:
     objective.restart()
     with contextlib.suppress(Ended):
         run(objective, seed)
-    return objective.reached | {"spent": (objective.spent, objective.seconds)}
+    found = objective.reached | {"spent": (objective.spent, objective.seconds)}
+    return {name: (round(evaluations), round(seconds, 5)) for name, (evaluations, seconds) in found.items()}
 
 
 def all_runs(studies: list[str], optimizers: list[str], seeds: int, out: Path) -> None:
@@ -167,13 +169,18 @@ def profile(name: str, ways: dict[str, list[Run]], most: int = 12) -> Figure:
     end = 2.0 * np.max(np.concatenate([*prices.values(), np.full((1, 2), 1e-3)]), axis=0)
     for i, way in enumerate(ranked):
         reached, runs = prices[way], len(ways[way])
-        style = {"color": f"C{i % 10}", "ls": ("-", "--")[i // 10 % 2], "lw": 2.8 if way == OWN else 1.3}
+        style: dict[str, Any] = {"color": f"C{i % 10}", "ls": ("-", "--")[i // 10 % 2], "lw": 1.3}
+        if way == OWN:
+            style = {"color": "black", "lw": 2.8}
         share = 100.0 * np.array([0, *range(1, len(reached) + 1), len(reached)]) / runs
         for k, axes in enumerate(panels):
             at = np.sort(reached[:, k])
             axes.step([at[0], *at, end[k]], share, where="post", label=way, **style)
     for axes, text in zip(panels, ("evaluations of the cost", "seconds of the processor"), strict=True):
         axes.set(xscale="log", xlabel=text, ylim=(0.0, 102.0))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("runs with the exact answer, %")
     panels[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
@@ -200,7 +207,8 @@ def main() -> None:
     print(text)
     (options.out / "table.txt").write_text(text.lstrip("\n") + "\n")
     for name in options.study:
-        if ways := by_optimizer(runs, name):
+        ways = by_optimizer(runs, name)
+        if any("exact" in run for some in ways.values() for run in some):
             figure = profile(name, ways)
             figure.savefig(options.out / f"{name.replace(', ', '-').replace(' ', '-')}.png", dpi=110)
             plt.close(figure)
