@@ -30,14 +30,15 @@ def test_readme_links() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_readme_study_is_valid(tmp_path: Path) -> None:
-    """The study in the README is one that the format allows."""
+def test_readme_studies_are_valid() -> None:
+    """The studies in the README are such as the format allows."""
     import tomllib
 
     from jaxmb.identify.study.format.study_format import StudyFile
 
-    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert StudyFile.model_validate(tomllib.loads(text)).test[0].kind == "frf"
+    texts = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    kinds = [StudyFile.model_validate(tomllib.loads(text)).test[0].kind for text in texts]
+    assert kinds == ["frf", "torque"]
 
 
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
