@@ -111,7 +111,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if freed and drives is not None:
         if setting.gains is None:
             used = slice(motion.first, len(record.time_s) - motion.last)
-            recordings = Recorded(rows, drives.signal[used], drives)
+            recordings = Recorded(_by_known_speeds(model, rows), drives.signal[used], drives, part.robust)
         else:
             test = with_free_gains(test, rows, drives, freed, setting.gains)
     recorded = part.simulate is None
@@ -120,13 +120,22 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=tuple(beyond_range(setting.whole, record, recorded)),
-        tried=rows if tries else None,
+        tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
     remarks = (*how_found, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+
+
+def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
+    """The equations with the columns of `regressor_names` alone: Stribeck speeds are the machine's own."""
+    own, count = parameters(model), len(regressor_names(model))
+    speeds = np.array([own[name] for name in column_names(model, rows.measured)[count:]])
+    return rows._replace(
+        regressor=rows.regressor[:, :count], constant=rows.constant + rows.regressor[:, count:] @ speeds
+    )
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:

@@ -162,6 +162,19 @@ def test_a_search_sees_the_same_equations(arm):
     np.testing.assert_allclose(study_of_it.problem.measured(values)[0], expected, atol=1e-9)
 
 
+def test_beside_a_term_that_the_machine_has(arm, tmp_path):
+    """Stribeck friction of the first joint stands in its file, with its speed; the other joint's is looked for."""
+    true = jaxmb.load_machine(arm[2] / "true.toml")
+    there = true.model_copy(update={"body": (true.body[0], ARM.body[1])})
+    jaxmb.write_machine(true, tmp_path / "true.toml")
+    how = HOW | {"duration_s": 10.0, "torque_std": NOISE, "machine": "true.toml"}
+    found = identified(
+        tmp_path, ARM_TEST | {"simulate": how, "friction_terms": ["stribeck", "load", "cubic"]}, machine=there
+    ).parameters
+    assert set(found) == {*ARM_TRUE, "load_friction.b"}
+    assert abs(found["load_friction.b"].value - 0.08) < 4.0 * found["load_friction.b"].std
+
+
 def test_what_a_study_cannot_free_by_itself(tmp_path):
     for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
         with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
