@@ -78,7 +78,10 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
 
 
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
-    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded."""
+    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
+
+    And on a temperature that was not recorded, on which friction depends.
+    """
     ranges, found = {part.name: part.range for part in machine.moving_parts}, []
     moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
     for name, way in moved.items():
@@ -92,4 +95,9 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     lacking = [name for name in independent_coordinates(model) if name not in record.names]
     if lacking:
         found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
+    warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]
+    if recorded and warm and record.temperature is None:
+        found.append(
+            f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature"
+        )
     return found

@@ -1,5 +1,7 @@
 """Further terms of friction: found where the truth has them, not taken where it has not."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,12 @@ import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.study.reading.motion_checks import motion_remarks
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.friction import FurtherFriction
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from tests.identify.experiments.torque.test_torque_pendulum import TEST, TIME, columns, motion, study
+from tests.identify.experiments.torque.test_torque_pendulum import PENDULUM, TEST, TIME, columns, motion, study
 from tests.identify.experiments.torque.test_torque_recovery import (
     ARM,
     FREE,
@@ -87,6 +90,23 @@ def test_wrong_requests(tmp_path):
     with pytest.raises(ValueError, match="found no column 'temperature' in the record"):
         study(tmp_path, friction_terms=["temperature"])
     assert TEST["cutoff_hz"] == 40.0
+
+
+def test_a_test_without_the_temperature_on_which_friction_depends(tmp_path):
+    """It is told of, beside one that has it and one of friction that does not depend on it."""
+    joint = (
+        PENDULUM.body[0]
+        .joint[0]
+        .model_copy(update={"further_friction": FurtherFriction(damping_slope=-0.01, temperature=30.0)})
+    )
+    machine = PENDULUM.model_copy(update={"body": (PENDULUM.body[0].model_copy(update={"joint": (joint,)}),)})
+    model, cold = jaxmb.build_model(machine), jaxmb.build_model(PENDULUM)
+    record = MotionRecord(TIME, ("q",), motion(TIME)[0][:, None], columns(TIME) @ TRUE[:, None])
+    warm = dataclasses.replace(record, temperature=30.0 + TIME)
+    (told,) = motion_remarks(machine, model, record, recorded=True)
+    assert told.startswith("no temperature was recorded: damping of q ")
+    assert not motion_remarks(machine, model, warm, recorded=True)
+    assert not motion_remarks(PENDULUM, cold, record, recorded=True)
 
 
 def test_temperatures_in_tables(tmp_path):
