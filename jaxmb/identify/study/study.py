@@ -224,7 +224,7 @@ def make_study(
         entries = read_tests(file, source, setting)
     with place(source):
         choice = friction_choice(model, entries)
-    if choice is not None and choice.terms:
+    if choice is not None and choice.values:
         with place(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)

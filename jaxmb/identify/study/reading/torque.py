@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
+from jaxmb.identify.study.reading.friction import load_unknown
 from jaxmb.identify.study.reading.gains import free_gains, with_free_gains, with_gains
 from jaxmb.identify.study.reading.motion_checks import beyond_range, check_driven, check_moves, motion_remarks
 from jaxmb.identify.study.setting import Setting, measured_model
@@ -77,7 +78,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     carrying = {name: value for name, value in known.items() if name not in [names[i] for i in absent]}
     drives = record.drives
     freed = () if drives is None else free_gains(drives.names, setting.file.free)
-    tries = bool(part.friction_terms) and setting.friction is None
+    asks = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
+    tries = asks and setting.friction is None
     rows = prepared(
         model,
         record,

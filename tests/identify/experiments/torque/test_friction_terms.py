@@ -195,6 +195,20 @@ def test_beside_a_term_that_the_machine_has(arm, tmp_path):
     assert abs(found["load_friction.b"].value - 0.08) < 4.0 * found["load_friction.b"].std
 
 
+def test_load_of_friction_that_the_machine_has(tmp_path):
+    """By the machine's own first moments, of the other sign, joints would carry the opposite of what they do."""
+    joint = ARM.body[1].joint[0].model_copy(update={"further_friction": GRIP})
+    true = ARM.model_copy(update={"body": (ARM.body[0], ARM.body[1].model_copy(update={"joint": (joint,)}))})
+    jaxmb.write_machine(true, tmp_path / "true.toml")
+    wrong = [part.model_copy(update={"center_of_mass": (-0.2, 0.0, 0.0)}) for part in true.body]
+    how = HOW | {"duration_s": 10.0, "torque_std": NOISE, "machine": "true.toml"}
+    result = identified(tmp_path, ARM_TEST | {"simulate": how}, machine=true.model_copy(update={"body": tuple(wrong)}))
+    for name, value in ARM_TRUE.items():
+        assert abs(result.parameters[name].value - value) < 4.0 * result.parameters[name].std, name
+    rows = result.metrics.of(TorqueMetrics).torques
+    assert max(row.rms_error for row in rows) < 1.05 * NOISE
+
+
 def test_what_a_study_cannot_free_by_itself(tmp_path):
     for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
         with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
