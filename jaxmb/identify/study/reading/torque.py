@@ -22,7 +22,13 @@ from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import load_unknown
 from jaxmb.identify.study.reading.gains import free_gains, with_free_gains, with_gains
-from jaxmb.identify.study.reading.motion_checks import beyond_range, check_driven, check_moves, motion_remarks
+from jaxmb.identify.study.reading.motion_checks import (
+    beyond_range,
+    check_driven,
+    check_moves,
+    motion_remarks,
+    rates_beside_angles,
+)
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from jaxmb.io.validation import known_name, place
@@ -121,7 +127,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         time_s=rows.time_s,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=tuple(beyond_range(setting.whole, record, recorded)),
+        doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),
         tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
         drives=() if drives is None else drives.names,
