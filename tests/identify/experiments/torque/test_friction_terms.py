@@ -9,6 +9,7 @@ import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.study.format.study_format import FreePart
 from jaxmb.identify.study.reading.motion_checks import motion_remarks
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.friction import FurtherFriction
@@ -213,6 +214,15 @@ def test_what_a_study_cannot_free_by_itself(tmp_path):
     for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
         with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
             identified(tmp_path, ARM_TEST, free=FREE | {name: {"lower": 0.1, "upper": 1.0}})
+
+
+def test_bounds_that_a_study_gives_a_term(tmp_path):
+    """They are those of the fit: without them the coefficient is 0.2."""
+    v, noise = motion(TIME)[1], NOISE * np.random.default_rng(3).normal(size=TIME.size)
+    own = study(tmp_path, noise + 0.2 * v**3, friction_terms=["cubic"]).origin.file
+    few = FreePart(lower=0.0, upper=0.1, scale="linear")
+    found = make_study(own.model_copy(update={"free": own.free | {"cubic_damping.q": few}}), "bounds", tmp_path)
+    assert jaxmb.identify(found).parameters["cubic_damping.q"].value == 0.1
 
 
 def test_several_tests_choose_together(tmp_path):
