@@ -224,7 +224,7 @@ def make_study(
         entries = read_tests(file, source, setting)
     with place(source):
         choice = friction_choice(model, entries)
-    if choice is not None and choice.terms:
+    if choice is not None and choice.values:
         with place(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
@@ -237,7 +237,7 @@ def make_study(
     with place(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in test.number_names))
         check_free_friction(file.free)
-        bounds = bounds_of(model, file.free | friction_bounds(choice), set(held), of_tests)
+        bounds = bounds_of(model, friction_bounds(choice) | file.free, set(held), of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
         frf_tests = [test.name for test in tests if test.probe() is not None]

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.linear import tukey
+from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
 from jaxmb.measurement.motion.record import Drives
 
@@ -19,6 +21,8 @@ ROUGH = 1e-3
 """One that is too large for the study's own step to be taken about it."""
 TOLD = 1e-6
 """Part of the known efforts that free parameters leave, below which nothing tells how large gains are."""
+LEAST_WEIGHT = 1e-8
+"""Of an outlier."""
 LONGEST = 2.0
 """Factor by which one step may change a gain."""
 
@@ -29,6 +33,8 @@ class Recorded(NamedTuple):
     rows: Prepared
     signal: Float[np.ndarray, "k d"]
     drives: Drives
+    robust: bool = False
+    """Whether outliers do not count."""
 
 
 class GainChoice(NamedTuple):
@@ -51,7 +57,8 @@ def first_gains(
 
     i = G^-1 N^-T Y p, N the ratios and G the gains, is fitted by steps of Gauss and Newton. The noise is that of i, on
     the left: efforts N^T G i in the place of known ones would have it among the columns, which makes gains too small.
-    From such a fit the steps begin.
+    From such a fit the steps begin. With robust tests each effort has Tukey's weight by the median size of what is left
+    at its coordinate, so that the study's own step, which has such weights too, is taken about the same values.
 
     Args:
         tests: that are fitted.
@@ -77,6 +84,7 @@ def first_gains(
     found, _ = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
     gains = np.where(gains == 0.0, 1.0, gains)
+    robust = any(test.robust for test in tests)
     for _ in range(ROUNDS):
         slope = np.concatenate([
             gain_columns(test.rows.samples, test.drives, wanted, gains, share @ p + known) for test in tests
@@ -85,7 +93,7 @@ def first_gains(
         found, _ = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
         left = effort @ gains - rest - matrix @ found
         p, steps = np.split(found, [share.shape[1]])
-        std = _by_place(left[:, None], place)
+        std = _robust_std(left, place) if robust else _by_place(left[:, None], place)
         # a gain keeps its sign and order of size in one step
         factor = np.clip(1.0 + steps / gains, 1.0 / LONGEST, LONGEST)
         gains = gains * factor
@@ -144,6 +152,13 @@ def _by_place(parts: Float[np.ndarray, "r k"], place: np.ndarray) -> Float[np.nd
     """Root mean square of all columns together at the coordinate of each row."""
     size = np.sqrt(np.bincount(place, np.sum(parts**2, axis=1)) / np.bincount(place))
     return np.maximum(size, 1e-12 * size.max())[place]
+
+
+def _robust_std(left: Float[np.ndarray, "r"], place: np.ndarray) -> Float[np.ndarray, "r"]:
+    """The size of errors at the coordinate of each row by their median, divided by the root of Tukey's weight."""
+    size = np.array([np.median(np.abs(left[place == i])) for i in range(place.max() + 1)]) / NORMAL_MEDIAN
+    size = np.maximum(size, 1e-12 * max(float(size.max()), float(np.abs(left).max())))[place]
+    return size / np.sqrt(np.maximum(tukey(left / size), LEAST_WEIGHT))
 
 
 def _check_known(regressor: np.ndarray, rest: np.ndarray, std: np.ndarray, wanted: Sequence[str]) -> None:

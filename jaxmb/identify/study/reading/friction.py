@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.effort_noise import effort_std
 from jaxmb.identify.experiments.torque.friction_terms import (
     FrictionChoice,
     FrictionTerm,
     friction_terms,
 )
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
 from jaxmb.identify.experiments.torque.source import TorqueSource
-from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.regression.torque_regressor import carried_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart
 from jaxmb.machine.build import Model
 from jaxmb.machine.friction import FurtherFriction
@@ -31,6 +33,9 @@ TIMES = 4.0
 
 def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | None:
     """What the tests of a study that ask for terms of friction choose together; None where none asks.
+
+    Where the machine has friction by load already, and the load is unknown, the numbers of a fit of all parameters tell
+    the load, whether terms are taken or not.
 
     Raises:
         ValueError: one of them asks for temperature, and another has none.
@@ -50,7 +55,22 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
         for kind, family in FAMILY.items()
         if family in terms
     ]
-    return friction_terms(_one_below_the_other(rows), regressor_names(model), kinds, there)
+    whole, names = _one_below_the_other(rows), regressor_names(model)
+    choice = friction_terms(whole, names, kinds, there)
+    if choice.terms or not any(kind == "load" for _, kind in there):
+        return choice
+    weight = 1.0 / effort_std(whole)[whole.coordinate]
+    values, _ = least_squares(whole.regressor * weight[:, None], (whole.effort - whole.constant) * weight)
+    return FrictionChoice((), dict(zip(names, values.tolist(), strict=True)))
+
+
+def load_unknown(model: Model, free: Iterable[str]) -> bool:
+    """Whether friction of the machine depends on a load in which something is free."""
+    if not any("load_friction" in terms for terms in model.further_friction):
+        return False
+    names = regressor_names(model)
+    carried = [name for name, loads in zip(names, carried_columns(names), strict=True) if loads]
+    return any(matching(carried, pattern) for pattern in free)
 
 
 def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:

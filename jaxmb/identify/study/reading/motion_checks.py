@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -17,6 +18,10 @@ STILL = 1e-6
 """rad or m: a coordinate that moves by less rests."""
 MOST_TURNS = 2.0
 """Of a recorded joint without a range, beyond which it is asked whether its unit is right."""
+OTHER_UNIT = 3.0
+"""Times that a measured rate is larger or smaller than the motion, beyond which its unit is in doubt."""
+ALIKE = 0.9
+"""Least correlation of a motion and an integral that are compared."""
 BEYOND = 0.03
 """Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
 
@@ -77,8 +82,39 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
     return found
 
 
+def rates_beside_angles(record: MotionRecord) -> list[str]:
+    """Sentences on measured rates and accelerations whose integrals are of another size than the motion.
+
+    Of q = k integral, but for what an unknown start and a bias add, least squares gives a |k| that is too small where
+    the integral has noise, and one that is too large where q has it: both have to be off by `OTHER_UNIT`. Nothing is
+    said where noise makes both unlike each other.
+    """
+    found, time = list[str](), (record.time_s - record.time_s[0]) / np.ptp(record.time_s)
+    for what, order, measured in (("velocity", 1, record.velocity), ("acceleration", 2, record.acceleration)):
+        for i, name in enumerate(record.names):
+            if measured is None or np.isnan(measured[:, i]).any():
+                continue
+            path = measured[:, i]
+            for _ in range(order):
+                path = cumulative_trapezoid(path, record.time_s, initial=0.0)
+            start = np.linalg.qr(np.vander(time, order + 2))[0]
+            x, q = (part - start @ (start.T @ part) for part in (path, record.position[:, i]))
+            if not (x @ x > 0.0 and q @ q > STILL**2 * q.size) or abs(x @ q) < ALIKE * np.sqrt((x @ x) * (q @ q)):
+                continue
+            least, most = sorted((abs(x @ q) / (x @ x), (q @ q) / abs(x @ q)))
+            if least > OTHER_UNIT or most < 1.0 / OTHER_UNIT or x @ q < 0.0:
+                times = np.sign(x @ q) / np.sqrt(least * most)
+                found.append(
+                    f"{name}.{what} is {times:.3g} times what the motion of {name} says: is it in another unit?"
+                )
+    return found
+
+
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
-    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded."""
+    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
+
+    And on a temperature that was not recorded, on which friction depends.
+    """
     ranges, found = {part.name: part.range for part in machine.moving_parts}, []
     moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
     for name, way in moved.items():
@@ -92,4 +128,9 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     lacking = [name for name in independent_coordinates(model) if name not in record.names]
     if lacking:
         found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
+    warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]
+    if recorded and warm and record.temperature is None:
+        found.append(
+            f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature"
+        )
     return found

@@ -20,8 +20,15 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
+from jaxmb.identify.study.reading.friction import load_unknown
 from jaxmb.identify.study.reading.gains import free_gains, with_free_gains, with_gains
-from jaxmb.identify.study.reading.motion_checks import beyond_range, check_driven, check_moves, motion_remarks
+from jaxmb.identify.study.reading.motion_checks import (
+    beyond_range,
+    check_driven,
+    check_moves,
+    motion_remarks,
+    rates_beside_angles,
+)
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from jaxmb.io.validation import known_name, place
@@ -77,7 +84,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     carrying = {name: value for name, value in known.items() if name not in [names[i] for i in absent]}
     drives = record.drives
     freed = () if drives is None else free_gains(drives.names, setting.file.free)
-    tries = bool(part.friction_terms) and setting.friction is None
+    asks = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
+    tries = asks and setting.friction is None
     rows = prepared(
         model,
         record,
@@ -111,7 +119,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if freed and drives is not None:
         if setting.gains is None:
             used = slice(motion.first, len(record.time_s) - motion.last)
-            recordings = Recorded(rows, drives.signal[used], drives)
+            recordings = Recorded(_by_known_speeds(model, rows), drives.signal[used], drives, part.robust)
         else:
             test = with_free_gains(test, rows, drives, freed, setting.gains)
     recorded = part.simulate is None
@@ -119,14 +127,23 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         time_s=rows.time_s,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=tuple(beyond_range(setting.whole, record, recorded)),
-        tried=rows if tries else None,
+        doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),
+        tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
     remarks = (*how_found, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+
+
+def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
+    """The equations with the columns of `regressor_names` alone: Stribeck speeds are the machine's own."""
+    own, count = parameters(model), len(regressor_names(model))
+    speeds = np.array([own[name] for name in column_names(model, rows.measured)[count:]])
+    return rows._replace(
+        regressor=rows.regressor[:, :count], constant=rows.constant + rows.regressor[:, count:] @ speeds
+    )
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:

@@ -1,5 +1,7 @@
 """Further terms of friction: found where the truth has them, not taken where it has not."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,13 @@ import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.torque.friction_terms import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.study.format.study_format import FreePart
+from jaxmb.identify.study.reading.motion_checks import motion_remarks
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.friction import FurtherFriction
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from tests.identify.experiments.torque.test_torque_pendulum import TEST, TIME, columns, motion, study
+from tests.identify.experiments.torque.test_torque_pendulum import PENDULUM, TEST, TIME, columns, motion, study
 from tests.identify.experiments.torque.test_torque_recovery import (
     ARM,
     FREE,
@@ -89,6 +93,23 @@ def test_wrong_requests(tmp_path):
     assert TEST["cutoff_hz"] == 40.0
 
 
+def test_a_test_without_the_temperature_on_which_friction_depends(tmp_path):
+    """It is told of, beside one that has it and one of friction that does not depend on it."""
+    joint = (
+        PENDULUM.body[0]
+        .joint[0]
+        .model_copy(update={"further_friction": FurtherFriction(damping_slope=-0.01, temperature=30.0)})
+    )
+    machine = PENDULUM.model_copy(update={"body": (PENDULUM.body[0].model_copy(update={"joint": (joint,)}),)})
+    model, cold = jaxmb.build_model(machine), jaxmb.build_model(PENDULUM)
+    record = MotionRecord(TIME, ("q",), motion(TIME)[0][:, None], columns(TIME) @ TRUE[:, None])
+    warm = dataclasses.replace(record, temperature=30.0 + TIME)
+    (told,) = motion_remarks(machine, model, record, recorded=True)
+    assert told.startswith("no temperature was recorded: damping of q ")
+    assert not motion_remarks(machine, model, warm, recorded=True)
+    assert not motion_remarks(PENDULUM, cold, record, recorded=True)
+
+
 def test_temperatures_in_tables(tmp_path):
     time = np.arange(30) / 10.0
     record = MotionRecord(time, ("q",), np.sin(time)[:, None], np.cos(time)[:, None], temperature=20.0 + time)
@@ -162,10 +183,46 @@ def test_a_search_sees_the_same_equations(arm):
     np.testing.assert_allclose(study_of_it.problem.measured(values)[0], expected, atol=1e-9)
 
 
+def test_beside_a_term_that_the_machine_has(arm, tmp_path):
+    """Stribeck friction of the first joint stands in its file, with its speed; the other joint's is looked for."""
+    true = jaxmb.load_machine(arm[2] / "true.toml")
+    there = true.model_copy(update={"body": (true.body[0], ARM.body[1])})
+    jaxmb.write_machine(true, tmp_path / "true.toml")
+    how = HOW | {"duration_s": 10.0, "torque_std": NOISE, "machine": "true.toml"}
+    found = identified(
+        tmp_path, ARM_TEST | {"simulate": how, "friction_terms": ["stribeck", "load", "cubic"]}, machine=there
+    ).parameters
+    assert set(found) == {*ARM_TRUE, "load_friction.b"}
+    assert abs(found["load_friction.b"].value - 0.08) < 4.0 * found["load_friction.b"].std
+
+
+def test_load_of_friction_that_the_machine_has(tmp_path):
+    """By the machine's own first moments, of the other sign, joints would carry the opposite of what they do."""
+    joint = ARM.body[1].joint[0].model_copy(update={"further_friction": GRIP})
+    true = ARM.model_copy(update={"body": (ARM.body[0], ARM.body[1].model_copy(update={"joint": (joint,)}))})
+    jaxmb.write_machine(true, tmp_path / "true.toml")
+    wrong = [part.model_copy(update={"center_of_mass": (-0.2, 0.0, 0.0)}) for part in true.body]
+    how = HOW | {"duration_s": 10.0, "torque_std": NOISE, "machine": "true.toml"}
+    result = identified(tmp_path, ARM_TEST | {"simulate": how}, machine=true.model_copy(update={"body": tuple(wrong)}))
+    for name, value in ARM_TRUE.items():
+        assert abs(result.parameters[name].value - value) < 4.0 * result.parameters[name].std, name
+    rows = result.metrics.of(TorqueMetrics).torques
+    assert max(row.rms_error for row in rows) < 1.05 * NOISE
+
+
 def test_what_a_study_cannot_free_by_itself(tmp_path):
     for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
         with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
             identified(tmp_path, ARM_TEST, free=FREE | {name: {"lower": 0.1, "upper": 1.0}})
+
+
+def test_bounds_that_a_study_gives_a_term(tmp_path):
+    """They are those of the fit: without them the coefficient is 0.2."""
+    v, noise = motion(TIME)[1], NOISE * np.random.default_rng(3).normal(size=TIME.size)
+    own = study(tmp_path, noise + 0.2 * v**3, friction_terms=["cubic"]).origin.file
+    few = FreePart(lower=0.0, upper=0.1, scale="linear")
+    found = make_study(own.model_copy(update={"free": own.free | {"cubic_damping.q": few}}), "bounds", tmp_path)
+    assert jaxmb.identify(found).parameters["cubic_damping.q"].value == 0.1
 
 
 def test_several_tests_choose_together(tmp_path):

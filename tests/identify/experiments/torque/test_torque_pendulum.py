@@ -85,6 +85,20 @@ def test_measured_rates(tmp_path):
     assert np.abs(rough / TRUE - 1.0).max() > 5e-3
 
 
+@pytest.mark.parametrize(("column", "factor"), [(None, 1.0), ("q.velocity", 180.0 / np.pi), ("q.acceleration", -1.0)])
+def test_rates_in_another_unit(tmp_path, column, factor):
+    """Damping would come out 57 times too small, with nothing else that shows it."""
+    own = study(tmp_path, measured=True)
+    names = (tmp_path / "motion.csv").read_text().partition("\n")[0]
+    table = np.loadtxt(tmp_path / "motion.csv", delimiter=",", skiprows=1)
+    table[:, [name == column for name in names.split(",")]] *= factor
+    np.savetxt(tmp_path / "motion.csv", table, fmt="%.17g", delimiter=",", header=names, comments="")
+    doubts = make_study(own.origin.file, "again", tmp_path).fitted[0].source.doubts
+    assert doubts == (() if column is None else (
+        f"{column} is {factor:.3g} times what the motion of q says: is it in another unit?",
+    ))  # fmt: skip
+
+
 def test_part_of_a_record(tmp_path):
     wrong = np.where((TIME < 1.0) | (TIME > 4.0), 50.0, 0.0)
     values, result = found(tmp_path, wrong, from_s=1.0, to_s=4.0)
