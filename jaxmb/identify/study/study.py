@@ -257,8 +257,11 @@ def make_study(
         with place(f"{source}: {called(entry.name)}"):
             entry.test.check(at_start)
     with place(f"{source}: [prior]"):
-        own = known_values(model, free, initial, stated)
-        prior = prior_of(free, file.prior, np.where(free.logarithmic, initial, own), all(t.takes_prior for t in tests))
+        own, of_machine = known_values(model, free, initial, stated), parameters(model)
+        # a gain of a drive starts from a first fit, about which no prior can be
+        unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
+        about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
+        prior = prior_of(free, file.prior, about, all(t.takes_prior for t in tests))
     problem = dataclasses.replace(problem, prior=prior)
     truth = common_truth(fitted, motion_coordinates(model))
     study = Study(

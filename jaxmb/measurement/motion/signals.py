@@ -54,11 +54,16 @@ def decimation(rate_hz: float, cutoff_hz: float) -> int:
 
 
 def rates(position: Float[np.ndarray, "k ..."], rate_hz: float) -> tuple[np.ndarray, np.ndarray]:
-    """Velocity and acceleration of a position by central differences; the first and last sample repeat their
-    neighbours'."""
+    """Velocity and acceleration of a position by central differences of five samples; the first two samples and the
+    last two repeat their neighbours'.
+
+    Those of three samples make a rate of 1 Hz at 100 samples a second too small by 7e-4, and an acceleration by 3e-4,
+    which a gain or an inertia takes for its own; of five samples it is 5e-7 and 2e-7.
+    """
     velocity, acceleration = np.empty_like(position), np.empty_like(position)
-    velocity[1:-1] = 0.5 * rate_hz * (position[2:] - position[:-2])
-    acceleration[1:-1] = rate_hz**2 * (position[2:] - 2.0 * position[1:-1] + position[:-2])
+    far, near, here = (position[4:], position[:-4]), (position[3:-1], position[1:-3]), position[2:-2]
+    velocity[2:-2] = rate_hz / 12.0 * (8.0 * (near[0] - near[1]) - (far[0] - far[1]))
+    acceleration[2:-2] = rate_hz**2 / 12.0 * (16.0 * (near[0] + near[1]) - (far[0] + far[1]) - 30.0 * here)
     for part in (velocity, acceleration):
-        part[0], part[-1] = part[1], part[-2]
+        part[:2], part[-2:] = part[2], part[-3]
     return velocity, acceleration

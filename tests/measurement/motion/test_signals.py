@@ -22,12 +22,17 @@ def test_the_gain_at_the_cutoff_is_a_half():
     assert np.abs(found[INSIDE]).max() == pytest.approx(0.5, rel=1e-2)
 
 
-def test_rates_of_a_sine():
-    w = 2 * np.pi * 1.5
-    velocity, acceleration = rates(np.sin(w * TIME), RATE)
-    # central differences are off by (w h)^2 / 6 and / 12
-    np.testing.assert_allclose(velocity[1:-1], w * np.cos(w * TIME[1:-1]), atol=w * (w / RATE) ** 2 / 5)
-    np.testing.assert_allclose(acceleration[1:-1], -(w**2) * np.sin(w * TIME[1:-1]), atol=w**2 * (w / RATE) ** 2 / 11)
+@pytest.mark.parametrize("rate", [100.0, 1000.0])
+def test_rates_of_a_sine(rate):
+    time, w = np.arange(0.0, 4.0, 1.0 / rate), 2 * np.pi * 1.5
+    velocity, acceleration = rates(np.sin(w * time), rate)
+    # central differences of five samples are off by (w h)^4 / 30 and / 90; the second part is rounding
+    inside, off = time[2:-2], (w / rate) ** 4
+    np.testing.assert_allclose(velocity[2:-2], w * np.cos(w * inside), atol=w * off / 30 + 1e-15 * rate)
+    np.testing.assert_allclose(acceleration[2:-2], -(w**2) * np.sin(w * inside), atol=w**2 * off / 90 + 4e-15 * rate**2)
+    for part in (velocity, acceleration):
+        assert part[0] == part[1] == part[2]
+        assert part[-1] == part[-2] == part[-3]
 
 
 def test_noise_of_decimated_samples_is_nearly_independent():

@@ -95,11 +95,12 @@ def prior_of(
         free: the free parameters.
         patterns: standard deviation by name or pattern: of the natural logarithm, or of the value, SI, where the scale
             is linear.
-        mean: physical values about which it is.
+        mean: physical values about which it is; NaN where nothing says one.
         of_values: whether the tests take priors of values on a linear scale.
 
     Raises:
-        ValueError: a pattern selects nothing, or a free parameter on a linear scale where tests do not take it.
+        ValueError: a pattern selects nothing, a free parameter on a linear scale where tests do not take it, or one of
+            which nothing is said.
     """
     if not patterns:
         return None
@@ -117,5 +118,9 @@ def prior_of(
     linear = [name for name, log, s in known if not log and np.isfinite(s)]
     if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
+    for name, about, s in zip(free.names, mean, std, strict=True):
+        if np.isnan(about) and np.isfinite(s):
+            raise ValueError(f"'{name}' has no value of its own for a prior to be about, expected `initial` in [free]")
     std = np.where(np.array(free.logarithmic), std, std / free.width)
+    mean = np.where(np.isnan(mean), free.lower_value, mean)
     return Prior(jnp.asarray(free.encode(mean)), jnp.asarray(std))
