@@ -55,7 +55,7 @@ class Kind(NamedTuple):
 
     @property
     def next_report(self) -> Callable[..., Any]:
-        """(inspection) -> `NextReport` of what was found so."""
+        """(inspection, what `next` has found) -> `NextReport`."""
         return pkgutil.resolve_name(self.next_report_at)
 
 

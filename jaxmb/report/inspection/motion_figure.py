@@ -27,7 +27,8 @@ def motion_figure(study: str, chosen: NextMotion) -> Figure:
     ends = ((limits.lower, limits.upper), *((-most, most) for most in (limits.speed, limits.acceleration)))
     figure = Figure(figsize=(8.0, 1.1 + 1.25 * len(names)), layout="constrained")
     panels: Any = figure.subplots(len(names), 3, squeeze=False, sharex=True)
-    for column, (what, parts, (low, high)) in enumerate(zip(("", "'", "''"), states, ends, strict=True)):
+    kinds = ("", ""), ("'", "/s"), ("''", "/s²")
+    for column, ((what, per), parts, (low, high)) in enumerate(zip(kinds, states, ends, strict=True)):
         for i, name in enumerate(names):
             axes = panels[i, column]
             axes.plot(time, parts[:, i], color=FITTED, lw=1.2)
@@ -35,8 +36,8 @@ def motion_figure(study: str, chosen: NextMotion) -> Figure:
                 if np.isfinite(limit):
                     axes.axhline(limit, color=ALERT, lw=0.9, ls="--")
             axes.margins(x=0.0, y=0.12)
-            axes.set_ylabel(f"{name}{what}")
-    for axes, text in zip(panels[0], ("position (rad or m)", "speed (1/s)", "acceleration (1/s²)"), strict=True):
+            axes.set_ylabel(f"{name}{what} ({'rad' if chosen.revolute[i] else 'm'}{per})")
+    for axes, text in zip(panels[0], ("position", "speed", "acceleration"), strict=True):
         axes.set_title(text)
     for axes in panels[-1]:
         axes.set_xlabel("time (s)")

@@ -7,10 +7,8 @@ from jaxmb.report.inspection.next_report import NextReport
 from jaxmb.report.section import Picture, Table, drawn_by, left, right
 
 
-def motion_report(found: Inspection) -> NextReport:
+def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
     """Amplitudes of the motion, a figure of it, and what it tells of base parameters."""
-    chosen = found.next
-    assert isinstance(chosen, NextMotion)
     draw = drawn_by("jaxmb.report.inspection.motion_figure:motion_figure", found.study.name, chosen)
     return NextReport(
         (motion_table(chosen), Picture("next-motion", draw)),

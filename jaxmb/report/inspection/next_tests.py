@@ -10,10 +10,8 @@ from jaxmb.report.inspection.next_report import NextReport
 from jaxmb.report.section import Table, left, right
 
 
-def tests_report(found: Inspection) -> NextReport:
+def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
     """The tests, and by how much they better the criterion."""
-    chosen = found.next
-    assert isinstance(chosen, NextTests)
     what = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
     values = [f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"]
     values.append(f"{number(chosen.chosen)} with the chosen tests")

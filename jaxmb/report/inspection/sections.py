@@ -73,7 +73,7 @@ def next_report(found: Inspection) -> NextReport:
     """What there is to say of the next tests."""
     if found.next is None:
         return NextReport((), (found.next_remark,))
-    report = KINDS[found.next.part.kind].next_report(found)
+    report = KINDS[found.next.part.kind].next_report(found, found.next)
     return report._replace(lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std)))
 
 

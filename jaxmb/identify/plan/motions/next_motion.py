@@ -33,6 +33,8 @@ class NextMotion:
     """Its deviations are those after the planned tests and this one."""
     limits: Limits
     """Of its coordinates."""
+    revolute: tuple[bool, ...]
+    """Which of these turn, rad; the others move along, m."""
     known: Knowledge
     """After all of them."""
 
@@ -88,8 +90,10 @@ def next_motion(
     sought = Sought(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([made, found.rows])
-    limits = limits_of(study.machine, tuple(found.motion), part.limits)
-    return NextMotion(part, like.name, found, limits, knowledge(rows, np.ones(len(rows)), prior_std))
+    names = tuple(found.motion)
+    limits = limits_of(study.machine, names, part.limits)
+    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
+    return NextMotion(part, like.name, found, limits, revolute, knowledge(rows, np.ones(len(rows)), prior_std))
 
 
 def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
