@@ -23,6 +23,9 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 
+FAR = 0.2
+"""Change of a Stribeck speed, relative, up to which efforts are linear in it."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TorqueRow:
@@ -117,8 +120,16 @@ class TorqueMetrics(KindMetrics):
 
 
 def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> list[str]:
-    """Sentences on motions that cannot be the machine's."""
-    return [f"{called(entry.name)}: {text}" for entry in entries for text in entry.source.doubts]
+    """Sentences on motions that cannot be the machine's, and on friction that is not where its equations are taken."""
+    sentences = [f"{called(entry.name)}: {text}" for entry in entries for text in entry.source.doubts]
+    first = parameters(finding.study.model)
+    for name, value in zip(finding.study.free.names, finding.values, strict=True):
+        if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
+            sentences.append(
+                f"{name} went from {first[name]:.3g}, about which efforts are linear in it, to {value:.3g}: bounds or a"
+                " prior keep friction from what the data tell, and efforts of the machine are not those of the fit"
+            )
+    return sentences
 
 
 def _known(std: float) -> float | None:

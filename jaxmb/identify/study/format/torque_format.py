@@ -100,6 +100,8 @@ class TorqueTestPart(TestPart):
             raise ValueError("expected either file or simulate")
         if self.kalman is not None and self.cutoff_hz != "search":
             raise ValueError("kalman and cutoff_hz are given, expected one of them")
+        if len(set(self.friction_terms)) < len(self.friction_terms):
+            raise ValueError(f"friction_terms are {', '.join(self.friction_terms)}, expected each kind once")
         if self.friction_terms and self.role == "check":
             raise ValueError(
                 "friction_terms are chosen by what is fitted, expected none in a test with the role 'check'"

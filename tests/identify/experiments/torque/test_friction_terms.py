@@ -15,7 +15,15 @@ from jaxmb.identify.study.study import make_study
 from jaxmb.machine.friction import FurtherFriction
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from tests.identify.experiments.torque.test_torque_pendulum import PENDULUM, TEST, TIME, columns, motion, study
+from tests.identify.experiments.torque.test_torque_pendulum import (
+    FREE as PENDULUM_FREE,
+    PENDULUM,
+    TEST,
+    TIME,
+    columns,
+    motion,
+    study,
+)
 from tests.identify.experiments.torque.test_torque_recovery import (
     ARM,
     FREE,
@@ -235,3 +243,15 @@ def test_several_tests_choose_together(tmp_path):
     assert two.free.names == one.free.names
     assert set(two.free.names) == {*NAMES, "cubic_damping.q"}
     assert sum("cubic friction" in remark for entry in two.fitted for remark in entry.remarks) == 1
+
+
+def test_friction_that_bounds_keep_from_where_its_equations_hold(tmp_path):
+    """A bound far below the Coulomb friction makes the Stribeck term take its place, at another speed."""
+    _, v, _ = motion(TIME)
+    noise = NOISE * np.random.default_rng(1).normal(size=TIME.size)
+    extra = noise + 0.6 * np.exp(-((v / 0.6) ** 2)) * np.sign(v)
+    for most, doubted in ((5.0, False), (0.4, True)):
+        free = PENDULUM_FREE | {"friction.q": {"lower": 0.0, "upper": most}}
+        found = jaxmb.identify(study(tmp_path, extra, free=free, friction_terms=["stribeck"]))
+        assert any(name.startswith("stribeck_speed.") for name in found.parameters)
+        assert any("about which efforts are linear in it" in remark for remark in found.remarks) == doubted

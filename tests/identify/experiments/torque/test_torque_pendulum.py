@@ -40,7 +40,7 @@ def columns(time=TIME):
     return np.stack([qdd, G * np.cos(q), qd, np.sign(qd)], axis=1)
 
 
-def study(folder, effort=0.0, time=TIME, measured=False, **changes):
+def study(folder, effort=0.0, time=TIME, measured=False, free=FREE, **changes):
     """Of the pendulum's torque and some more."""
     q, qd, qdd = motion(time)
     table = {"time_s": time, "q": q, "q.torque": columns(time) @ TRUE + effort}
@@ -49,7 +49,7 @@ def study(folder, effort=0.0, time=TIME, measured=False, **changes):
     np.savetxt(folder / "motion.csv", np.stack(list(table.values()), axis=1), fmt="%.17g", delimiter=",",
                header=",".join(table), comments="")  # fmt: skip
     jaxmb.write_machine(PENDULUM, folder / "pendulum.toml")
-    data = {"machine": "pendulum.toml", "test": [TEST | changes], "free": FREE}
+    data = {"machine": "pendulum.toml", "test": [TEST | changes], "free": free}
     return make_study(StudyFile.model_validate(data), "pendulum", folder)
 
 
