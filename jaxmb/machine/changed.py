@@ -1,6 +1,6 @@
 """Machines changed: some coordinates locked, or the numbers of a model written back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -39,6 +39,13 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
     return machine.model_copy(update={"body": body})
 
 
+COORDINATE = {key: key for key in ("stiffness", "damping", "rotor_inertia", "friction", "offset", "loss_factor")}
+SPRING = {key: f"spring_{key}" for key in ("stiffness", "damping", "loss_factor")}
+BEAM = {key: key for key in ("young_modulus", "shear_modulus", "density")} | {"loss_factor": "beam_loss_factor"}
+TRANSMISSION = {key: f"transmission_{key}" for key in ("inertia", "damping", "friction")}
+"""Leaves of a model by the keys of a machine file."""
+
+
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it and then changed.
 
@@ -50,12 +57,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
         name: {
-            "stiffness": float(model.stiffness[i]),
-            "damping": float(model.damping[i]),
-            "rotor_inertia": float(model.rotor_inertia[i]),
-            "friction": float(model.friction[i]),
-            "offset": float(model.offset[i]),
-            "loss_factor": float(model.loss_factor[i]),
+            **_numbers(model, i, COORDINATE),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
             "further_friction": _further_friction(model, i),
         }
@@ -88,26 +90,12 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
     spring = tuple(
         s.model_copy(
-            update={
-                "stiffness": float(model.spring_stiffness[i]),
-                "damping": float(model.spring_damping[i]),
-                "loss_factor": float(model.spring_loss_factor[i]),
-            }
+            update=_numbers(model, i, SPRING)
             | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
         )
         for i, s in enumerate(machine.spring)
     )
-    beam = tuple(
-        b.model_copy(
-            update={
-                "young_modulus": float(model.young_modulus[i]),
-                "shear_modulus": float(model.shear_modulus[i]),
-                "density": float(model.density[i]),
-                "loss_factor": float(model.beam_loss_factor[i]),
-            }
-        )
-        for i, b in enumerate(machine.beam)
-    )
+    beam = tuple(b.model_copy(update=_numbers(model, i, BEAM)) for i, b in enumerate(machine.beam))
     virtual = tuple(
         s
         if np.array_equal(start.compliance[i], model.compliance[i])
@@ -115,14 +103,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         for i, s in enumerate(machine.virtual_spring)
     )
     transmission = tuple(
-        t.model_copy(
-            update={
-                "inertia": float(model.transmission_inertia[i]),
-                "damping": float(model.transmission_damping[i]),
-                "friction": float(model.transmission_friction[i]),
-            }
-        )
-        for i, t in enumerate(machine.transmission)
+        t.model_copy(update=_numbers(model, i, TRANSMISSION)) for i, t in enumerate(machine.transmission)
     )
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
@@ -136,6 +117,11 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     """Centre of mass and inertia about it, from the standard form: the inverse of `standard_inertia`."""
     c = first_moment / mass if mass else np.zeros(3)
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+def _numbers(model: Model, i: int, leaves: Mapping[str, str]) -> dict[str, Any]:
+    """One row of some leaves, by key."""
+    return {key: float(getattr(model, leaf)[i]) for key, leaf in leaves.items()}
 
 
 def _further_friction(model: Model, i: int) -> FurtherFriction | None:

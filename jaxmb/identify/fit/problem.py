@@ -145,15 +145,9 @@ class Problem(eqx.Module):
         """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
         values = jnp.asarray(values)  # tests of one form are traced together, where NumPy cannot be
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
-        memory = memory_of_tests(self.free.size)
         for form in self.forms:
-            if values.ndim == 1:
-                found = self._each(form, self._residual_of, values, memory)
-            else:
-                own = form.test, form.entries, form.view, values[jnp.asarray(form.members)]
-                found = in_blocks(lambda t: self._residual_of(*t), own, memory) if len(form.members) > 1 else [
-                    self._residual_of(form.test, form.entries, form.view, own[3][0])
-                ]  # fmt: skip
+            own, same = ((values[jnp.asarray(form.members)],), ()) if values.ndim == 2 else ((), (values,))
+            found = self._each(form, self._residual_of, memory_of_tests(self.free.size), same, own)
             for k, part in zip(form.members, found, strict=True):
                 parts[k] = part
         return parts
@@ -164,7 +158,7 @@ class Problem(eqx.Module):
         def of_test(test: Test, entries: Any, view: AffineView | None, u: Array) -> NormalEquations:
             return normal_equations(lambda x: self._residual_of(test, entries, view, self.free.values(x)), u)
 
-        parts = [self._each(form, of_test, u, memory_of_tests(0)) for form in self.forms]
+        parts = [self._each(form, of_test, memory_of_tests(0), (u,)) for form in self.forms]
         if self.prior is not None:
             parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
@@ -173,16 +167,18 @@ class Problem(eqx.Module):
         seen = test.view(self.free.apply(self.model, values)) if view is None else view(values)
         return with_free_numbers(test, entries, values).residual(seen)
 
-    def _each(self, form: Form, of: Callable[[Test, Any, AffineView | None, Array], Any], x: Array, memory: int) -> Any:
-        """`of` the tests of a form at x, along the first axis: one program for all postures."""
+    def _each(self, form: Form, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
+        """`of` the tests of a form, along the first axis, one program for all postures: of a test, its entries, its
+        view, arrays of its own, and those that are the same for all."""
+        each: tuple[Any, ...] = (form.test, form.entries, form.view, *own)
         if len(form.members) == 1:
-            return jax.tree.map(lambda y: y[None], of(form.test, form.entries, form.view, x))
+            found = of(*each[:3], *(x[0] for x in own), *same)
+            return jax.tree.map(lambda y: y[None], found)
 
-        def some(tests: Any, x: Array) -> Any:
-            return in_blocks(lambda t: of(t[0], t[1], t[2], x), tests, 0 if self.one_by_one else memory)
+        def some(tests: Any, *same: Any) -> Any:
+            return in_blocks(lambda t: of(*t, *same), tests, 0 if self.one_by_one else memory)
 
-        each = form.test, form.entries, form.view
-        return shared_out(some, each, jax.tree.map(lambda y: y[0], each), x) if self.spread else some(each, x)
+        return shared_out(some, each, jax.tree.map(lambda y: y[0], each), *same) if self.spread else some(each, *same)
 
 
 def spread_for(problem: Problem, points: int) -> Problem:
