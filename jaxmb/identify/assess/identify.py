@@ -223,6 +223,9 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
     outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
+    # Without noise the last digits of the parameters make a slope of their own.
+    of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
+    slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
     worst = int(np.argmax(slope))
     if slope[worst] <= CONVERGED_SLOPE:
         return ended

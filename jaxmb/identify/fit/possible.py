@@ -23,6 +23,9 @@ PULL = 1e-4
 """Rise of chi^2 for which a direction that the data do not determine may move a body by its own size."""
 GAP = 1e-10
 """Of chi^2, at which the search for the best possible machine ends."""
+FARTHEST = 1e6
+"""Standard deviations from the start to the best fit above which chi^2 is taken in larger units: without noise they are
+1e10 and the search is lost in rounding."""
 PRESSING = 0.01
 """Part of the largest multiplier from which on a body is one of those that keep the data from being followed."""
 
@@ -75,7 +78,8 @@ def possible_values(
         parameters using optimization on manifolds", IROS 2016.
     """
     corner = np.asarray(np.linalg.qr(np.column_stack([matrix, measured - matrix @ start]), mode="r"))
-    rows, right = corner[:, :-1], corner[:, -1]
+    unit = max(1.0, float(np.linalg.norm(corner[:-1, :-1] @ (best - start))) / FARTHEST)
+    rows, right = corner[:, :-1] / unit, corner[:, -1] / unit
     scale = _scales(found, rows)
     problem = _Problem(found, rows, right, scale, start, least, most)
     for fixed in [np.zeros(start.size, bool), held] if held.any() else [np.zeros(start.size, bool)]:
@@ -84,7 +88,8 @@ def possible_values(
         if _can_exist(problem, y):
             whole = centre.rank == start.size
             return Possible(best if whole else y[: start.size], {}, 0.0, (), True, centre.rank)
-    return _inside(problem, best)
+    found = _inside(problem, best)
+    return found._replace(rise=unit**2 * found.rise)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
