@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -35,6 +36,32 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
         raise plain
 
     return call
+
+
+def with_fixed(function: Callable[..., Value], *fixed: Any) -> Callable[..., Value]:
+    """A function compiled, with its first arguments given: what is called often need not take large ones apart each
+    time, which takes longer than many a computation.
+
+    Args:
+        function: of the fixed arguments, then of arrays.
+        fixed: pytrees of arrays and of what can be hashed.
+    """
+    leaves, structure = jax.tree.flatten(fixed)
+    arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+    others = tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)
+    return functools.partial(_program(function, structure, others), arrays)
+
+
+@functools.lru_cache(maxsize=128)
+def _program(function: Callable[..., Any], structure: Any, others: tuple[Any, ...]) -> Callable[..., Any]:
+    """One for all arguments of the same structure, so that what is compiled is found again."""
+
+    def call(arrays: list[Array], *changing: Any) -> Any:
+        rest = iter(arrays)
+        leaves = [next(rest) if leaf is None else leaf for leaf in others]
+        return function(*jax.tree.unflatten(structure, leaves), *changing)
+
+    return jax.jit(call)
 
 
 def takes_numbers(

@@ -1,9 +1,13 @@
 """The few dense operations that several rooms share, with their derivatives."""
 
+from jaxmb.linalg.dynamic_stiffness import Parts
 from jaxmb.linalg.eigenproblems import eigenpairs, symmetric_pencil
 from jaxmb.linalg.host import on_host
 from jaxmb.linalg.logarithm import log_ratio
 from jaxmb.linalg.modal_form import damped_modes
-from jaxmb.linalg.responses import FEW, Support, receptance
+from jaxmb.linalg.responses import FEW, Support, receptance, receptance_by_entries
 
-__all__ = ["FEW", "Support", "damped_modes", "eigenpairs", "log_ratio", "on_host", "receptance", "symmetric_pencil"]
+__all__ = [
+    "FEW", "Parts", "Support", "damped_modes", "eigenpairs", "log_ratio", "on_host", "receptance",
+    "receptance_by_entries", "symmetric_pencil",
+]  # fmt: skip

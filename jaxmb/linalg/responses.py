@@ -60,6 +60,29 @@ def receptance(
     return _receptance(support, outputs is inputs, z, outputs, inputs)
 
 
+def receptance_by_entries(
+    mass: Float[Array, "n n"],
+    damping: Float[Array, "n n"],
+    stiffness: Float[Array, "n n"],
+    omega: Float[Array, "f"],
+    outputs: Float[Array, "o n"],
+    inputs: Float[Array, "i n"],
+    support: Support,
+    structural: Float[Array, "n n"] | None = None,
+    fractional: tuple[Float[Array, "n n"], Complex[Array, "f"]] | None = None,
+) -> tuple[Complex[Array, "f o i"], Parts]:
+    """`receptance`, and how much H [e, o, i, f] falls as each entry e of the dynamic stiffness rises.
+
+    Args:
+        mass: M; damping, stiffness, omega, outputs, inputs, structural and fractional as `receptance` takes them.
+        support: the entries.
+    """
+    matrix, power = (None, None) if fractional is None else fractional
+    z = DynamicStiffness(mass, damping, stiffness, omega, structural, matrix, power)
+    value, x_i, x_o = _solved(outputs is inputs, z, outputs, inputs)
+    return value, _by_entries(support, x_o, x_i)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _receptance(support: Support | None, same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Array:
     if z.mass.shape[0] <= FEW:
@@ -72,8 +95,7 @@ def _receptance_jvp(
 ) -> tuple[Array, Array]:
     z, outputs, inputs = primals
     d_z, d_outputs, d_inputs = tangents
-    few = z.mass.shape[0] <= FEW
-    value, x_i, x_o = solutions(same, z, outputs, inputs) if few else _of_many(z, outputs, inputs, same, keep=True)
+    value, x_i, x_o = _solved(same, z, outputs, inputs)
     w = z.omega
     of_parts = [(d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j)]
     if z.power is not None:
@@ -99,6 +121,13 @@ def _receptance_jvp(
 _receptance.defjvp(_receptance_jvp, symbolic_zeros=True)
 
 
+def _solved(same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Any:
+    """H, X_i and X_o."""
+    if z.mass.shape[0] <= FEW:
+        return solutions(same, z, outputs, inputs)
+    return _of_many(z, outputs, inputs, same, keep=True)
+
+
 def _moves(tangent: Any) -> bool:
     return tangent is not None and not isinstance(tangent, SymbolicZero)
 
@@ -120,14 +149,23 @@ def _through_entries(
 
     For many changes at once it is a product of two matrices, in the order in which it is asked for.
     """
-    row, column = np.array(support, dtype=int).reshape(-1, 2).T
-    from_o = Parts(x_o.re[row][:, :, None], x_o.im[row][:, :, None])
-    to_i = Parts(x_i.re[column][:, None], x_i.im[column][:, None])
-    entries = from_o.times(to_i)
+    row, column = _rows_and_columns(support)
+    entries = _by_entries(support, x_o, x_i)
     scaled = [entries.times(factor) for _, factor in matrices]
     moved = jnp.concatenate([matrix[row, column] for matrix, _ in matrices])
     parts = (jnp.concatenate(part).transpose(3, 1, 2, 0) for part in zip(*scaled, strict=True))
     return jax.lax.complex(*(part @ moved for part in parts))
+
+
+def _by_entries(support: Support, x_o: Parts, x_i: Parts) -> Parts:
+    """X_o[row] X_i[column] of each entry."""
+    row, column = _rows_and_columns(support)
+    from_o = Parts(x_o.re[row][:, :, None], x_o.im[row][:, :, None])
+    return from_o.times(Parts(x_i.re[column][:, None], x_i.im[column][:, None]))
+
+
+def _rows_and_columns(support: Support) -> np.ndarray:
+    return np.array(support, dtype=int).reshape(-1, 2).T
 
 
 def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, keep: bool) -> Any:

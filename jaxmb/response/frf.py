@@ -102,17 +102,30 @@ def sensed_receptance(
     M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
     K + decay C + decay^2 M for K. Structural damping is taken as at j omega, fractional damping at s.
     """
-    s = jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
+    s = laplace(omega, decay)
     rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
-    damping = t.damping + 2.0 * decay * t.mass
-    stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
-    seen = Tangent(t.mass, damping, stiffness, t.structural, t.fractional)
-    h = tangent_receptance(seen, omega, rows, input_rows, support, s)
-    factor = s[:, None, None] ** derivatives
+    h = tangent_receptance(with_decay(t, decay), omega, rows, input_rows, support, s)
     if tilt is not None:
         moved, tilted = jnp.split(h, 2, axis=1)
         h = moved + tilted / s[:, None, None] ** 2
-    return h * factor * high_pass(s, sensor)[:, None, None]
+    return h * sensor_factor(s, derivatives, sensor)
+
+
+def laplace(omega: Float[Array, "f"], decay: Float[Array, ""] | float) -> Complex[Array, "f"]:
+    """s = j omega + decay."""
+    return jax.lax.complex(jnp.broadcast_to(jnp.asarray(decay, dtype=omega.dtype), omega.shape), omega)
+
+
+def with_decay(t: Tangent, decay: Float[Array, ""] | float) -> Tangent:
+    """The machine whose responses at j omega are those of another one at j omega + decay."""
+    damping = t.damping + 2.0 * decay * t.mass
+    stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
+    return Tangent(t.mass, damping, stiffness, t.structural, t.fractional)
+
+
+def sensor_factor(s: Complex[Array, "f"], derivatives: int, sensor: Sensor) -> Complex[Array, "f 1 1"]:
+    """What sensors of a kind make of a displacement."""
+    return (s**derivatives * high_pass(s, sensor))[:, None, None]
 
 
 def tangent_receptance(

@@ -58,7 +58,7 @@ class AffineMotion(eqx.Module):
     products: Float[Array, "m m l d"] | None = None
     """Slope of D by each of them and each free value together."""
 
-    def __call__(self, values: Float[Array, "d"]) -> MotionView:
+    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> MotionView:
         """The view at physical values, exactly; NumPy in, NumPy out."""
         numpy = isinstance(values, np.ndarray)
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -150,6 +151,18 @@ class Test(eqx.Module):
     def affine_view(self, model: Model, free: FreeParameters) -> AffineView | None:
         """The view as an affine function of the free values, which saves the kinematics; None where it is not one."""
         return None
+
+    def normal_equations(
+        self, view: AffineView, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+    ) -> NormalEquations:
+        """Those of the residual at u.
+
+        Args:
+            view: what the test sees, as a function of the free values.
+            values: the free values, as a function of u.
+            u: where.
+        """
+        return normal_equations(lambda x: self.residual(view(values(x))), u)
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """How the prediction is linear in each free value: 0 in the value itself, 1 in its reciprocal, NaN where the

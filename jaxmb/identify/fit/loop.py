@@ -97,7 +97,7 @@ def run_fit(
     """
     *searches, refinement = stages = _stages(problem, settings)
     run = _Run(problem, settings, start, seed)
-    mark = fingerprint(problem, settings, start, seed)
+    mark = "" if state_file is None else fingerprint(problem, settings, start, seed)
     fit, stage_state = Fit(), None
     if resume and state_file is not None:
         check_shared(state_file)
@@ -122,8 +122,8 @@ def run_fit(
         else:
             fit.refine_seconds += spent
         reached = progress.objective if not searching else np.inf
-        if searching and (progress.finished or progress.evaluations.bit_length() > taken.bit_length()):
-            # on all lines now and then only: it takes as long as several steps on few
+        if searching and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
+            # on all lines now and then only, of four times as many: it takes as long as several steps on few
             reached = from_first(refinement.objective_at(progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False

@@ -88,8 +88,8 @@ def possible_values(
         if _can_exist(problem, y):
             whole = centre.rank == start.size
             return Possible(best if whole else y[: start.size], {}, 0.0, (), True, centre.rank)
-    found = _inside(problem, best)
-    return found._replace(rise=unit**2 * found.rise)
+    inside = _inside(problem, best)
+    return inside._replace(rise=unit**2 * inside.rise)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -77,7 +77,8 @@ class Problem(eqx.Module):
         which are not used."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
         self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
-        self.forms = tuple(stacked(free, self.tests, self.views, members) for members in alike(tests, views))
+        own = [nameless(test) for test in self.tests]
+        self.forms = tuple(stacked(free, self.tests, own, self.views, members) for members in alike(own, views))
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
         """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's."""
@@ -156,6 +157,8 @@ class Problem(eqx.Module):
         """Those of `residual`, summed over the tests, so that the Jacobian of all of them is never in the memory."""
 
         def of_test(test: Test, entries: Any, view: AffineView | None, u: Array) -> NormalEquations:
+            if view is not None and entries is None:
+                return test.normal_equations(view, self.free.values, u)
             return normal_equations(lambda x: self._residual_of(test, entries, view, self.free.values(x)), u)
 
         parts = [self._each(form, of_test, memory_of_tests(0), (u,)) for form in self.forms]
@@ -209,24 +212,33 @@ def with_free_numbers(
 
 
 def stacked(
-    free: FreeParameters, tests: Sequence[Test], views: Sequence[AffineView | None], members: Sequence[int]
+    free: FreeParameters,
+    tests: Sequence[Test],
+    unnamed: Sequence[Test],
+    views: Sequence[AffineView | None],
+    members: Sequence[int],
 ) -> Form:
-    """Tests of one form.
+    """Tests of one form, on the device.
 
     Args:
         free: of the problem.
         tests: all tests.
+        unnamed: the same without their names.
         views: all views.
         members: numbers of those that have one form (`alike`).
     """
-    own, seen = [nameless(tests[k]) for k in members], [views[k] for k in members]
+    own, seen = [unnamed[k] for k in members], [views[k] for k in members]
     found = [free.entries_of(tests[k].number_names) for k in members]
     if len(members) == 1:
-        return Form(tuple(members), own[0], seen[0], found[0])
+        return Form(tuple(members), _on_device(own[0]), seen[0], found[0])
     entries = None
     if any(e is not None for e in found):  # -1 where a number of a test is not free
         entries = np.array([np.full(len(own[0].number_names), -1) if e is None else e for e in found])  # fmt: skip
     return Form(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
 def _stacked(*leaves: Any) -> Array:
@@ -241,11 +253,12 @@ def nameless(test: Test) -> Test:
     return dataclasses.replace(test, name="")
 
 
-def alike(tests: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
-    """Numbers of the tests that have the same form: kind, sizes, points, and entries of the tangent that move."""
+def alike(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
+    """Numbers of tests without names that have the same form: kind, sizes, points, and entries of the tangent that
+    move."""
     groups: dict[Any, list[int]] = {}
-    for k, (test, affine) in enumerate(zip(tests, views, strict=True)):
-        leaves, structure = jax.tree.flatten((nameless(test), affine))
+    for k, (test, affine) in enumerate(zip(unnamed, views, strict=True)):
+        leaves, structure = jax.tree.flatten((test, affine))
         groups.setdefault((structure, tuple(jnp.shape(leaf) for leaf in leaves)), []).append(k)
     return list(groups.values())
 

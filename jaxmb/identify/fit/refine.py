@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, with_fixed
 from jaxmb.identify.estimation.least_squares import (
     Box,
     LeastSquaresState,
@@ -54,7 +54,9 @@ class LeastSquares:
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
         problem = spread_for(problem, starts)
-        self._fixed = everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
+        self._advance = with_fixed(
+            _advance_least_squares, *everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
+        )
         self._most_steps, self._exact = most_steps, exact
         one_by_one = exact > 0.0 and problem.memory_of_fits == 0
         self._at_once = (1 if problem.spread else jax.device_count()) if one_by_one else starts
@@ -68,7 +70,7 @@ class LeastSquares:
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before, waiting = np.asarray(state.objective), self._waiting(state)
         state = state._replace(stalled=np.asarray(state.stalled) | waiting)
-        state = _advance_least_squares(*self._fixed, *everywhere((state, np.asarray(STEPS_AT_ONCE))))
+        state = self._advance(*everywhere((state, np.asarray(STEPS_AT_ONCE))))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
         # A start that creeps along far above what is known already is given up, and all others once one is exact.
@@ -80,7 +82,7 @@ class LeastSquares:
 
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
         begin = self.begin(0, u[None])  # whose first step does not move
-        return float(_advance_least_squares(*self._fixed, *everywhere((begin, np.asarray(1)))).objective[0])
+        return float(np.asarray(self._advance(*everywhere((begin, np.asarray(1)))).objective)[0])
 
     def _waiting(self, state: LeastSquaresState) -> np.ndarray:
         """Starts that are not at their end and do not go on now: those that had the most steps, and, where the noise is
@@ -109,7 +111,6 @@ class LeastSquares:
         return np.asarray(state.u)[evaluated][order], objectives[order]
 
 
-@compiled
 def _advance_least_squares(
     problem: Problem,
     box: Box,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, with_fixed
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
@@ -47,6 +47,7 @@ class PopulationSearch:
         self._params = self._algorithm.default_params
         if algorithm == "SimpleGA":
             self._params = self._params.replace(crossover_rate=0.5)
+        self._advance = with_fixed(_some_generations, self._algorithm, self._params, self._problem, self._box)
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SearchState:
         key, key_population, key_init = jax.random.split(jax.random.PRNGKey(seed), 3)
@@ -72,10 +73,8 @@ class PopulationSearch:
         return jax.device_put(jax.device_get(_fitness(self._problem, everywhere(population))))
 
     def advance(self, state: SearchState, goal: float) -> SearchState:
-        state = everywhere(state)
-        for _ in range(min(STEPS_AT_ONCE, self._generations - int(state.generations))):
-            state = _one_generation(self._algorithm, self._params, self._problem, self._box, state)
-        return state
+        count = min(STEPS_AT_ONCE, self._generations - int(state.generations))
+        return self._advance(*everywhere((state, np.asarray(count))))
 
     def progress(self, state: SearchState) -> Progress:
         done = int(state.generations)
@@ -91,7 +90,15 @@ class PopulationSearch:
         return ranked[np.sort(first)], fitness[np.sort(first)]
 
 
-@compiled
+def _some_generations(
+    algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState, count: Int[Array, ""]
+) -> SearchState:
+    def one(_: int, s: SearchState) -> SearchState:
+        return _one_generation(algorithm, params, problem, box, s)
+
+    return jax.lax.fori_loop(0, count, one, state)
+
+
 def _one_generation(algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState) -> SearchState:
     key, key_ask, key_tell = jax.random.split(state.key, 3)
     asked, memory = algorithm.ask(key_ask, state.algorithm, params)

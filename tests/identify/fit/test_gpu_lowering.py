@@ -12,7 +12,7 @@ import pytest
 from jaxmb.identify.estimation.least_squares import Box, start
 from jaxmb.identify.fit import blocks
 from jaxmb.identify.fit.refine import _advance_least_squares
-from jaxmb.identify.fit.search import PopulationSearch, _one_generation
+from jaxmb.identify.fit.search import PopulationSearch, _some_generations
 from tests.identify.arm import frf, loads, shapes, study_of
 
 ON_CUDA = {"cusolver_getrf_ffi", "cusolver_potrf_ffi", "cusolver_syevd_ffi", "cu_lu_pivots_to_permutation"}
@@ -29,7 +29,7 @@ def in_blocks_as_on_a_gpu(monkeypatch):
 def cuda_calls(function, *arguments):
     """Names of what a compiled function calls beside XLA's own operations, lowered for CUDA."""
     arrays, rest = eqx.partition(arguments, eqx.is_array)
-    program = jax.jit(lambda a: function.__wrapped__(*eqx.combine(a, rest)))
+    program = jax.jit(lambda a: function(*eqx.combine(a, rest)))
     known = [jax.export.DisabledSafetyCheck.custom_call(EIGEN)]
     text = jax.export.export(program, platforms=["cuda"], disabled_checks=known)(arrays).mlir_module()
     assert "f64" in text
@@ -53,7 +53,7 @@ def test_search_and_refinement_of_frfs_and_deflections(tmp_path):
     box, points = points_of(problem)
     search = PopulationSearch(problem, box, "SimpleGA", 8, 10)
     state = search.begin(0, points)
-    found = cuda_calls(_one_generation, search._algorithm, search._params, problem, box, state)
+    found = cuda_calls(_some_generations, search._algorithm, search._params, problem, box, state, np.asarray(10))
     assert found <= ON_CUDA
     assert refinement_calls(problem) <= ON_CUDA
 

@@ -1,11 +1,16 @@
-"""Normal equations summed over tests are those of the whole Jacobian."""
+"""Normal equations summed over tests, and those by entries of the tangent, are those of the whole Jacobian."""
+
+import dataclasses
 
 import jax
 import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import normal_equations
-from tests.identify.arm import frf, study_of
+from jaxmb.identify.experiments.frf.by_entries import moving
+from jaxmb.identify.experiments.frf.channels import Channels
+from jaxmb.response.sensor import Sensor
+from tests.identify.arm import FREE, frf, study_of
 
 
 @pytest.mark.parametrize("prior", [False, True])
@@ -22,3 +27,42 @@ def test_sums_over_tests(tmp_path, prior):
     whole = jax.jit(lambda x: normal_equations(problem.residual, x))(u)
     for part, expected in zip(found, whole, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-12 * np.max(np.abs(expected)))
+
+
+LOSSES = {"loss_factor.a": {"lower": 1e-3, "upper": 0.5}}
+MASSES = {"inertia.*": {"lower": -20.0, "upper": 20.0}, "mass.fore": {"lower": 1.0, "upper": 30.0},
+          "rotor_inertia.*": {"lower": 1e-3, "upper": 9.0}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("free", "matrices"),
+    [
+        (FREE, ("stiffness", "damping")),
+        (FREE | LOSSES, ("stiffness", "damping", "structural")),
+        (FREE | MASSES, ("stiffness", "damping", "mass")),
+        ({name: FREE[name] for name in ("damping.*",)}, ("damping",)),
+    ],
+)
+@pytest.mark.parametrize("same", [True, False])
+def test_by_entries(tmp_path, free, matrices, same):
+    """They are those of the residual: of FRFs with some lines left out, behind a high-pass where the outputs are the
+    inputs, else behind a window and channels."""
+    inputs = [["tool", "x"], ["tool", "z"]]
+    outputs = inputs if same else [*inputs, ["elbow", "x"]]
+    study = study_of(tmp_path, frf(outputs=outputs, inputs=inputs), free=free)
+    problem = study.problem
+    test = problem.tests[0]
+    weight = np.array(test.weight)
+    weight[3:7, 1], weight[10] = 0.0, 0.0
+    channels = None if same else Channels(np.array([1.1, -0.9, 2.0]), np.array([1.0, 1.2]), np.asarray(1e-3))
+    changed = dataclasses.replace(
+        test, weight=jax.device_put(weight), channels=channels, sensor=Sensor(high_pass_hz=2.0 if same else 0.0),
+        decay=jax.device_put(np.asarray(0.0 if same else 1.5)),
+    )  # fmt: skip
+    problem = dataclasses.replace(problem, tests=(changed,))
+    assert moving(problem.views[0], problem.free.size) == matrices
+    u = np.asarray(problem.free.lower) * 0.4 + np.asarray(problem.free.upper) * 0.6
+    found = jax.jit(lambda x: problem.normal_equations(x))(u)
+    whole = jax.jit(lambda x: normal_equations(problem.residual, x))(u)
+    for part, expected in zip(found, whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-11 * np.max(np.abs(expected)))

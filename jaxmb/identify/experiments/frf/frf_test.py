@@ -1,6 +1,7 @@
 """An FRF test: frequency responses measured at one posture."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -10,6 +11,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 from scipy.stats import chi2
 
+from jaxmb.identify.estimation.least_squares import NormalEquations
+from jaxmb.identify.experiments.frf.by_entries import equations_by_entries, moving
 from jaxmb.identify.experiments.frf.changes import frf_changes
 from jaxmb.identify.experiments.frf.channels import Channels, channel_names, channels_of, ideal_channels
 from jaxmb.identify.experiments.frf.noise import (
@@ -21,7 +24,7 @@ from jaxmb.identify.experiments.frf.noise import (
 )
 from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
 from jaxmb.identify.experiments.frf.prediction import predict_frf
-from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.motion import AffineMotion, PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
 from jaxmb.identify.experiments.test import Change, Score
@@ -30,7 +33,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, systematic
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import IDEAL
+from jaxmb.response.frf import IDEAL, laplace, sensor_factor
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import modes
 from jaxmb.response.sensor import Sensor
@@ -150,6 +153,21 @@ class FrfTest(PostureTest):
             parts = difference.real, difference.imag
         return xp.concatenate([part * scale for part in parts])
 
+    def normal_equations(
+        self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+    ) -> NormalEquations:
+        """Those of the residual at u; see `Test.normal_equations`."""
+        names = moving(view, u.size) if self.phase == "safe" else ()
+        if not names:
+            return super().normal_equations(view, values, u)
+
+        def weighed(h: Array) -> tuple[Array, Array]:
+            seen = h * sensor_factor(laplace(self.omega, self.decay), self.derivatives, self.sensor)
+            seen = seen if self.channels is None else self.channels.seen(seen, self.omega, self.decay)
+            return self.compared(seen), jnp.sqrt(self.weight) / self.noise_std
+
+        return equations_by_entries(view, names, values, u, self.omega, self.decay, weighed)
+
     def changes(self, model: Model) -> tuple[Change, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
         highest = float(np.asarray(self.omega).max())
@@ -228,16 +246,18 @@ class FrfTest(PostureTest):
         """
         count = self.omega.size
         picked = np.unique(np.linspace(0, count - 1, min(lines, count)).round().astype(int))
-        even = (np.asarray(self.weight) > 0.0).astype(float)
-        return dataclasses.replace(self, weight=even).at_lines(picked)
+        parts = self._at_lines(picked)
+        return dataclasses.replace(self, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
 
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
         """The test at some of its lines."""
+        return dataclasses.replace(self, **jax.device_put(self._at_lines(chosen)))
+
+    def _at_lines(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
         names = (
             "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "left_out",
         )  # fmt: skip
-        parts = jax.device_put({name: np.asarray(getattr(self, name))[chosen] for name in names})
-        return dataclasses.replace(self, **parts)
+        return {name: np.asarray(getattr(self, name))[chosen] for name in names}
 
     @property
     def thins(self) -> bool:
