@@ -78,6 +78,25 @@ def test_where_nothing_can_be_written_jax_solves(caches):
     assert not native.in_use.__wrapped__()
 
 
+@NO_COMPILER
+def test_another_process_compiles_while_this_one_goes_on(caches):
+    native.begin()
+    assert len(native._begun) == 1
+    assert native.compile_now().exists()
+    assert not native._begun
+    native.begin()
+    assert not native._begun
+
+
+def test_what_hinders_a_compilation_is_told_where_it_is_needed(caches, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    native.begin()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    native.begin()
+    with pytest.raises(native.NotAvailableError, match="which CXX names, is not found"):
+        native.compile_now()
+
+
 def test_what_cannot_be_loaded_is_not_used(caches):
     path = native._place()
     path.parent.mkdir(parents=True)

@@ -57,6 +57,7 @@ def identify(
     ] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
+    from jaxmb import native
     from jaxmb.identify.study.file import read_study_file
     from jaxmb.identify.study.presets import PRESETS
 
@@ -66,6 +67,7 @@ def identify(
         file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
     if distributed:
         go_on_watched()
+    native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, write_result

@@ -1,8 +1,9 @@
 """The small solve as machine code for this computer: `receptance.cpp`, compiled once into the user's folder of caches.
 
 It is compiled when it is first needed, which takes two to three seconds, by the C++ compiler that CXX names or that is
-found. Where there is none, or JAXMB_NATIVE is "off", JAX solves. What was compiled is kept by its source, the version
-of jaxlib, whose headers it was compiled with, and the features of the processor.
+found; `jaxmb identify` has another process do it while it imports JAX. Where there is no compiler, or JAXMB_NATIVE is
+"off", JAX solves. What was compiled is kept by its source, the version of jaxlib, whose headers it was compiled with,
+and the features of the processor.
 """
 
 import ctypes
@@ -13,10 +14,12 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 SETTING = "JAXMB_NATIVE"
@@ -38,6 +41,10 @@ MALLOC = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
 """Environment variables by which the user decides this."""
 
 
+_begun: list[subprocess.Popen[bytes]] = []
+"""Processes that compile for this one."""
+
+
 class NotAvailableError(Exception):
     """Why there is no machine code."""
 
@@ -46,10 +53,40 @@ class NotAvailableError(Exception):
 def in_use() -> bool:
     """Whether JAX can call the machine code in this process; it is compiled where it was not."""
     try:
-        _register(_library())
+        _register(compile_now())
     except NotAvailableError:
         return False
     return True
+
+
+def begin() -> None:
+    """Have another process compile the machine code where it is to be compiled. This one goes on, and waits for it when
+    it needs the code."""
+    try:
+        path = _place()
+        if not path.exists():
+            _check_untried(path, _compiler())
+            command = [sys.executable, "-c", "from jaxmb import native; native.compile_now()"]
+            none = subprocess.DEVNULL
+            _begun.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none))
+    except (NotAvailableError, OSError):
+        pass  # what hinders it is told where the code is needed
+
+
+def compile_now() -> Path:
+    """The machine code's file, compiled where it is not there.
+
+    Raises:
+        NotAvailableError: there is none.
+    """
+    while _begun:
+        _begun.pop().wait()
+    path = _place()
+    if not path.exists():
+        compiler = _compiler()
+        _check_untried(path, compiler)
+        _compile(compiler, path)
+    return path
 
 
 def status() -> str:
@@ -63,16 +100,6 @@ def status() -> str:
         return f"native, to be compiled at first use by {shlex.join(compiler)}"
     except NotAvailableError as why:
         return f"by JAX: {why}"
-
-
-def _library() -> Path:
-    """The machine code's file, compiled where it is not there."""
-    path = _place()
-    if not path.exists():
-        compiler = _compiler()
-        _check_untried(path, compiler)
-        _compile(compiler, path)
-    return path
 
 
 def _register(path: Path) -> None:
@@ -154,15 +181,15 @@ def _check_untried(path: Path, compiler: Sequence[str]) -> None:
 
 def _compile(compiler: Sequence[str], path: Path) -> None:
     """Compile beside the place, then move it there, so that another process finds all of it or nothing."""
-    import jax
-
+    found = find_spec("jaxlib")  # `jax.ffi.include_dir` without importing JAX
+    headers = Path(str(found.origin)).with_name("include") if found is not None else Path()
     said = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder) / path.name
             for own in FOR_THIS_PROCESSOR:
-                command = [*compiler, *OPTIONS, own, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(made)]
+                command = [*compiler, *OPTIONS, own, f"-I{headers}", str(SOURCE), "-o", str(made)]
                 done = subprocess.run(
                     command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
                 )
