@@ -12,7 +12,7 @@ import numpy as np
 
 import jaxmb
 
-SHARED = {"kind": "torque", "file": "kuka-kr300", "cutoff_hz": 10.0, "least_speed": 0.05}
+SHARED = {"kind": "torque", "file": "kuka-kr300", "least_speed": 0.05}
 FREE = {
     "damping.q?": {"lower": 0.0, "upper": 5e4, "scale": "linear"}, "friction.q?": {"lower": 0.0, "upper": 5e3},
     "mass.q6": {"lower": 0.0, "upper": 500.0}, "first_moment.q6.*": {"lower": -200.0, "upper": 200.0},

@@ -36,7 +36,7 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int LANES = 8, TILE = 4;  // of 32 registers 16 hold a tile of 2 rows
 #elif defined(__AVX__)
-constexpr int LANES = 4, TILE = 2;  // 16 registers
+constexpr int LANES = 4, TILE = 3;  // 16 registers, of which a tile takes 12
 #elif defined(__aarch64__)
 constexpr int LANES = 2, TILE = 4;  // 32 registers
 #else

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.linear import tukey
-from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
+from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
 
 ROUNDS = 3
 ROBUST_ROUNDS = 20
@@ -42,15 +42,18 @@ def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
 def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     """Standard deviation of the efforts at each coordinate, from what a fit of all parameters leaves.
 
-    Weighted least squares, the weights from the fit before. What is left of neighbouring samples may be alike: then the
-    deviation is so much larger that as many independent samples would tell as much.
+    Weighted least squares, the weights from the fit before. At each coordinate the squares of what is left are divided
+    by its samples less those parameters that they tell, the sum of their leverages: a joint that alone moves many
+    parameters leaves few. What is left of neighbouring samples may be alike: then the deviation is so much larger that
+    as many independent samples would tell as much.
 
     Args:
         rows: of the motion.
         robust: outliers do not count. Each residual has Tukey's weight by the median size of those of its coordinate,
             and the weighted mean square is divided by what it is of normal errors, so that it tends to their variance.
 
-    Source: of the robust scale Huber and Ronchetti, Robust Statistics (2009), chapter 5.
+    Source: Horn, Horn and Duncan 1975, "Estimating heteroscedastic variances in linear models"; of the robust scale
+    Huber and Ronchetti, Robust Statistics (2009), chapter 5.
     """
     if robust:
         return _robust_noise(rows)
@@ -60,12 +63,11 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     alike = np.ones(count)
     for _ in range(ROUNDS):
         weight = 1.0 / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * weight[:, None], effort * weight)
-        left = effort - rows.regressor @ found
-        free = max(1.0, len(left) - rank) / len(left)
-        own = [left[rows.coordinate == i] for i in range(count)]
-        alike = np.array([samples_alike(part, rank * part.size / len(left)) for part in own])
-        size = [np.sqrt(np.mean(part**2) / free) for part in own]
+        weighted = rows.regressor * weight[:, None]
+        left = effort - rows.regressor @ least_squares(weighted, effort * weight)[0]
+        own, taken = [left[rows.coordinate == i] for i in range(count)], _parameters_told(weighted, rows.coordinate)
+        alike = np.array([samples_alike(part, fitted) for part, fitted in zip(own, taken, strict=True)])
+        size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, taken, strict=True)]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
     return EffortNoise(std * np.sqrt(alike), alike)
 
@@ -78,22 +80,34 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
     for _ in range(ROBUST_ROUNDS):
         before = std.copy()
         scale = np.sqrt(weight) / std[rows.coordinate]
-        found, rank = least_squares(rows.regressor * scale[:, None], effort * scale)
-        left = effort - rows.regressor @ found
-        free = max(1.0, len(left) - rank) / len(left)
+        scaled = rows.regressor * scale[:, None]
+        left = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
+        taken = _parameters_told(scaled, rows.coordinate)
         for i in range(count):
             own = rows.coordinate == i
-            part = left[own]
-            size = max(float(np.median(np.abs(part))) / NORMAL_MEDIAN, SMALLEST * float(np.abs(rows.effort).max()))
+            part, counted = left[own], max(1.0, np.sum(weight[own] > 0.0))
+            shrunk = np.sqrt(max(1.0, counted - taken[i]) / counted)  # by the fit, over the errors of the samples
+            size = np.median(np.abs(part)) / (NORMAL_MEDIAN * shrunk)
+            size = max(float(size), SMALLEST * float(np.abs(rows.effort).max()))
             weight[own] = tukey(part / size)
             square = float(weight[own] @ part**2 / weight[own].sum()) / NORMAL_SQUARE
-            std[i] = max(np.sqrt(square / free), SMALLEST * np.abs(rows.effort).max())
-            # between its neighbours an outlier tells nothing of how alike they are
+            std[i] = max(np.sqrt(square) / shrunk, SMALLEST * np.abs(rows.effort).max())
             at, good = np.arange(part.size), weight[own] > 0.0
-            alike[i] = samples_alike(np.interp(at, at[good], part[good]), rank * part.size / len(left))
+            # between its neighbours an outlier tells nothing of how alike they are
+            alike[i] = samples_alike(np.interp(at, at[good], part[good]), taken[i])
         if np.all(np.abs(std - before) <= SETTLED * std):
             break
     return EffortNoise(std * np.sqrt(alike), alike)
+
+
+def _parameters_told(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:
+    """Of the parameters of a fit, how many the rows of each coordinate tell: sums of leverages, together the rank."""
+    scale = np.linalg.norm(matrix, axis=0)
+    scaled = matrix / np.where(scale > 0.0, scale, 1.0)
+    _, singular, turned = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
+    kept = singular > RANK * singular[0]
+    root = turned[: singular.size][kept].T / singular[kept]
+    return np.array([np.sum((scaled[coordinate == i] @ root) ** 2) for i in range(coordinate.max() + 1)])
 
 
 def samples_alike(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
