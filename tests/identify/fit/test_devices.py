@@ -9,10 +9,15 @@ import sys
 import jax
 import numpy as np
 import pytest
+import tomli_w
 
 from jaxmb.cli.console import ALONE
 from jaxmb.cli.other_processes import LOST
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
+from jaxmb.identify.study.study import load_study
+from tests.identify.arm import BRIEF, FREE, frf, study_of
 from tests.identify.fit.spread_fit import found_in
 
 
@@ -99,6 +104,29 @@ def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
     assert output.splitlines()[-1] == "joined", errors
     assert second.returncode == ALONE
     assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
+
+
+def test_draws_are_shared_out_by_the_command(tmp_path):
+    """All processes fit them together; the first one alone would wait for the others for ever."""
+    study = {"machine": "arm.toml", "test": [frf(noise=0.01, noise_log_std=0.01)], "free": FREE} | BRIEF
+    study_of(tmp_path, *study["test"])  # writes the machine
+    (tmp_path / "arm-study.toml").write_text(tomli_w.dumps(study))
+    alone = identify(load_study(tmp_path / "arm-study.toml"))
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    command = [sys.executable, "-m", "jaxmb", "identify", str(tmp_path / "arm-study.toml"), "--distributed",
+               "--out", str(tmp_path / "out"), "--draws", "3", "--bootstrap", "5"]  # fmt: skip
+    processes = [
+        subprocess.Popen(command, env=os.environ | together | {NUMBER: str(k)}, stderr=subprocess.PIPE, text=True)
+        for k in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+    truth = {name: parameter.value for name, parameter in alone.parameters.items()}
+    for name, draws in (("draws", monte_carlo(alone.study, 3, truth=truth)), ("bootstrap", bootstrap(alone, 5))):
+        with np.load(tmp_path / "out" / f"{name}.npz") as found:
+            np.testing.assert_allclose(found["values"], draws.values, rtol=1e-6)
+            np.testing.assert_allclose(found["std"], draws.std, rtol=1e-6)
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
