@@ -214,6 +214,11 @@ def _true_values(
     truth = np.asarray(truth, dtype=float)
     if truth.ndim != 2 or truth.shape[1] != len(names) or truth.shape[0] not in (1, draws):
         raise ValueError(f"truth has the shape {truth.shape}, expected ({draws}, {len(names)})")
+    wrong = ~np.isfinite(truth) | (np.array(study.free.logarithmic) & (truth <= 0.0))
+    if wrong.any():
+        row, k = np.argwhere(wrong)[0]
+        above = " above 0, as it is fitted on a logarithmic scale" if study.free.logarithmic[k] else ""
+        raise ValueError(f"the true value of '{names[k]}' is {truth[row, k]:g}, expected a finite number{above}")
     return np.broadcast_to(truth, (draws, len(names)))
 
 
