@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tomli_w
 
+from jaxmb import native
 from jaxmb.cli.console import ALONE
 from jaxmb.cli.other_processes import LOST
 from jaxmb.identify.assess.identify import identify
@@ -45,13 +46,14 @@ def printed(process):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Alone, on eight devices, and in two processes, all at the same time."""
+    """Alone, on eight devices, in two processes, and on three devices without the kernel, all at the same time."""
     folder = tmp_path_factory.mktemp("devices")
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count="
     together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
     processes = [
-        started(folder / "eight", XLA_FLAGS=flags),
+        started(folder / "eight", XLA_FLAGS=f"{flags}8"),
         *(started(folder / f"process {k}", **together, **{NUMBER: str(k)}) for k in range(2)),
+        started(folder / "without the kernel", XLA_FLAGS=f"{flags}3", **{native.SETTING: "off"}),
     ]
     (folder / "alone").mkdir()
     return found_in(folder / "alone"), *(printed(process) for process in processes)
@@ -76,9 +78,18 @@ def test_eight_devices(runs):
 
 
 def test_two_processes(runs):
-    alone, _, (first, *_), (second, *_) = runs
+    alone, _, (first, *_), (second, *_), _ = runs
     assert first == second
     same(first, alone)
+
+
+def test_three_devices_where_jax_solves(runs):
+    """To the digits that two ways to solve leave alike."""
+    alone, (three, errors, code) = runs[0], runs[-1]
+    assert code == 0, errors
+    for kind, shared in (("points", False), ("postures", True)):
+        np.testing.assert_allclose(three[kind]["u"], alone[kind]["u"], rtol=1e-8)
+        assert three[kind]["spread"] == shared
 
 
 def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
