@@ -121,6 +121,8 @@ def join() -> None:
     address, count, number = (os.environ.get(name) for name in (ADDRESS, COUNT, NUMBER))
     try:
         known, own = (None if text is None else int(text) for text in (count, number))
+        # which waits for programs that ask whether they are to end, and keeps SIGTERM from ending others
+        jax.config.update("jax_enable_preemption_service", False)
         jax.distributed.initialize(address, known, own, heartbeat_timeout_seconds=HEARTBEAT_S)
     except (ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -138,6 +139,25 @@ def test_draws_are_shared_out_by_the_command(tmp_path):
         with np.load(tmp_path / "out" / f"{name}.npz") as found:
             np.testing.assert_allclose(found["values"], draws.values, rtol=1e-6)
             np.testing.assert_allclose(found["std"], draws.std, rtol=1e-6)
+
+
+def test_a_process_that_is_told_to_end_ends():
+    """As SLURM tells it, or a user; JAX would take the signal for itself."""
+    code = """if True:
+        from jaxmb.cli.other_processes import go_on_watched
+        go_on_watched()
+        import time
+        from jaxmb.identify.fit.devices import join
+        join()
+        print("joined", flush=True)
+        time.sleep(60.0)
+    """
+    alone = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "1", NUMBER: "0"}
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | alone, stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "joined\n"
+        process.terminate()
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
