@@ -75,7 +75,10 @@ def keep_programs() -> None:
     asked = os.environ.get(CACHE, "on")
     if asked not in ("on", "off"):
         warnings.warn(f"{CACHE} is '{asked}', expected 'on' or 'off'", RuntimeWarning, stacklevel=4)
-    folder = user_cache_path("jaxmb", appauthor=False) / "programs"
+    try:
+        folder = user_cache_path("jaxmb", appauthor=False) / "programs"
+    except RuntimeError:  # there is no home
+        return
     if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(folder):  # not the user's: jaxmb's in a parent process
         del os.environ["JAX_COMPILATION_CACHE_DIR"]
     if asked == "off" or _is_set("jax_compilation_cache_dir") or not _made(folder):
@@ -115,7 +118,7 @@ def cut_back(folder: Path, most_bytes: int = MOST_BYTES) -> None:
 
 def _made(folder: Path) -> bool:
     """Whether a folder is there, or could be made, and can be written."""
-    if not folder.is_absolute():  # there is no home
+    if not folder.is_absolute():  # there is no home, which older versions of platformdirs do not tell
         return False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -3,12 +3,15 @@
 import concurrent.futures
 import os
 import platform
+import pwd
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import platformdirs
 import pytest
 
 from jaxmb import native
@@ -73,9 +76,42 @@ def test_a_compiler_that_fails_is_not_tried_again(caches, monkeypatch):
     assert native.status().startswith("native, to be compiled at first use by")
 
 
-def test_where_nothing_can_be_written_jax_solves(caches):
+def test_a_failure_that_cannot_be_noted_is_one(caches, monkeypatch):
+    monkeypatch.setenv("CXX", compiler(caches, f"rm -r {caches}/jaxmb; exit 1"))
+    assert not native.in_use.__wrapped__()
+
+
+def test_where_nothing_can_be_written_jax_solves(caches, monkeypatch):
+    monkeypatch.setenv("CXX", compiler(caches, "exit 1"))
     (caches / "jaxmb").write_text("a file")
     assert not native.in_use.__wrapped__()
+    assert native.status() == f"by JAX: {caches}/jaxmb/native cannot be written"
+    native.begin()
+    assert not native._begun
+
+
+def test_where_nothing_can_be_looked_for_jax_solves(caches, monkeypatch):
+    """As in a folder that belongs to another user."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(caches / ("long" * 100)))
+    assert not native.in_use.__wrapped__()
+    native.status()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_without_a_home_nothing_is_written(caches, monkeypatch, older):
+    """As of a user whom the system does not know. By older versions of platformdirs the folder of caches would be one
+    named ~ where the user happens to be."""
+    monkeypatch.chdir(caches)
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    if older:
+        monkeypatch.setattr(platformdirs, "user_cache_path", lambda *_, **__: Path("~/.cache/jaxmb"))
+    assert not native.in_use.__wrapped__()
+    assert native.status().startswith("by JAX: ")
+    native.begin()
+    assert not native._begun
+    assert not list(caches.iterdir())
 
 
 @NO_COMPILER
@@ -86,6 +122,17 @@ def test_another_process_compiles_while_this_one_goes_on(caches):
     assert not native._begun
     native.begin()
     assert not native._begun
+
+
+@NO_COMPILER
+def test_files_of_the_user_are_no_modules_of_that_process(caches, monkeypatch):
+    """It is a process of Python, which would look for modules where the user is."""
+    (caches / "shlex.py").write_text(f"open({str(caches / 'run')!r}, 'w')")
+    monkeypatch.chdir(caches)
+    native.begin()
+    native._begun.pop().wait()
+    assert not (caches / "run").exists()
+    assert native._place().exists()
 
 
 def test_what_hinders_a_compilation_is_told_where_it_is_needed(caches, monkeypatch):
@@ -102,6 +149,7 @@ def test_what_cannot_be_loaded_is_not_used(caches):
     path.parent.mkdir(parents=True)
     path.write_text("no library")
     assert not native.in_use.__wrapped__()
+    assert native.status().startswith(f"by JAX: {path} cannot be loaded: ")
 
 
 def test_other_processors_sources_and_versions_have_their_own(caches, monkeypatch):

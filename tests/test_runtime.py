@@ -40,6 +40,19 @@ def ended(process: subprocess.Popen) -> str:
     return out.strip()
 
 
+def test_without_a_home_jaxmb_is_imported_and_keeps_nothing(printed):
+    """As of a user whom the system does not know, in a container."""
+    code = """if True:
+        import os, pwd
+        for name in ("XDG_CACHE_HOME", "HOME"):
+            os.environ.pop(name, None)
+        pwd.getpwuid = {}.__getitem__
+        import jaxmb
+        print("JAX_COMPILATION_CACHE_DIR" in os.environ)
+    """
+    assert printed(code) == "False"
+
+
 @pytest.fixture
 def pool(monkeypatch):
     """The environment without a size of the pool, before JAX has computed, with a jaxlib of the given version."""

@@ -22,6 +22,7 @@ from jaxmb.cli.other_processes import go_on_watched, with_others
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
+    from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
     from jaxmb.identify.fit.loop import Report
 
 LARGEST_SEED = 2**63 - 1
@@ -84,11 +85,16 @@ def identify(
         problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
+    wanted = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
     folder = Path("results") / problem.name if out is None else out
     state = folder / "state.npz"
     if distributed and not is_first():
         with wrong_input(), with_others():
-            run(problem, seed, state, resume)
+            result = run(problem, seed, state, resume)
+            if profile:  # so that they all come to the draws at the same time
+                with_profiles(result, profile)
+            for count, name in wanted:
+                _drawn(result, count, name)
         return
     folder = writable(folder, (RESULT, MACHINE, STUDY))
     console = console_of()
@@ -114,10 +120,9 @@ def identify(
         console.print(on_terminal(report, console.width))
         figures = write_pictures(report, folder / "figures")
         written = [*written, *(f"figures/{path.name}" for path in figures)]
-        for count, name in ((draws, "draws"), (bootstrap, "bootstrap")):
-            if count is not None:
-                _draw(result, count, name, folder)
-                written.append(f"{name}.npz")
+        for count, name in wanted:
+            _draw(result, count, name, folder)
+            written.append(f"{name}.npz")
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
         raise typer.Exit(say(result.status, NOT_CONVERGED))
@@ -125,24 +130,26 @@ def identify(
 
 def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
     """Fit as many draws about what was found, show the table and write them."""
-    from jaxmb.identify.assess.uncertainty import monte_carlo as drawn
+    from jaxmb.identify.assess.uncertainty.monte_carlo import write_draws
     from jaxmb.report.parameters.draws_table import draws_sections
     from jaxmb.report.terminal import on_terminal
 
     console = console_of()
-    with wrong_input(), progress(result.study.name, name) as line:
-
-        def report(done: int, of: int) -> None:
-            line(f"{name}: {done} of {of}")
-
-        if name == "bootstrap":
-            found, what = drawn.bootstrap(result, count, result.seed, report), "draws of what the fit left"
-        else:
-            truth = {name: parameter.value for name, parameter in result.parameters.items()}
-            found = drawn.monte_carlo(result.study, count, result.seed, truth, report=report)
-            what = "draws of the noise"
+    with wrong_input(), with_others(), progress(result.study.name, name) as line:
+        found = _drawn(result, count, name, lambda done, of: line(f"{name}: {done} of {of}"))
+    what = "draws of what the fit left" if name == "bootstrap" else "draws of the noise"
     console.print(on_terminal(draws_sections(found, result, what), console.width))
-    drawn.write_draws(folder / f"{name}.npz", found)
+    write_draws(folder / f"{name}.npz", found)
+
+
+def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int], None] | None" = None) -> "Draws":
+    """Fits of as many draws about what was found, by all processes together."""
+    from jaxmb.identify.assess.uncertainty import monte_carlo as drawn
+
+    if name == "bootstrap":
+        return drawn.bootstrap(result, count, result.seed, report)
+    truth = {name: parameter.value for name, parameter in result.parameters.items()}
+    return drawn.monte_carlo(result.study, count, result.seed, truth, report=report)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ found; `jaxmb identify` has another process do it while it imports JAX. Where th
 and the features of the processor.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 SETTING = "JAXMB_NATIVE"
 """Environment variable: "on", as where it is not set, or "off"; also 1 and 0."""
@@ -64,9 +66,10 @@ def begin() -> None:
     it needs the code."""
     try:
         path = _place()
-        if not path.exists():
-            _check_untried(path, _compiler())
-            command = [sys.executable, "-c", "from jaxmb import native; native.compile_now()"]
+        if not os.path.exists(path):
+            _check_possible(path, _compiler())
+            # -P: a file of the folder that the user is in is no module of this
+            command = [sys.executable, "-P", "-c", "from jaxmb import native; native.compile_now()"]
             none = subprocess.DEVNULL
             _begun.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none))
     except (NotAvailableError, OSError):
@@ -82,9 +85,9 @@ def compile_now() -> Path:
     while _begun:
         _begun.pop().wait()
     path = _place()
-    if not path.exists():
+    if not os.path.exists(path):
         compiler = _compiler()
-        _check_untried(path, compiler)
+        _check_possible(path, compiler)
         _compile(compiler, path)
     return path
 
@@ -93,10 +96,11 @@ def status() -> str:
     """What solves: the machine code, or JAX and why; without compiling anything."""
     try:
         path = _place()
-        if path.exists():
+        if os.path.exists(path):
+            _loaded(path)
             return f"native, {path}"
         compiler = _compiler()
-        _check_untried(path, compiler)
+        _check_possible(path, compiler)
         return f"native, to be compiled at first use by {shlex.join(compiler)}"
     except NotAvailableError as why:
         return f"by JAX: {why}"
@@ -105,12 +109,16 @@ def status() -> str:
 def _register(path: Path) -> None:
     import jax
 
+    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(_loaded(path)), platform="cpu")
+    _keep_memory()
+
+
+def _loaded(path: Path) -> Any:
+    """The machine code's function. Another computer with the same folder of caches may have older libraries."""
     try:
-        function = getattr(ctypes.CDLL(str(path)), TARGET)
+        return getattr(ctypes.CDLL(str(path)), TARGET)
     except (OSError, AttributeError) as error:
         raise NotAvailableError(f"{path} cannot be loaded: {error}") from None
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")
-    _keep_memory()
 
 
 def _keep_memory() -> None:
@@ -137,9 +145,15 @@ def _place() -> Path:
         raise NotAvailableError(f"{SETTING} is '{asked}'")
     if os.name != "posix":
         raise NotAvailableError(f"machine code is not compiled on {platform.system()}")
+    try:
+        folder = user_cache_path("jaxmb", appauthor=False) / "native"
+    except RuntimeError as error:
+        raise NotAvailableError(str(error)) from None
+    if not folder.is_absolute():  # older versions of platformdirs do not tell that there is no home
+        raise NotAvailableError(f"'{folder}' is no folder of caches")
     parts = SOURCE.read_bytes(), version("jaxlib").encode(), _processor().encode(), " ".join(OPTIONS).encode()
     key = hashlib.sha256(b"|".join(parts)).hexdigest()[:20]
-    return user_cache_path("jaxmb", appauthor=False) / "native" / f"{key}.so"
+    return folder / f"{key}.so"
 
 
 def _processor() -> str:
@@ -173,10 +187,14 @@ def _note(path: Path, compiler: Sequence[str]) -> Path:
     return path.with_name(f"{path.stem}-{which}.failed")
 
 
-def _check_untried(path: Path, compiler: Sequence[str]) -> None:
+def _check_possible(path: Path, compiler: Sequence[str]) -> None:
+    """Raise NotAvailableError where this compiler has failed, or nothing can be written."""
     note = _note(path, compiler)
-    if note.exists():
+    if os.path.exists(note):
         raise NotAvailableError(note.read_text() or f"{shlex.join(compiler)} failed")
+    there = next(folder for folder in path.parents if os.path.exists(folder))
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise NotAvailableError(f"{path.parent} cannot be written")
 
 
 def _compile(compiler: Sequence[str], path: Path) -> None:
@@ -200,5 +218,6 @@ def _compile(compiler: Sequence[str], path: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotAvailableError(f"{shlex.join(compiler)}: {error}") from None
     why = f"{shlex.join(compiler)} could not compile {SOURCE.name}: {said}"
-    _note(path, compiler).write_text(why)
+    with contextlib.suppress(OSError):  # a full disk
+        _note(path, compiler).write_text(why)
     raise NotAvailableError(why)

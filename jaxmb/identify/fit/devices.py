@@ -65,11 +65,13 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
         function: of some points, to what has as many along the first axis. It must not depend on how many there are.
         points: a pytree of arrays with the points along the first axis.
         filler: one point more, for devices that would have fewer than others.
-        same: further arguments, the same for all points; what is differentiated has to be among them.
+        same: further arguments, the same for all points; what is differentiated has to be among them, and arrays that
+            the function would else find around it: within `jax.shard_map` JAX refuses some operations on those.
     """
     mesh = all_devices()
     if mesh is None:
         return function(points, *same)
+    arrays, rest = eqx.partition(same, eqx.is_array)
     count, devices = count_of(points), mesh.size
     missing = -count % devices
 
@@ -83,10 +85,12 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
         whole = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec()))
         return whole.reshape(devices, -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)[:count]
 
+    def own(points: Any, arrays: Any) -> Any:
+        return function(points, *eqx.combine(arrays, rest))
+
     rows, whole = PartitionSpec(AXIS), PartitionSpec()
-    specs = (rows, *(whole for _ in same))
-    each = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
-    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), *same))
+    each = jax.shard_map(own, mesh=mesh, in_specs=(rows, whole), out_specs=rows, check_vma=False)
+    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), arrays))
 
 
 def agreed(tree: Tree) -> Tree:
@@ -117,6 +121,8 @@ def join() -> None:
     address, count, number = (os.environ.get(name) for name in (ADDRESS, COUNT, NUMBER))
     try:
         known, own = (None if text is None else int(text) for text in (count, number))
+        # which waits for programs that ask whether they are to end, and keeps SIGTERM from ending others
+        jax.config.update("jax_enable_preemption_service", False)
         jax.distributed.initialize(address, known, own, heartbeat_timeout_seconds=HEARTBEAT_S)
     except (ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())

@@ -118,18 +118,19 @@ def _advance_least_squares(
     state: LeastSquaresState,
     most: Int[Array, ""] | Int[np.ndarray, ""],
 ) -> LeastSquaresState:
-    def advanced(s: LeastSquaresState) -> LeastSquaresState:
-        return _some_steps_of(problem.normal_equations, box, gradient_tolerance, s, most, problem.spread)
+    def all_advanced(states: LeastSquaresState, problem: Problem, box: Box, tolerance: Array, most: Any) -> Any:
+        def advanced(s: LeastSquaresState) -> LeastSquaresState:
+            return _some_steps_of(problem.normal_equations, box, tolerance, s, most, problem.spread)
 
-    def all_advanced(s: LeastSquaresState) -> LeastSquaresState:
-        return in_blocks(advanced, s, problem.memory_of_fits)
+        return in_blocks(advanced, states, problem.memory_of_fits)
 
+    same = problem, box, gradient_tolerance, most
     if problem.spread:
-        return all_advanced(state)
+        return all_advanced(state, *same)
     # those that go on side by side, so that every device has as many of them, and blocks of others end at once
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
-    found = shared_out(all_advanced, jax.tree.map(lambda x: x[order], state), ended)
+    found = shared_out(all_advanced, jax.tree.map(lambda x: x[order], state), ended, *same)
     return jax.tree.map(lambda x: jnp.zeros_like(x).at[order].set(x), found)
 
 

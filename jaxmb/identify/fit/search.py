@@ -159,10 +159,12 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
 def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> Float[Array, "p"]:
     """The objective of every candidate of a population, in blocks of as many as the memory holds, on all devices."""
 
-    def objectives(some: Array) -> Array:
+    def objectives(some: Array, problem: Problem) -> Array:
         return in_blocks(problem.objective, some, problem.memory)
 
-    return objectives(population) if problem.spread else shared_out(objectives, population, population[0])
+    if problem.spread:
+        return objectives(population, problem)
+    return shared_out(objectives, population, population[0], problem)
 
 
 @compiled

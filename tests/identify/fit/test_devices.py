@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,10 +10,16 @@ import sys
 import jax
 import numpy as np
 import pytest
+import tomli_w
 
+from jaxmb import native
 from jaxmb.cli.console import ALONE
 from jaxmb.cli.other_processes import LOST
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
+from jaxmb.identify.study.study import load_study
+from tests.identify.arm import BRIEF, FREE, frf, study_of
 from tests.identify.fit.spread_fit import found_in
 
 
@@ -40,13 +47,14 @@ def printed(process):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Alone, on eight devices, and in two processes, all at the same time."""
+    """Alone, on eight devices, in two processes, and on three devices without the kernel, all at the same time."""
     folder = tmp_path_factory.mktemp("devices")
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count="
     together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
     processes = [
-        started(folder / "eight", XLA_FLAGS=flags),
+        started(folder / "eight", XLA_FLAGS=f"{flags}8"),
         *(started(folder / f"process {k}", **together, **{NUMBER: str(k)}) for k in range(2)),
+        started(folder / "without the kernel", XLA_FLAGS=f"{flags}3", **{native.SETTING: "off"}),
     ]
     (folder / "alone").mkdir()
     return found_in(folder / "alone"), *(printed(process) for process in processes)
@@ -71,9 +79,18 @@ def test_eight_devices(runs):
 
 
 def test_two_processes(runs):
-    alone, _, (first, *_), (second, *_) = runs
+    alone, _, (first, *_), (second, *_), _ = runs
     assert first == second
     same(first, alone)
+
+
+def test_three_devices_where_jax_solves(runs):
+    """To the digits that two ways to solve leave alike."""
+    alone, (three, errors, code) = runs[0], runs[-1]
+    assert code == 0, errors
+    for kind, shared in (("points", False), ("postures", True)):
+        np.testing.assert_allclose(three[kind]["u"], alone[kind]["u"], rtol=1e-8)
+        assert three[kind]["spread"] == shared
 
 
 def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
@@ -99,6 +116,48 @@ def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
     assert output.splitlines()[-1] == "joined", errors
     assert second.returncode == ALONE
     assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
+
+
+def test_draws_are_shared_out_by_the_command(tmp_path):
+    """All processes fit them together; the first one alone would wait for the others for ever."""
+    study = {"machine": "arm.toml", "test": [frf(noise=0.01, noise_log_std=0.01)], "free": FREE} | BRIEF
+    study_of(tmp_path, *study["test"])  # writes the machine
+    (tmp_path / "arm-study.toml").write_text(tomli_w.dumps(study))
+    alone = identify(load_study(tmp_path / "arm-study.toml"))
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    command = [sys.executable, "-m", "jaxmb", "identify", str(tmp_path / "arm-study.toml"), "--distributed",
+               "--out", str(tmp_path / "out"), "--draws", "3", "--bootstrap", "5"]  # fmt: skip
+    processes = [
+        subprocess.Popen(command, env=os.environ | together | {NUMBER: str(k)}, stderr=subprocess.PIPE, text=True)
+        for k in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+    truth = {name: parameter.value for name, parameter in alone.parameters.items()}
+    for name, draws in (("draws", monte_carlo(alone.study, 3, truth=truth)), ("bootstrap", bootstrap(alone, 5))):
+        with np.load(tmp_path / "out" / f"{name}.npz") as found:
+            np.testing.assert_allclose(found["values"], draws.values, rtol=1e-6)
+            np.testing.assert_allclose(found["std"], draws.std, rtol=1e-6)
+
+
+def test_a_process_that_is_told_to_end_ends():
+    """As SLURM tells it, or a user; JAX would take the signal for itself."""
+    code = """if True:
+        from jaxmb.cli.other_processes import go_on_watched
+        go_on_watched()
+        import time
+        from jaxmb.identify.fit.devices import join
+        join()
+        print("joined", flush=True)
+        time.sleep(60.0)
+    """
+    alone = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "1", NUMBER: "0"}
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | alone, stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "joined\n"
+        process.terminate()
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 from jaxmb.identify.estimation.least_squares import normal_equations
 from jaxmb.identify.experiments.frf.by_entries import moving
 from jaxmb.identify.experiments.frf.channels import Channels
+from jaxmb.machine.schema import Machine
 from jaxmb.response.sensor import Sensor
 from tests.identify.arm import FREE, frf, study_of
 
@@ -65,4 +66,36 @@ def test_by_entries(tmp_path, free, matrices, same):
     found = jax.jit(lambda x: problem.normal_equations(x))(u)
     whole = jax.jit(lambda x: normal_equations(problem.residual, x))(u)
     for part, expected in zip(found, whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-11 * np.max(np.abs(expected)))
+
+
+TURNTABLE = Machine.model_validate({
+    "name": "turntable",
+    "body": [
+        {"name": "table", "joint": [{"name": "a", "axis": [0.0, 0.0, 1.0]}],
+         "mass": 20.0, "center_of_mass": [0.4, 0.05, 0.0], "inertia_products": {"xx": 0.4, "yy": 1.6, "zz": 1.5}},
+        {"name": "fore", "parent": "table", "origin": {"xyz": [0.8, 0.0, 0.0]},
+         "joint": [{"name": "b", "axis": [0.0, 0.0, 1.0], "stiffness": 9e3, "damping": 4.0}],
+         "mass": 8.0, "center_of_mass": [0.3, 0.1, 0.0], "inertia_products": {"xx": 0.05, "yy": 0.3, "zz": 0.3}},
+    ],
+    "frame": [{"name": "tool", "body": "fore", "origin": {"xyz": [0.7, 0.1, 0.0]}}],
+})  # fmt: skip
+"""Nothing holds its first hinge, so that at 0 Hz it has no response."""
+
+
+def test_a_line_at_which_there_is_no_response_and_none_is_asked_for(tmp_path):
+    lines = {"first_hz": 0.0, "last_hz": 25.0, "step_hz": 0.5}
+    test = frf(outputs=[["tool", "x"], ["tool", "y"]], simulate={"lines": lines})
+    free = {name: {"lower": low, "upper": high} for name, low, high in
+            (("stiffness.b", 1e3, 1e5), ("damping.b", 0.1, 1e2))}  # fmt: skip
+    problem = study_of(tmp_path, test, free=free, machine=TURNTABLE).problem
+    assert not np.any(problem.tests[0].weight[0])
+    assert np.all(problem.tests[0].weight[1:])
+    assert moving(problem.views[0], problem.free.size) == ("stiffness", "damping")
+    u = np.asarray(problem.free.lower) * 0.4 + np.asarray(problem.free.upper) * 0.6
+    assert not np.isfinite(problem.tests[0].predict(problem.view(0, problem.free.values(u)))[0]).any()
+    found = jax.jit(lambda x: problem.normal_equations(x))(u)
+    whole = jax.jit(lambda x: normal_equations(problem.residual, x))(u)
+    for part, expected in zip(found, whole, strict=True):
+        assert np.isfinite(expected).all()
         np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-11 * np.max(np.abs(expected)))

@@ -214,6 +214,11 @@ def _true_values(
     truth = np.asarray(truth, dtype=float)
     if truth.ndim != 2 or truth.shape[1] != len(names) or truth.shape[0] not in (1, draws):
         raise ValueError(f"truth has the shape {truth.shape}, expected ({draws}, {len(names)})")
+    wrong = ~np.isfinite(truth) | (np.array(study.free.logarithmic) & (truth <= 0.0))
+    if wrong.any():
+        row, k = np.argwhere(wrong)[0]
+        above = " above 0, as it is fitted on a logarithmic scale" if study.free.logarithmic[k] else ""
+        raise ValueError(f"the true value of '{names[k]}' is {truth[row, k]:g}, expected a finite number{above}")
     return np.broadcast_to(truth, (draws, len(names)))
 
 
@@ -266,26 +271,26 @@ def _fit_draws(
 ) -> tuple[Float[Array, "n d"], Float[Array, "n"], Float[Array, "n d"], Bool[Array, "n"]]:
     """u, objective, standard deviation of u and whether it converged, of the fit to each draw."""
 
-    def one(draw: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        true, starts, noise = draw
-        own = _simulated(problem, true) if simulated else problem
-        there = own.residual(true) / own.noise_unit
+    def some(draws: tuple[Array, Array, Array], problem: Problem, box: Box) -> tuple[Array, Array, Array, Array]:
+        def one(draw: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            true, starts, noise = draw
+            own = _simulated(problem, true) if simulated else problem
+            there = own.residual(true) / own.noise_unit
 
-        def residual(x: Array) -> Array:
-            return own.residual(x) / own.noise_unit - there + noise
+            def residual(x: Array) -> Array:
+                return own.residual(x) / own.noise_unit - there + noise
 
-        ends = jax.lax.map(lambda x: least_squares_to_end(residual, box, x), starts)
-        lowest = jnp.argmin(jnp.where(jnp.isfinite(ends.objective), ends.objective, jnp.inf))
-        end: LeastSquaresState = jax.tree.map(lambda x: x[lowest], ends)
-        jacobian = residual_and_jacobian(residual, end.u)[1]
-        converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= SETTLED)
-        return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
+            ends = jax.lax.map(lambda x: least_squares_to_end(residual, box, x), starts)
+            lowest = jnp.argmin(jnp.where(jnp.isfinite(ends.objective), ends.objective, jnp.inf))
+            end: LeastSquaresState = jax.tree.map(lambda x: x[lowest], ends)
+            jacobian = residual_and_jacobian(residual, end.u)[1]
+            converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= SETTLED)
+            return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
 
-    def some(draws: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         return in_blocks(one, draws, problem.memory_of_fits)
 
     draws = (u, begin, shift)
-    return shared_out(some, draws, jax.tree.map(lambda x: x[0], draws))
+    return shared_out(some, draws, jax.tree.map(lambda x: x[0], draws), problem, box)
 
 
 def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:

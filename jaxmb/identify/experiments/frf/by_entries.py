@@ -35,7 +35,8 @@ def equations_by_entries(
     u: Float[Array, "d"],
     omega: Float[Array, "f"],
     decay: Float[Array, ""],
-    weighed: Callable[[Complex[Array, "f o i"]], tuple[Float[Array, "m"], Float[Array, "f o i"]]],
+    compared: Callable[[Complex[Array, "f o i"]], Float[Array, "m"]],
+    scale: Float[Array, "f o i"],
 ) -> NormalEquations:
     """Those of residuals scale log(H / measured), from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j dD.
 
@@ -49,9 +50,13 @@ def equations_by_entries(
         u: where.
         omega: lines, rad/s.
         decay: s = j omega + decay.
-        weighed: residuals of receptances H, real parts then imaginary parts, and the scale of each line, 0 where it is
-            not used.
+        compared: residuals of receptances H, real parts then imaginary parts.
+        scale: of each line, 0 where it is not used.
     """
+    used = scale > 0.0
+    # Where a line is not used at all the machine need not have a response, and 0 times NaN is no 0.
+    of_use = jnp.any(used, axis=(1, 2))
+    omega = jnp.where(of_use, omega, omega[jnp.argmax(of_use)])
     support = view.base.support or ()
     row, column = np.array(support, dtype=int).reshape(-1, 2).T
 
@@ -66,8 +71,7 @@ def equations_by_entries(
     h, fall = receptance_by_entries(
         t.mass, t.damping, t.stiffness, omega, outputs, inputs, support, t.structural, fractional
     )
-    residual, scale = weighed(h)
-    used = scale > 0.0
+    residual = compared(h)
     size = h.real**2 + h.imag**2
     part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)
     over = Parts((part * h.real).transpose(1, 2, 0), (-part * h.imag).transpose(1, 2, 0))

@@ -161,12 +161,12 @@ class FrfTest(PostureTest):
         if not names:
             return super().normal_equations(view, values, u)
 
-        def weighed(h: Array) -> tuple[Array, Array]:
+        def compared(h: Array) -> Array:
             seen = h * sensor_factor(laplace(self.omega, self.decay), self.derivatives, self.sensor)
-            seen = seen if self.channels is None else self.channels.seen(seen, self.omega, self.decay)
-            return self.compared(seen), jnp.sqrt(self.weight) / self.noise_std
+            return self.compared(seen if self.channels is None else self.channels.seen(seen, self.omega, self.decay))
 
-        return equations_by_entries(view, names, values, u, self.omega, self.decay, weighed)
+        scale = jnp.sqrt(self.weight) / self.noise_std
+        return equations_by_entries(view, names, values, u, self.omega, self.decay, compared, scale)
 
     def changes(self, model: Model) -> tuple[Change, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
@@ -239,13 +239,15 @@ class FrfTest(PostureTest):
         return weight.__array_namespace__().tile(weight.ravel(), 2)
 
     def thinned(self, lines: int) -> "FrfTest":
-        """The test on at most so many lines, spread evenly, all with the same weight.
+        """The test on at most so many lines, spread evenly over those that count, all with the same weight.
 
         Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find
         the right one, and a few lines show it as well as all.
         """
-        count = self.omega.size
-        picked = np.unique(np.linspace(0, count - 1, min(lines, count)).round().astype(int))
+        counts = (np.asarray(self.weight) > 0.0).any(axis=(1, 2))
+        order = np.argsort(~counts, kind="stable")  # others make up where there are fewer: tests of one form stay alike
+        most = max(np.count_nonzero(counts), min(lines, counts.size))
+        picked = np.sort(order[np.unique(np.linspace(0, most - 1, min(lines, most)).round().astype(int))])
         parts = self._at_lines(picked)
         return dataclasses.replace(self, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
 

@@ -126,3 +126,8 @@ def test_what_cannot_be_drawn(study):
         monte_carlo(study, 5, truth={"stiffness.a": 1e4})
     with pytest.raises(ValueError, match=r"truth has the shape \(3, 4\), expected \(5, 4\)"):
         monte_carlo(study, 5, truth=np.ones((3, 4)))
+    for wrong in (np.nan, 0.0, -1.0):
+        with pytest.raises(
+            ValueError, match=rf"the true value of 'stiffness.b' is {wrong:g}, expected a finite number"
+        ):
+            monte_carlo(study, 5, truth=TRUTH | {"stiffness.b": wrong})
