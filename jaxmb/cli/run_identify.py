@@ -118,11 +118,11 @@ def identify(
         state.unlink(missing_ok=True)
         report = sections(result)
         console.print(on_terminal(report, console.width))
+        for count, name in wanted:  # before the figures, for which other processes would wait
+            _draw(result, count, name, folder)
+            written = [*written, f"{name}.npz"]
         figures = write_pictures(report, folder / "figures")
         written = [*written, *(f"figures/{path.name}" for path in figures)]
-        for count, name in wanted:
-            _draw(result, count, name, folder)
-            written.append(f"{name}.npz")
     console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
         raise typer.Exit(say(result.status, NOT_CONVERGED))

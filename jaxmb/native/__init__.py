@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -35,6 +36,8 @@ process."""
 FOR_THIS_PROCESSOR = "-march=native", "-mcpu=native"
 """The first that the compiler takes."""
 PATIENCE_S = 120.0
+AGAIN_S = 86400.0
+"""After which a compiler that failed is tried again: a disk may have been full."""
 KEPT_BYTES = 1 << 26
 """Of freed memory, which the process keeps."""
 LARGEST_KEPT_BYTES = 1 << 25
@@ -190,7 +193,7 @@ def _note(path: Path, compiler: Sequence[str]) -> Path:
 def _check_possible(path: Path, compiler: Sequence[str]) -> None:
     """Raise NotAvailableError where this compiler has failed, or nothing can be written."""
     note = _note(path, compiler)
-    if os.path.exists(note):
+    if os.path.exists(note) and time.time() - os.stat(note).st_mtime < AGAIN_S:
         raise NotAvailableError(note.read_text() or f"{shlex.join(compiler)} failed")
     there = next(folder for folder in path.parents if os.path.exists(folder))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
@@ -215,7 +218,9 @@ def _compile(compiler: Sequence[str], path: Path) -> None:
                     os.replace(made, path)
                     return
                 said = said or next((line for line in done.stderr.splitlines() if "error" in line), "")
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        said = f"it took longer than {PATIENCE_S:g} s"
+    except OSError as error:
         raise NotAvailableError(f"{shlex.join(compiler)}: {error}") from None
     why = f"{shlex.join(compiler)} could not compile {SOURCE.name}: {said}"
     with contextlib.suppress(OSError):  # a full disk
