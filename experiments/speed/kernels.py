@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
-from jaxmb.linalg import receptance
-from jaxmb.linalg.dynamic_stiffness import DynamicStiffness
+from jaxmb.linalg import DynamicStiffness, receptance
 from jaxmb.linalg.elimination import eliminated
 from jaxmb.linalg.small_solve import response
 

@@ -1,6 +1,6 @@
 """The few dense operations that several rooms share, with their derivatives."""
 
-from jaxmb.linalg.dynamic_stiffness import Parts
+from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
 from jaxmb.linalg.eigenproblems import eigenpairs, symmetric_pencil
 from jaxmb.linalg.host import on_host
 from jaxmb.linalg.logarithm import log_ratio
@@ -8,6 +8,6 @@ from jaxmb.linalg.modal_form import damped_modes
 from jaxmb.linalg.responses import FEW, Support, receptance, receptance_by_entries
 
 __all__ = [
-    "FEW", "Parts", "Support", "damped_modes", "eigenpairs", "log_ratio", "on_host", "receptance",
+    "FEW", "DynamicStiffness", "Parts", "Support", "damped_modes", "eigenpairs", "log_ratio", "on_host", "receptance",
     "receptance_by_entries", "symmetric_pencil",
 ]  # fmt: skip

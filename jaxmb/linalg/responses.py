@@ -61,24 +61,9 @@ def receptance(
 
 
 def receptance_by_entries(
-    mass: Float[Array, "n n"],
-    damping: Float[Array, "n n"],
-    stiffness: Float[Array, "n n"],
-    omega: Float[Array, "f"],
-    outputs: Float[Array, "o n"],
-    inputs: Float[Array, "i n"],
-    support: Support,
-    structural: Float[Array, "n n"] | None = None,
-    fractional: tuple[Float[Array, "n n"], Complex[Array, "f"]] | None = None,
+    z: DynamicStiffness, outputs: Float[Array, "o n"], inputs: Float[Array, "i n"], support: Support
 ) -> tuple[Complex[Array, "f o i"], Parts]:
-    """`receptance`, and how much H [e, o, i, f] falls as each entry e of the dynamic stiffness rises.
-
-    Args:
-        mass: M; damping, stiffness, omega, outputs, inputs, structural and fractional as `receptance` takes them.
-        support: the entries.
-    """
-    matrix, power = (None, None) if fractional is None else fractional
-    z = DynamicStiffness(mass, damping, stiffness, omega, structural, matrix, power)
+    """`receptance`, and how much H [e, o, i, f] falls as each entry e of the dynamic stiffness rises."""
     value, x_i, x_o = _solved(outputs is inputs, z, outputs, inputs)
     return value, _by_entries(support, x_o, x_i)
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.motion import AffineMotion
-from jaxmb.linalg import Parts, receptance_by_entries
+from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
 from jaxmb.response.frf import laplace, with_decay
 
 MOST = 2
@@ -66,11 +66,10 @@ def equations_by_entries(
 
     seen, s = view(values(u)), laplace(omega, decay)
     t = with_decay(seen.tangent, decay)
-    fractional = None if t.fractional is None else (t.fractional.matrix, t.fractional.power(s))
+    fractional, power = (None, None) if t.fractional is None else (t.fractional.matrix, t.fractional.power(s))
+    z = DynamicStiffness(t.mass, t.damping, t.stiffness, omega, t.structural, fractional, power)
     outputs, inputs = seen.output_rows, seen.output_rows if seen.input_rows is None else seen.input_rows
-    h, fall = receptance_by_entries(
-        t.mass, t.damping, t.stiffness, omega, outputs, inputs, support, t.structural, fractional
-    )
+    h, fall = receptance_by_entries(z, outputs, inputs, support)
     residual = compared(h)
     size = h.real**2 + h.imag**2
     part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)

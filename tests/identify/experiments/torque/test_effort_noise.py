@@ -67,7 +67,8 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
 def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: bool) -> None:
     """12 of 15 parameters act on 30 samples of the first joint, which leaves 18 degrees of freedom there.
 
-    Of 400 draws the mean square is known to 1.7 %: four times that; by Tukey's weights of so few it is 10 % off.
+    Of 400 draws the mean square is known to 1.7 %: four times that. By Tukey's weights of so few samples it is 4 % too
+    small, and known to 2 %.
     """
     draw = np.random.default_rng(3)
     matrix = draw.normal(size=(60, 15))
