@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.linalg import log_ratio
-from jaxmb.linalg.logarithm import angle
+from jaxmb.linalg.logarithm import angle, log_of_positive
 
 RANDOM = np.random.default_rng(0)
 A, B = (10.0 ** RANDOM.uniform(-9, 3, 200) * np.exp(1j * RANDOM.uniform(-np.pi, np.pi, 200)) for _ in range(2))
@@ -21,6 +21,15 @@ def test_values():
     np.testing.assert_allclose(complex_log_ratio(A, B), np.log(A / B), rtol=0.0, atol=1e-14)
     near = A * (1.0 + 1e-9 * (1.0 + 1j))
     np.testing.assert_allclose(complex_log_ratio(near, A), np.log1p(1e-9 * (1.0 + 1j)), rtol=0.0, atol=1e-15)
+
+
+def test_logarithms():
+    """Of numbers of any size, near 1 and at its borders, and of those that are none."""
+    near = 1.0 + RANDOM.normal(size=2000) * 10.0 ** RANDOM.uniform(-16, 0, 2000)
+    x = np.concatenate([10.0 ** RANDOM.uniform(-307, 308, 2000), np.abs(near), 2.0 ** np.arange(-1022, 1024)])
+    x = np.concatenate([x, np.nextafter(x, 0.0)[:4000], np.sqrt([0.5, 2.0]), [0.0, np.inf, np.nan]])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(jax.jit(log_of_positive)(x), np.log(x), rtol=3e-16, atol=0.0)
 
 
 def test_angles():
