@@ -1,14 +1,16 @@
 """Mass and tangent matrices of a seven-joint arm at many postures, beside Pinocchio and MJX.
 
-    python experiments/speed/postures.py [--postures 1000] [--rounds 7] [--without-mjx] [--out results/speed]
+    python experiments/speed/postures.py [--postures 1000] [--rounds 7] [--out results/speed]
 
 All three read the same URDF. The tangent is the derivative of the inverse dynamics at rest by the coordinates: the
-stiffness of gravity, as the arm has no springs. Pinocchio is called posture by posture, as its Python users do. MJX is
-two to four orders of magnitude faster with XLA_FLAGS=--xla_disable_hlo_passes=fusion on a CPU.
+stiffness of gravity, as the arm has no springs. Pinocchio is called posture by posture, as its Python users do. MJX has
+a process of its own, without XLA's fusion, with which it is two to three orders of magnitude slower on a CPU.
 """
 
 import argparse
 import json
+import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,8 +28,8 @@ import jaxmb
 from jaxmb.results import versions
 
 JOINTS = 7
-PATIENCE_S = 60.0
-"""After so many seconds of its rounds a way is left out of the others: MJX takes a minute for one on some CPUs."""
+FLAGS = "--xla_disable_hlo_passes=fusion"
+"""Of XLA, for MJX."""
 HOST: Any = mujoco
 PIN: Any = pinocchio
 """Extension modules whose names a type checker does not see."""
@@ -103,40 +105,57 @@ def of_jaxmb(text: str, q: np.ndarray) -> Callable[[], tuple[Any, Any]]:
     return run
 
 
+def timed(run: Callable[[], Any]) -> tuple[float, float]:
+    """Elapsed and processor seconds."""
+    began, computed = time.perf_counter(), time.process_time()
+    run()
+    return time.perf_counter() - began, time.process_time() - computed
+
+
+def serve_mjx(told: Any, text: str, q: np.ndarray) -> None:
+    """MJX in a process of its own: its matrices, then the times of a round for each thing sent to it, until None."""
+    run = of_mjx(text, q)
+    told.send([np.asarray(matrix) for matrix in run()])
+    while told.recv() is not None:
+        told.send(timed(run))
+
+
+def begin_mjx(text: str, q: np.ndarray) -> Any:
+    """The other end of `serve_mjx`."""
+    here, there = multiprocessing.Pipe()
+    given = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{given} {FLAGS}"
+    multiprocessing.get_context("spawn").Process(target=serve_mjx, args=(there, text, q), daemon=True).start()
+    os.environ["XLA_FLAGS"] = given
+    there.close()
+    return here
+
+
 def main() -> None:
     """Time the three in turn, compare what they say, print and write the times."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--postures", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--without-mjx", action="store_true", help="it compiles for a minute or two")
     parser.add_argument("--out", type=Path, default=Path("results/speed"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     text, q = urdf(), np.random.default_rng(1).uniform(-3.0, 3.0, (options.postures, JOINTS))
-    ways = {"Pinocchio": of_pinocchio(text, q), "jaxmb": of_jaxmb(text, q)}
-    if not options.without_mjx:
-        ways["MJX"] = of_mjx(text, q)
-    first = {}
-    for name, run in ways.items():
-        began = time.process_time()
-        first[name] = run()
-        print(f"{name}: first call {time.process_time() - began:.2f} s of a processor")
+    mjx_process = begin_mjx(text, q)
+    ways: dict[str, Callable[[], Any]] = {"Pinocchio": of_pinocchio(text, q), "jaxmb": of_jaxmb(text, q)}
+    first = {name: run() for name, run in ways.items()} | {"MJX": mjx_process.recv()}
     for name, found in first.items():
         apart = [float(np.max(np.abs(np.asarray(a) - b))) for a, b in zip(found, first["Pinocchio"], strict=True)]
         print(f"{name}: mass and tangent matrices differ from Pinocchio's by {apart[0]:.1e}, {apart[1]:.1e}")
-    seconds, of_processor = ({name: list[float]() for name in ways} for _ in range(2))
+    rounds = []
     for _ in range(options.rounds):
-        for name, run in ways.items():
-            if sum(seconds[name]) > PATIENCE_S:
-                continue
-            began, computed = time.perf_counter(), time.process_time()
-            run()
-            seconds[name].append(time.perf_counter() - began)
-            of_processor[name].append(time.process_time() - computed)
+        mjx_process.send("a round")
+        rounds.append({"MJX": mjx_process.recv()} | {name: timed(run) for name, run in ways.items()})
+    mjx_process.send(None)
+    seconds, of_processor = ({name: [each[name][k] for each in rounds] for name in first} for k in (0, 1))
     for what, measured in (("elapsed", seconds), ("of a processor", of_processor)):
         for name, times in measured.items():
             low, middle, high = 1e3 * np.percentile(times, [25, 50, 75])
-            ratio = np.median(np.array(times) / np.array(measured["Pinocchio"][: len(times)]))
+            ratio = np.median(np.array(times) / np.array(measured["Pinocchio"]))
             print(
                 f"{name:10s} {middle:8.2f} ms {what} ({low:.2f} to {high:.2f}, {len(times)} rounds),"
                 f" {ratio:.2f} times Pinocchio's"

@@ -143,7 +143,7 @@ def other(program: str, *arguments: str) -> Callable[[Path], dict[str, Any]]:
 def parts(quick: bool) -> dict[str, tuple[Callable[[Path], Any], Callable[[Any], None]]]:
     """How each part is measured and shown."""
     sizes = kernels.SIZES[:3] if quick else kernels.SIZES
-    of_postures = other("postures.py", "--rounds", "3" if quick else "7")
+    of_postures = other("postures.py", "--rounds", "3" if quick else "31")
     of_commands = other("commands.py", "--rounds", "1" if quick else "3")
 
     def elapsed(folder: Path) -> dict[str, Any]:
