@@ -247,8 +247,8 @@ def own_prices(objective: Objective, settings: Any) -> dict[str, float]:
     one = jax.jit(lambda x: problem.objective(u + x))
     others = {
         "search": jax.jit(lambda x: few.objective(u + x)),
-        "starts": jax.jit(jax.jacfwd(lambda x: few.residual(u + x))),
-        "refine": jax.jit(jax.jacfwd(lambda x: problem.residual(u + x))),
+        "starts": jax.jit(lambda x: few.normal_equations(u + x)),
+        "refine": jax.jit(lambda x: problem.normal_equations(u + x)),
     }
     found = prices(one, others, objective.size)
     rows = sum(test.rows for test in few.tests) / sum(test.rows for test in problem.tests)
