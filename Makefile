@@ -9,7 +9,7 @@ WORKERS ?= 2
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
 	@echo "make test    all checks and tests"
-	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, half an hour; bench-quick: a few minutes"
+	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
 	@echo "make studies the experiments whose numbers the pages quote, hours"
 	@echo "make clean   remove what make has made"
 

@@ -3,8 +3,8 @@
     python experiments/speed/run.py [--quick] [--out results/speed] [PART ...]
 
 Ways are timed in turn, warm, repetition by repetition; whole commands are processes of their own. Prints medians with
-quartiles, elapsed and of the processor, and writes bench.json, kernels.png and fits.png. `--quick` takes a few minutes
-in place of half an hour, with fewer repetitions and sizes. Parts that are named replace theirs in what is there.
+quartiles, elapsed and of the processor, and writes bench.json, kernels.png and fits.png. `--quick` has fewer
+repetitions and sizes: a few minutes in place of ten. Parts that are named replace theirs in what is there.
 """
 
 import argparse
