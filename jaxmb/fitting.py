@@ -26,6 +26,7 @@ from jaxmb.identify.fit.linear import (
 )
 from jaxmb.identify.fit.loop import (
     Report as Report,
+    coarsened as coarsened,
     run_fit as run_fit,
 )
 from jaxmb.identify.fit.noise import (

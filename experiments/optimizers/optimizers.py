@@ -15,7 +15,7 @@ import optax
 import scipy.optimize
 from objective import Objective, prices
 
-from jaxmb.fitting import Report, Start, run_fit
+from jaxmb.fitting import Report, Start, coarsened, run_fit
 
 POPULATION = 64
 PATIENCE = 30
@@ -149,7 +149,7 @@ def few_lines(objective: Objective, lines: int) -> tuple[Any, Any, dict[str, flo
     """Residual and Jacobian on the cube of fewer lines, evenly weighted, and their prices in evaluations on all."""
     problem = objective.study.problem
     low, high = (jnp.asarray(x) for x in (problem.free.lower, problem.free.upper))
-    few = dataclasses.replace(problem, tests=tuple(test.thinned(lines) for test in problem.tests))
+    few = coarsened(problem, lines)
 
     def residual(x: jax.Array) -> jax.Array:
         return few.residual(low + x * (high - low))
@@ -240,9 +240,7 @@ def own_fit(objective: Objective, seed: int, search: Any = None, refine: Any = N
 def own_prices(objective: Objective, settings: Any) -> dict[str, float]:
     """What an evaluation of each stage of jaxmb's fit takes, in evaluations of the cost on all lines."""
     problem, lines = objective.study.problem, settings.refine.coarse_lines
-    few = problem
-    if lines:
-        few = dataclasses.replace(problem, tests=tuple(test.thinned(lines) for test in problem.tests))
+    few = coarsened(problem, lines) if lines else problem
     u = objective.study.problem.free.lower
     one = jax.jit(lambda x: problem.objective(u + x))
     others = {

@@ -91,15 +91,25 @@ def show_fits(found: dict[str, Any]) -> None:
             times = [expected(tries, kind) for kind in (0, 1)]
             each = spread([one[1] for one in tries], digits=3)
             shown = [f"{value:.3g}" if exact else f"more than {value:.3g}" for value in times]
-            rows.append([name, f"{exact} of {len(tries)}", each, *shown, f"{times[1] / own:.3g}"])
+            ratio = f"{times[1] / own:.3g} ({', '.join(f'{x:.3g}' for x in ratio_range(tries, ways['jaxmb']))})"
+            rows.append([name, f"{exact} of {len(tries)}", each, *shown, ratio])
         print(f"To the exact answer of kr90-modelled, {problem}; seconds")
-        table(["way", "exact", "a try, processor", "expected, elapsed", "expected, processor", "over jaxmb"], rows)
+        head = ["way", "exact", "a try, processor", "expected, elapsed", "expected, processor", "over jaxmb (90 %)"]
+        table(head, rows)
 
 
 def expected(tries: list[Any], kind: int) -> float:
     """Mean time of a try over the part that is exact; where none is, the time of all."""
     total, exact = sum(one[kind] for one in tries), sum(bool(one[2]) for one in tries)
     return total / max(1, exact)
+
+
+def ratio_range(tries: list[Any], own: list[Any]) -> list[float]:
+    """Between what 90 % of the ratios of two expected processor times lie, where tries are drawn from those found."""
+    draw = np.random.default_rng(0)
+    drawn = [[way[k] for k in draw.integers(len(way), size=len(way))] for _ in range(2000) for way in (tries, own)]
+    times = np.array([expected(some, 1) for some in drawn]).reshape(-1, 2)
+    return np.percentile(times[:, 0] / times[:, 1], [5.0, 95.0]).tolist()
 
 
 def show_population(found: dict[str, Any]) -> None:
@@ -123,9 +133,22 @@ def show_slopes(found: dict[str, Any]) -> None:
     table(["what grows", "sizes", "processor, ms", "slope"], rows)
 
 
-def show_times(found: dict[str, Any]) -> None:
-    """What another program has measured: elapsed seconds by name."""
-    table(["what", "elapsed, s"], [[name, spread(each, digits=3)] for name, each in found.items()])
+def show_times(peers: dict[str, str]) -> Callable[[dict[str, Any]], None]:
+    """Shows what another program has measured: elapsed seconds by name, and over those of a peer in the same round.
+
+    Args:
+        peers: name of the peer of names that begin so.
+    """
+
+    def show(found: dict[str, Any]) -> None:
+        rows = []
+        for name, each in found.items():
+            peer = next((peer for begin, peer in peers.items() if name.startswith(begin)), None)
+            ratio = "" if peer is None else f"{spread(np.array(each) / np.array(found[peer]), digits=3)} times {peer}"
+            rows.append([name, spread(each, digits=3), ratio])
+        table(["what", "elapsed, s", "over a peer"], rows)
+
+    return show
 
 
 def other(program: str, *arguments: str) -> Callable[[Path], dict[str, Any]]:
@@ -154,8 +177,14 @@ def parts(quick: bool) -> dict[str, tuple[Callable[[Path], Any], Callable[[Any],
         "slopes": (lambda _: slopes.measure(3 if quick else 7, quick), show_slopes),
         "population": (lambda _: fits.population(2 if quick else 5), show_population),
         "fits": (lambda _: fits.measure(*((4, 2, 3.0) if quick else (12, 3, 10.0))), show_fits),
-        "postures": (lambda folder: of_postures(folder)["seconds"], show_times),
-        "commands": (elapsed, show_times),
+        "postures": (
+            lambda folder: of_postures(folder)["seconds"],
+            show_times(dict.fromkeys(("jaxmb", "MJX"), "Pinocchio")),
+        ),
+        "commands": (
+            elapsed,
+            show_times({"identify kr90": "SciPy on the KR90", "identify validation-3r": "SciPy on the 3R"}),
+        ),
     }
 
 

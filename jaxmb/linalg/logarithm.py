@@ -39,7 +39,7 @@ def log_ratio(a: Complex[Array, "..."], b: Complex[Array, "..."]) -> tuple[Float
 
 
 def log_of_positive(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(x) for x >= 0 to a relative 3e-16; of subnormal numbers it is that of 0. It has no derivative.
+    """log(x) for x >= 0 to a relative 3e-16; of subnormal numbers it is that of 0. It is not to be differentiated.
 
     x = 2^k m with sqrt(1/2) <= m < sqrt(2), and log m from s = (m - 1) / (m + 1), f = m - 1. Numbers that are not of
     double precision are left to `jnp.log`.
@@ -69,7 +69,8 @@ def angle(re: Float[Array, "..."], im: Float[Array, "..."]) -> Float[Array, "...
     above, below = jnp.where(beyond, short - long, short), jnp.where(beyond, short + long, long)
     t = above / jnp.where(long > 0.0, below, 1.0)
     square = t * t
-    part = t * square * jnp.polyval(jnp.array(_NUMERATOR), square) / jnp.polyval(jnp.array(_DENOMINATOR), square) + t
+    numerator, denominator = jnp.array(_NUMERATOR, t.dtype), jnp.array(_DENOMINATOR, t.dtype)
+    part = t * square * jnp.polyval(numerator, square) / jnp.polyval(denominator, square) + t
     part = jnp.where(beyond, part + 0.25 * jnp.pi, part)
     part = jnp.where(jnp.abs(im) > jnp.abs(re), 0.5 * jnp.pi - part, part)
     part = jnp.where(re < 0.0, jnp.pi - part, part)

@@ -13,7 +13,7 @@ from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
 from jaxmb.linalg.elimination import Solved, eliminated, in_parts, pivoted
 
 MOST_NATIVE = 200
-"""Coordinates up to which the machine code is faster than LAPACK."""
+"""Coordinates up to which the kernel is faster than LAPACK."""
 MOST_ELIMINATED = 40
 """Coordinates up to which the elimination in JAX is faster than LAPACK."""
 
@@ -97,7 +97,7 @@ def _by_any_way(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inp
 
 
 def _native(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
-    """By the machine code: arguments and results as `receptance.cpp` has them."""
+    """By the kernel: arguments and results as `receptance.cpp` has them."""
     size, lines, nothing = inputs.shape[-1], z.omega.size, jnp.zeros((0, 0))
     power = (jnp.zeros(0), jnp.zeros(0)) if z.power is None else (z.power.real, z.power.imag)
     shapes = [jax.ShapeDtypeStruct((lines, outputs.shape[0], inputs.shape[0]), jnp.complex128)]

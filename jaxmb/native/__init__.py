@@ -1,4 +1,4 @@
-"""The small solve as machine code for this computer: `receptance.cpp`, compiled once into the user's folder of caches.
+"""The small solve by a kernel for this computer: `receptance.cpp`, compiled once into the user's folder of caches.
 
 It is compiled when it is first needed, which takes two to three seconds, by the C++ compiler that CXX names or that is
 found; `jaxmb identify` has another process do it while it imports JAX. Where there is no compiler, or JAXMB_NATIVE is
@@ -36,8 +36,8 @@ process."""
 FOR_THIS_PROCESSOR = "-march=native", "-mcpu=native"
 """The first that the compiler takes."""
 PATIENCE_S = 120.0
-AGAIN_S = 86400.0
-"""After which a compiler that failed is tried again: a disk may have been full."""
+AGAIN_S = 3600.0
+"""After which a compiler that failed is tried again: a disk may have been full, or the computer busy."""
 KEPT_BYTES = 1 << 26
 """Of freed memory, which the process keeps."""
 LARGEST_KEPT_BYTES = 1 << 25
@@ -51,12 +51,12 @@ _begun: list[subprocess.Popen[bytes]] = []
 
 
 class NotAvailableError(Exception):
-    """Why there is no machine code."""
+    """Why there is no kernel."""
 
 
 @functools.cache
 def in_use() -> bool:
-    """Whether JAX can call the machine code in this process; it is compiled where it was not."""
+    """Whether JAX can call the kernel in this process; it is compiled where it was not."""
     try:
         _register(compile_now())
     except NotAvailableError:
@@ -65,7 +65,7 @@ def in_use() -> bool:
 
 
 def begin() -> None:
-    """Have another process compile the machine code where it is to be compiled. This one goes on, and waits for it when
+    """Have another process compile the kernel where it is to be compiled. This one goes on, and waits for it when
     it needs the code."""
     try:
         path = _place()
@@ -80,7 +80,7 @@ def begin() -> None:
 
 
 def compile_now() -> Path:
-    """The machine code's file, compiled where it is not there.
+    """The kernel's file, compiled where it is not there.
 
     Raises:
         NotAvailableError: there is none.
@@ -96,7 +96,7 @@ def compile_now() -> Path:
 
 
 def status() -> str:
-    """What solves: the machine code, or JAX and why; without compiling anything."""
+    """What solves: the kernel, or JAX and why; without compiling anything."""
     try:
         path = _place()
         if os.path.exists(path):
@@ -117,7 +117,7 @@ def _register(path: Path) -> None:
 
 
 def _loaded(path: Path) -> Any:
-    """The machine code's function. Another computer with the same folder of caches may have older libraries."""
+    """The kernel's function. Another computer with the same folder of caches may have older libraries."""
     try:
         return getattr(ctypes.CDLL(str(path)), TARGET)
     except (OSError, AttributeError) as error:
@@ -138,7 +138,7 @@ def _keep_memory() -> None:
 
 
 def _place() -> Path:
-    """Where the machine code for this processor is, or would be."""
+    """Where the kernel for this processor is, or would be."""
     from platformdirs import user_cache_path
 
     asked = os.environ.get(SETTING, "on")
@@ -147,7 +147,7 @@ def _place() -> Path:
     if asked in ("off", "0"):
         raise NotAvailableError(f"{SETTING} is '{asked}'")
     if os.name != "posix":
-        raise NotAvailableError(f"machine code is not compiled on {platform.system()}")
+        raise NotAvailableError(f"the kernel is not compiled on {platform.system()}")
     try:
         folder = user_cache_path("jaxmb", appauthor=False) / "native"
     except RuntimeError as error:

@@ -436,10 +436,15 @@ class Helpers {
     const std::function<void(int64_t)>* work;
     int64_t count;
     std::atomic<int64_t> next{0}, done{0};
-    bool some() {
-      bool any = false;
-      for (int64_t k; (k = next.fetch_add(1)) < count; done.fetch_add(1, std::memory_order_release), any = true) (*work)(k);
-      return any;
+    std::atomic<bool> failed{false};
+    void some() {
+      for (int64_t k; (k = next.fetch_add(1)) < count; done.fetch_add(1, std::memory_order_release)) {
+        try {
+          (*work)(k);
+        } catch (...) {  // the caller throws it, when nobody works for it any more
+          failed.store(true, std::memory_order_relaxed);
+        }
+      }
     }
   };
   std::mutex mutex_;
@@ -517,6 +522,7 @@ class Helpers {
       if (found != jobs_.end()) jobs_.erase(found);
     }
     while (job->done.load(std::memory_order_acquire) < count) std::this_thread::yield();
+    if (job->failed.load(std::memory_order_relaxed)) throw std::bad_alloc();
   }
 };
 

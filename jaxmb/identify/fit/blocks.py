@@ -20,14 +20,14 @@ UNKNOWN_BYTES = 2**30
 def memory_of_points() -> int:
     """Bytes that the intermediate arrays of one block of candidates may take on the device that computes.
 
-    On a CPU blocks of a sixteenth of this size, which the threads of the machine code sleep through, take a quarter
-    longer and a tenth less of the processors.
+    On a CPU blocks of a sixteenth of this size, which leave the threads of the kernel asleep, take a third longer and a
+    tenth less processor time.
     """
     return POINTS_BYTES if _on_cpu() else _of_device()
 
 
 def memory_of_fits() -> int:
-    """Bytes that those of one block of fits on their way may take, 0 for one fit after the other.
+    """Bytes that the intermediate arrays of one block of fits may take, 0 for one fit after the other.
 
     Each ends after steps of its own number, and on a CPU a block would take as long as if all its fits had the most.
     """
@@ -35,7 +35,7 @@ def memory_of_fits() -> int:
 
 
 def memory_of_tests(derivatives: int) -> int:
-    """Bytes that those of one block of tests may take, beside which so many derivatives are computed."""
+    """Bytes that the intermediate arrays of one block of tests may take, with so many derivatives of each."""
     return (TESTS_BYTES if _on_cpu() else _of_device()) // (1 + derivatives)
 
 

@@ -1,7 +1,7 @@
-"""Candidates, starts and postures shared out over all devices, those of other processes of the same run among them.
+"""Candidates, starts and postures shared out over all devices, including those of the run's other processes.
 
-Every process of a run does the same; what one computes alone and decides by is taken from the first, so that processors
-of different make do not part.
+Every process of a run does the same; the state of search and refinement is taken from the first, so that processors of
+different make do not part.
 """
 
 import functools
@@ -137,12 +137,15 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def from_first(value: Any) -> Any:
-    """Numbers as the first process has them."""
+def from_first(tree: Tree) -> Tree:
+    """A tree of numbers and arrays as the first process has it; arrays as those of NumPy where there are others.
+
+    All processes have to call it, with the same shapes.
+    """
     if jax.process_count() == 1:
-        return value
-    found = multihost_utils.broadcast_one_to_all(np.asarray(value))
-    return np.asarray(found) if isinstance(value, np.ndarray) else type(value)(found)
+        return tree
+    found = multihost_utils.broadcast_one_to_all(jax.tree.map(np.asarray, tree))
+    return jax.tree.map(lambda x, y: type(x)(y) if isinstance(x, bool | int | float) else np.asarray(y), tree, found)
 
 
 def check_shared(path: Path) -> None:

@@ -110,9 +110,9 @@ def run_fit(
         began, compiled_before = time.monotonic(), COMPILATION.seconds
         if stage_state is None:
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
-            stage_state = stage.begin(_seed(seed, fit), incoming)
+            stage_state = from_first(stage.begin(_seed(seed, fit), incoming))
         taken = stage.progress(stage_state).evaluations
-        stage_state = stage.advance(stage_state, float("inf") if searching else fit.best)
+        stage_state = from_first(stage.advance(stage_state, float("inf") if searching else fit.best))
         progress = stage.progress(stage_state)
         compiled = COMPILATION.seconds - compiled_before
         fit.compile_seconds += compiled
@@ -268,8 +268,7 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
     fit.scouted = fit.best
-    jacobian = from_first(np.asarray(final_state(problem, jax.device_put(fit.best_u))[1]))
-    triangle = np.linalg.qr(jacobian).R
+    triangle = from_first(np.linalg.qr(np.asarray(final_state(problem, jax.device_put(fit.best_u))[1])).R)
     fit.metric, fit.tried = triangle, []
     directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)

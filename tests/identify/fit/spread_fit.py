@@ -27,6 +27,12 @@ def posture_study(folder):
     return study_of(folder, *tests, free=free, rounds=1, refine={"starts": 1, "coarse_lines": 0})
 
 
+def simplex_study(folder):
+    """What every process computes by itself; the second one with data of its own, as rounding of another make."""
+    other = 1e-6 if os.environ.get(NUMBER) == "1" else 0.0
+    return study_of(folder, frf(noise=0.01 + other, noise_log_std=0.01), rounds=1, refine={"method": "nelder-mead"})
+
+
 def found(study):
     """What the fit of a study ends with, and whether its postures were shared out."""
     fit = run_fit(study.problem, study.settings, study.start, 7)
@@ -36,8 +42,9 @@ def found(study):
 
 
 def found_in(folder):
-    """What both studies end with."""
-    return {"points": found(spread_study(folder)), "postures": found(posture_study(folder))}
+    """What the studies end with."""
+    studies = {"points": spread_study, "postures": posture_study, "simplex": simplex_study}
+    return {kind: found(study(folder)) for kind, study in studies.items()}
 
 
 def main(folder):

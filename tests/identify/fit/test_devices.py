@@ -82,6 +82,7 @@ def test_two_processes(runs):
     alone, _, (first, *_), (second, *_), _ = runs
     assert first == second
     same(first, alone)
+    same_fit(first["simplex"], alone["simplex"])
 
 
 def test_three_devices_where_jax_solves(runs):
