@@ -206,7 +206,7 @@ def main() -> None:
     (options.out / "table.txt").write_text(text.lstrip("\n") + "\n")
     for name in options.study:
         ways = by_optimizer(runs, name)
-        if len(ways.get(OWN, ())) >= LEAST_RUNS:
+        if len(ways.get(OWN, ())) >= LEAST_RUNS and any("exact" in run for some in ways.values() for run in some):
             figure = profile(name, ways)
             figure.savefig(options.out / f"{name.replace(', ', '-').replace(' ', '-')}.png", dpi=110)
             plt.close(figure)
