@@ -36,6 +36,13 @@ def test_importing_jaxmb_imports_nothing_slow():
     assert imported_after("import jaxmb; done = 0") == (0, set())
 
 
+def test_identification_imports_no_statistics():
+    """`scipy.signal` and `scipy.stats` take half a second, and few tests need them."""
+    code = "import sys, jaxmb; jaxmb.identify(jaxmb.load_study('validation-3r')); "
+    code += "done = [name for name in ('scipy.signal', 'scipy.stats') if name in sys.modules]"
+    assert imported_after(code)[0] == []
+
+
 def test_names_are_imported_by_a_star():
     assert imported_after("from jaxmb import *; done = int(callable(identify) and callable(mac))")[0] == 1
 

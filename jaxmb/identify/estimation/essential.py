@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import f as fisher
+from scipy.special import fdtri
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 
@@ -83,7 +83,7 @@ def essential_parameters(
         fewer = [i for i in left if i != worst]
         tried = _fitted(corner, fewer)
         ratio = (tried[2] - full) / (len(gone) + 1) / scale
-        if ratio > float(fisher.isf(chance, len(gone) + 1, freedom)):
+        if ratio > 1.0 / float(fdtri(freedom, len(gone) + 1, chance)):
             break
         left, (values, spread, chi_square, _) = fewer, tried
         gone.append(worst)

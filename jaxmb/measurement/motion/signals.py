@@ -2,7 +2,6 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.signal import butter, sosfiltfilt
 
 ORDER = 4
 """Of the Butterworth filter, which runs forwards and backwards."""
@@ -27,6 +26,8 @@ def low_pass(signal: Float[np.ndarray, "k ..."], rate_hz: float, cutoff_hz: floa
     Source: Gustafsson 1996, "Determining the initial states in forward-backward filtering".
     """
     check_cutoff(cutoff_hz, rate_hz, len(signal))
+    from scipy.signal import butter, sosfiltfilt  # takes half a second to import, in every command
+
     sections = butter(ORDER, cutoff_hz, fs=rate_hz, output="sos")
     return np.asarray(sosfiltfilt(sections, signal, axis=0))
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.frf.by_entries import equations_by_entries, moving
@@ -123,7 +123,7 @@ class FrfTest(PostureTest):
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
         principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
         """
-        return self.compared(self.predict(view))
+        return self.compared(on_host(self.predict(view)))
 
     def impossible(self, view: MotionView) -> tuple[str, ...]:
         """FRFs that were measured and that the machine predicts as 0, of which there is no logarithm."""
@@ -190,12 +190,12 @@ class FrfTest(PostureTest):
         errors, present = self._errors(residual, row_weights)
         three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
         bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
-        return float(np.median(bend[three] ** 2) / (6.0 * chi2.median(1))) if three.any() else 1.0
+        return float(np.median(bend[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
 
     @property
     def noise_goes_on(self) -> bool:
         """Whether responses leak into each other, at one ratio for all lines."""
-        return bool(np.any(self.leak))
+        return bool(np.any(np.asarray(self.leak)))
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
@@ -284,7 +284,7 @@ class FrfTest(PostureTest):
     @property
     def noise_follows_fit(self) -> bool:
         """Whether `at_fit` gives another test."""
-        return bool(np.any(self.additive_std)) or self.noise_goes_on
+        return bool(np.any(np.asarray(self.additive_std))) or self.noise_goes_on
 
     def at_fit(self, view: MotionView) -> "FrfTest":
         """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
@@ -307,7 +307,7 @@ class FrfTest(PostureTest):
     @property
     def noise_is_one_factor(self) -> bool:
         """Whether the noise that is to be estimated is the only one."""
-        return not np.any(self.known_std)
+        return not np.any(np.asarray(self.known_std))
 
     def with_noise(self, std: float) -> "FrfTest":
         """The test with another standard deviation of log H beside what is known of each line."""

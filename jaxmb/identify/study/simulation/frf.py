@@ -71,7 +71,8 @@ def _computed(
 ) -> FrfSet:
     frequency_hz = _frequencies(how.lines)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
-    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor))
+    # with all arguments, as tests call it: one program for both
+    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
     if how.noise_log_std > 0.0:
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
