@@ -136,7 +136,9 @@ def _solve(
         np.concatenate([small, pull]), np.concatenate([target, np.zeros(len(pull))]), (low, high), method="bvls",
         tol=1e-14, max_iter=100 * values.size,
     )  # fmt: skip
-    below, above = found.x <= low, found.x >= high
+    # the solver may leave what it holds on a bound a rounding off it
+    below = (found.x <= low) | (found.active_mask < 0)
+    above = (found.x >= high) | (found.active_mask > 0)
     values = np.where(below, lower, np.where(above, upper, found.x * length / svd.scale))
     # With what is on the bounds kept there the rest is exact, and the pull is gone.
     free = ~(below | above)

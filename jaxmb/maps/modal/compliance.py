@@ -96,7 +96,10 @@ def receptance_peak(
     weight = np.stack([omega**2, -1j * omega, -one, -1j * one], axis=1)[:, None, :].astype(complex)
     value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
     of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
-    return value, omega / (2 * np.pi), Differentials(x, y, weight, of_x, of_y)
+    peak_hz = omega / (2 * np.pi)
+    # 2 pi times a bound over 2 pi is not always the bound
+    peak_hz = peak_hz if band_hz is None else np.clip(peak_hz, *band_hz)
+    return value, peak_hz, Differentials(x, y, weight, of_x, of_y)
 
 
 def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, high: float) -> np.ndarray:

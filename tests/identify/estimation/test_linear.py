@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy.optimize import lsq_linear, nnls
 
 from jaxmb.identify.estimation.linear import linear_fit
@@ -86,6 +86,7 @@ def test_not_below_zero(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
+@example(seed=323)  # with AVX-512 the solver ends a rounding off a bound
 @settings(max_examples=50, deadline=None)
 def test_within_bounds(seed: int) -> None:
     matrix, truth, std = problem(seed)
