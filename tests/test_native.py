@@ -1,4 +1,4 @@
-"""The machine code of the small solve: when there is some, when not, and that it leaves the process as it was."""
+"""The kernel of the small solve: when there is one, when not, and that it leaves the process as it was."""
 
 import concurrent.futures
 import os
@@ -17,7 +17,7 @@ import pytest
 from jaxmb import native
 from jaxmb.linalg import receptance
 
-NO_COMPILER = pytest.mark.skipif(not native.in_use(), reason="there is no machine code here")
+NO_COMPILER = pytest.mark.skipif(not native.in_use(), reason="there is no kernel here")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_compiler_that_is_asked_for_is_not_there(caches, monkeypatch):
     assert native.status() == "by JAX: the C++ compiler 'no-such-compiler', which CXX names, is not found"
 
 
-def test_a_compiler_that_fails_is_not_tried_again_the_same_day(caches, monkeypatch):
+def test_a_compiler_that_fails_is_not_tried_again_within_an_hour(caches, monkeypatch):
     tried = caches / "tried"
     path = compiler(caches, f"echo once >> {tried}; echo 'error: no such header' >&2; exit 1")
     monkeypatch.setenv("CXX", path)

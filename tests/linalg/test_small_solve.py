@@ -1,4 +1,4 @@
-"""The small solve beside NumPy's, as machine code and by JAX, with its derivatives beside those of JAX's own solve."""
+"""The small solve beside NumPy's, by the kernel and by JAX, with its derivatives beside those of JAX's own solve."""
 
 import functools
 
