@@ -79,7 +79,7 @@ def studies() -> None:
             title=f"{room}, for `jaxmb {command}`", title_justify="left", box=None, pad_edge=False, show_header=False
         )
         table.add_column(no_wrap=True, style="bold")
-        table.add_column()
+        table.add_column(overflow="fold")
         for name in library_names(room):
             about = read_toml(find_description(name, room, what, (".toml",)))
             files = [test.get("file") for test in about.get("test", ())]

@@ -1,5 +1,6 @@
 """What all commands share: what they say, where they write, and how wrong input ends."""
 
+import os
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
 LINE_EVERY_S = 10.0
 """Between two lines of progress where there is no terminal to draw in."""
 WIDTH = 120
-"""Of tables that do not go to a terminal."""
+"""Characters of a line that does not go to a terminal, where COLUMNS is not set."""
 Out = Annotated[
     Path | None,
     typer.Option(help="Folder for the results; those that are there are replaced.", show_default="results/NAME"),
@@ -63,7 +64,8 @@ def console_of(stderr: bool = False) -> "Console":
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
+    known = console.is_terminal or "COLUMNS" in os.environ
+    return console if known else Console(stderr=stderr, highlight=False, width=WIDTH)
 
 
 @contextmanager

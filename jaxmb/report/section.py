@@ -15,6 +15,8 @@ class Lines:
     """Lines of text."""
 
     lines: tuple[str, ...]
+    verbatim: bool = False
+    """Whether a long line stays one line, as in a file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +32,8 @@ class Column:
 
     heading: str
     align: Literal["left", "right"] = "right"
-    minor: bool = False
-    """Whether it is left out where there is little room."""
-    wraps: bool = False
-    """Whether its cells may go on in the next line."""
+    minor: int = 0
+    """Rank in which it is left out where there is little room, the highest first; 0 where it always stays."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ def left(*headings: str) -> tuple[Column, ...]:
     return tuple(Column(heading, "left") for heading in headings)
 
 
-def right(*headings: str, minor: bool = False) -> tuple[Column, ...]:
+def right(*headings: str, minor: int = 0) -> tuple[Column, ...]:
     """Columns of numbers."""
     return tuple(Column(heading, minor=minor) for heading in headings)
 

@@ -1,6 +1,8 @@
 """Sections of a report on a terminal."""
 
-from collections.abc import Iterable, Iterator
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,13 +12,23 @@ from rich.text import Text
 
 from jaxmb.report.section import Cell, Facts, Lines, Part, Section, Table
 
-WIDE = 100
-"""Characters of a line below which minor columns are left out."""
+WIDTH = 100
+"""Characters of a line where nothing else is asked for."""
+FOLDED, NARROWEST = 24, 12
+"""Characters of a name before it folds while minor columns are shown, and after they are left out."""
+GAP = 2
+"""Characters that each column takes beside its cells."""
 STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
-def on_terminal(sections: Iterable[Section], width: int = WIDE) -> Group:
-    """What of some sections a terminal can show: their lines and tables.
+class _Names(textwrap.TextWrapper):
+    """Words of a name end behind a dot or an underscore before a letter, so that numbers stay whole."""
+
+    wordsep_re = re.compile(r"(?<=[._])(?=[A-Za-z])")
+
+
+def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
+    """Lines and tables of some sections as a terminal shows them; no number is truncated.
 
     Args:
         sections: of a report.
@@ -26,38 +38,79 @@ def on_terminal(sections: Iterable[Section], width: int = WIDE) -> Group:
     for section in sections:
         parts = [shown for part in section.parts for shown in _part(part, width)]
         if parts:
-            shown += [Rule(Text(section.title, style="bold"), align="left", style="dim"), *parts, Text("")]
+            title = Text(section.title, style="bold")
+            # rich truncates the title of a rule that is longer than the line
+            fits = title.cell_len + 4 <= width
+            shown += [Rule(title, align="left", style="dim") if fits else title, *parts, Text("")]
     return Group(*shown)
 
 
 def _part(part: Part, width: int) -> Iterator[RenderableType]:
     # Text, because rich would read "[x]" in a name as a style.
     if isinstance(part, Lines):
-        yield Text("\n".join(part.lines))
+        yield Text("\n".join(part.lines), no_wrap=part.verbatim, overflow="ignore" if part.verbatim else "fold")
     if isinstance(part, Facts):
         grid = RichTable.grid(padding=(0, 1))
+        grid.add_column(max_width=2 * width // 5, overflow="fold")
+        grid.add_column(overflow="fold")
         for about, sentence in part.rows:
             grid.add_row(Text(f"{about}:" if about else ""), Text(sentence))
         yield grid
     if isinstance(part, Table):
         if part.title:
             yield Text(part.title, style="bold")
-        yield _table(part, width)
+        yield from _tables(part, width)
         if part.caption:
             yield Text(part.caption, style="dim")
 
 
-def _table(content: Table, width: int) -> RichTable:
+def _tables(content: Table, width: int) -> Iterator[RichTable]:
+    """The table, its names folded and its minor columns left out as far as the width asks for; columns that still have
+    no room follow in tables of their own, beside the first column."""
+    columns = content.columns
+    cells = [[heading.heading, *(_cell(row[i]).plain for row in content.rows)] for i, heading in enumerate(columns)]
+    natural = [max(map(len, column)) for column in cells]
+
+    def least(i: int, folded: int) -> int:
+        longest = max(map(len, cells[i][1:]), default=0)
+        words = max(map(len, cells[i][0].split()), default=0)  # headings wrap between words
+        return max(words, min(longest, folded) if columns[i].align == "left" else longest)
+
+    def room(shown: list[int], folded: int) -> int:
+        return width - sum(least(i, folded) + GAP for i in shown)
+
+    for most in sorted({column.minor for column in columns}, reverse=True):
+        blocks, folded = [[i for i, column in enumerate(columns) if column.minor <= most]], FOLDED
+        if room(blocks[0], folded) >= 0:
+            break
+    else:
+        shown, blocks, folded = blocks[0], [blocks[0][:1]], NARROWEST
+        for i in shown[1:]:
+            if len(blocks[-1]) > 1 and room([*blocks[-1], i], folded) < 0:
+                blocks.append(shown[:1])
+            blocks[-1].append(i)
+    for shown in blocks:
+        widths, left_over = {i: least(i, folded) for i in shown}, max(room(shown, folded), 0)
+        for i in sorted(shown, key=lambda i: natural[i] - widths[i]):
+            more = min(left_over, max(natural[i] - widths[i], 0))
+            widths[i], left_over = widths[i] + more, left_over - more
+        yield _table(content, widths)
+
+
+def _table(content: Table, widths: Mapping[int, int]) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    shown = [i for i, column in enumerate(content.columns) if width >= WIDE or not column.minor]
-    for i in shown:
+    for i, width in widths.items():
         column = content.columns[i]
-        # numbers hold no spaces: only what stands above them goes on in the next line
-        keeps = column.align == "left" and not column.wraps
-        table.add_column(Text(column.heading), justify=column.align, no_wrap=keeps)
+        table.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
     for row in content.rows:
-        table.add_row(*(_cell(row[i]) for i in shown))
+        table.add_row(*(_folded(_cell(row[i]), width) for i, width in widths.items()))
     return table
+
+
+def _folded(cell: Text, width: int) -> Text:
+    """A cell whose words are not longer than a line."""
+    text = re.sub(rf"\S{{{width + 1},}}", lambda word: _Names(width).fill(word[0]), cell.plain)
+    return Text(text, style=cell.style)
 
 
 def _cell(cell: str | Cell) -> Text:

@@ -1,27 +1,47 @@
 """What tests of tables and figures look at them with."""
 
+from collections.abc import Sequence
+
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
 from jaxmb.report.pictures import pictures
-from jaxmb.report.section import Section
+from jaxmb.report.section import Cell, Lines, Section, Table
 from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
 
 
 @pytest.fixture(scope="session")
 def text_of():
-    """Text of sections, or of a table, as a terminal shows it."""
+    """Text of sections, or of a table, as a terminal shows it; nothing of it is truncated in narrow terminals."""
 
-    def text(shown, width: int = 120) -> str:
-        sections = shown if isinstance(shown, list | tuple) else [Section("", (shown,))]
+    def rendered(sections, width: int) -> str:
         console = Console(width=width)
         with console.capture() as captured:
             console.print(on_terminal(sections, width))
         return captured.get()
 
+    def text(shown, width: int = 120) -> str:
+        sections = shown if isinstance(shown, list | tuple) else [Section("", (shown,))]
+        for narrow in (60, 80):
+            complete(sections, rendered(sections, narrow), narrow)
+        return rendered(sections, width)
+
     return text
+
+
+def complete(sections: Sequence[Section], shown: str, width: int) -> None:
+    """All numbers are whole, but for those of minor columns; no line is longer than the terminal, but for files."""
+    assert "…" not in shown
+    parts = [part for section in sections for part in section.parts]
+    verbatim = {line for part in parts if isinstance(part, Lines) and part.verbatim for line in part.lines}
+    assert [line for line in shown.splitlines() if len(line.rstrip()) > width and line.rstrip() not in verbatim] == []
+    for part in parts:
+        if isinstance(part, Table):
+            numbers = [i for i, column in enumerate(part.columns) if column.align == "right" and not column.minor]
+            cells = [row[i].text if isinstance(row[i], Cell) else row[i] for row in part.rows for i in numbers]
+            assert [cell for cell in cells if cell not in shown] == []
 
 
 @pytest.fixture(scope="session")

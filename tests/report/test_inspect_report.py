@@ -1,13 +1,16 @@
 """Tables and figures of an inspection: what they say, and that nothing lies on anything else."""
 
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 
 import jaxmb
+from jaxmb.identify.assess.saved.saved_result import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.inspection.sections import inspection_sections
@@ -67,6 +70,42 @@ def test_tables(inspected, with_prior, deflections, text_of):
     assert "stiffness.q1: does not act on what is measured" in shown
     assert "unknown" in shown
     assert "stiffness.q1 alone" in shown
+
+
+def test_the_proposed_tests_are_toml_for_the_study(inspected):
+    origin = inspected.study.origin
+    toml = inspected.next.as_toml(inspected.study)
+    data = tomllib.loads(study_toml(origin)) | {"next": None}
+    data["test"] += tomllib.loads(toml)["test"]
+    again = jaxmb.make_study(StudyFile.model_validate(data), "pasted", Path())
+    assert [test.name for test in again.tests] == ["narrow", "next-1", "next-2"]
+    for test, chosen in zip(again.tests[1:], inspected.next.tests, strict=True):
+        np.testing.assert_allclose(np.asarray(test.posture), chosen.q, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(test.omega), np.asarray(chosen.probe.omega), rtol=1e-8)
+    assert toml.splitlines()[-1] in "\n".join(
+        line for part in inspection_sections(inspected)[-1].parts for line in getattr(part, "lines", ())
+    )
+
+
+def test_a_proposed_test_of_other_points_and_lines_that_is_to_be_measured(inspected):
+    measured = {"kind": "frf", "name": "narrow", "file": "hammer.uff", "frame": "tool", "check_every": 5}
+    file = inspected.study.origin.file
+    part = type(file.test[0]).model_validate(measured)
+    origin = inspected.study.origin._replace(file=file.model_copy(update={"test": (part,)}))
+    study = dataclasses.replace(inspected.study, origin=origin)
+    points = PointsPart(outputs=(("p02", "x"), ("p02", "y")), inputs=(("tool", "z"),))
+    asked = NextPart(postures=[{"z2": 0.3}], points=(points,), bands_hz=((1.0, 3.0),), step_hz=(0.25,))
+    like = inspected.next.tests[0]
+    omega = 2 * np.pi * np.arange(1.0, 3.1, 0.25)
+    test = dataclasses.replace(like, probe=like.probe.changed(omega, points.ends, points.outputs + points.inputs))
+    chosen = dataclasses.replace(inspected.next, part=asked, tests=(test,))
+    (found,) = tomllib.loads(chosen.as_toml(study))["test"]
+    assert found.pop("posture").keys() == {"z2", "z3"}
+    assert found == {
+        "kind": "frf", "name": "next-1", "file": "next-1.uff", "outputs": [["p02", "x"], ["p02", "y"]],
+        "inputs": [["tool", "z"]], "band_hz": [1.0, 3.0],
+    }  # fmt: skip
+    type(part).model_validate(found)
 
 
 @pytest.mark.parametrize("which", ["inspected", "with_prior", "deflections"])

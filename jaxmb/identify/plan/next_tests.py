@@ -13,6 +13,7 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, candidates_of, information_of, ranges_of
 from jaxmb.identify.plan.improve_posture import improved
 from jaxmb.identify.plan.planned import Known, Planned
+from jaxmb.identify.plan.proposal import posture_keys, proposal_toml
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.study import Study
@@ -71,6 +72,22 @@ class NextTests:
                 for test, drawn in zip(self.tests, self.drawn, strict=True)
             ],
         }
+
+    def as_toml(self, study: Study) -> str:
+        """The tests as TOML that can be appended to the study file."""
+        return proposal_toml(study, self.like, [self._keys(study.model, test) for test in self.tests])
+
+    def _keys(self, model: Model, test: Candidate) -> dict[str, Any]:
+        keys: dict[str, Any] = {"posture": posture_keys(model, test.q)}
+        if self.part.points:
+            outputs, inputs = test.probe.ends
+            keys |= {"frame": None, "outputs": outputs, "inputs": None if inputs == outputs else inputs}
+        if self.part.bands_hz:
+            lines_hz = [float(f"{line:.9g}") for line in np.asarray(test.probe.omega) / (2 * np.pi)]
+            first, last = keys["band_hz"] = lines_hz[0], lines_hz[-1]
+            step_hz = float(f"{(last - first) / max(len(lines_hz) - 1, 1) or first:.9g}")
+            keys["simulate"] = {"lines": {"first_hz": first, "last_hz": last, "step_hz": step_hz}}
+        return keys
 
 
 def plan_tests(study: Study, place: Place, before: Known) -> Planned:

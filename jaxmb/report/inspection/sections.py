@@ -8,7 +8,7 @@ from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.report.cells import deviation, number, percent
 from jaxmb.report.inspection.next_report import NextReport
-from jaxmb.report.section import Cell, Column, Facts, Lines, Picture, Section, Table, drawn_by, left, right, section
+from jaxmb.report.section import Cell, Facts, Lines, Picture, Section, Table, drawn_by, left, right, section
 
 SHOWN = 6
 """Parameters that a line on a group names."""
@@ -74,7 +74,12 @@ def next_report(found: Inspection) -> NextReport:
     if found.next is None:
         return NextReport((), (found.next_remark,))
     report = KINDS[found.next.part.kind].next_report(found, found.next)
-    return report._replace(lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std)))
+    toml = found.next.as_toml(found.study).splitlines()
+    proposal = Lines(("To be appended to the study file:", "", *toml), verbatim=True)
+    parts = (*report.parts, proposal) if toml else report.parts
+    return report._replace(
+        parts=parts, lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std))
+    )
 
 
 def _least_known(names: tuple[str, ...], std: np.ndarray) -> str:
@@ -90,7 +95,7 @@ def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
         for i, row in enumerate(found.base)
     ]
     columns = (
-        Column("base parameter", "left", wraps=True),
+        *left("base parameter"),
         *right("std", *([] if after is None else ["std after next"])),
     )
     return Table("Base parameters: sums that torques tell", columns, tuple(rows))
@@ -117,5 +122,5 @@ def group_table(found: Inspection) -> Table:
             parts = [*parts[:SHOWN], f"and {len(parts) - SHOWN} more"]
         text = f"{names[0]} alone" if len(names) == 1 else "  ".join(parts)
         rows.append((str(place), percent(100.0 * group.std), text))
-    columns = (*left("", "% of prior" if prior else "std %"), Column("parts of the parameters", "left", wraps=True))
+    columns = (*left(""), *right("% of prior" if prior else "std %"), *left("parts of the parameters"))
     return Table("", columns, tuple(rows))

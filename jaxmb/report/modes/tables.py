@@ -19,7 +19,7 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     """Modes of a modal test beside those of the identified machine: frequency, then damping."""
     test: Any = entry.test
     columns = (
-        *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=True),
+        *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
         *right("measured damping %", "identified damping %"), *left("content"),
         *right("its energy %", *(("MAC",) if test.outputs else ())),
     )  # fmt: skip

@@ -28,7 +28,7 @@ def draws_sections(draws: Draws, result: Result, what: str) -> list[Section]:
         ))  # fmt: skip
     columns = (
         *left("parameter", "unit"), *right("value", "std", "scatter", "bias"),
-        *right("from", "to", minor=True), *right("covered %"),
+        *right("from", "to", minor=1), *right("covered %"),
     )  # fmt: skip
     lost = len(draws.converged) - int(draws.converged.sum())
     caption = (

@@ -40,8 +40,8 @@ def parameter_table(result: Result) -> Table:
             )
         )  # fmt: skip
     columns = (
-        *left("parameter", "unit"), *right("value", "std"), *right("std %", minor=True),
-        *right(*(("error %",) if truth else ())), *right("initial", minor=True), *right("lower", "upper"),
+        *left("parameter", "unit"), *right("value", "std"), *right("std %", minor=1),
+        *right(*(("error %",) if truth else ())), *right("initial", minor=2), *right("lower", "upper", minor=3),
         *left("identifiable"),
     )  # fmt: skip
     return Table("", columns, tuple(rows), what_marks_mean(result))

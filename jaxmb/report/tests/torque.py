@@ -6,7 +6,7 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.cells import number
-from jaxmb.report.section import Column, Part, Picture, Section, Table, drawn_by, left, right, section
+from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, right, section
 from jaxmb.report.tests.common import file_names
 
 
@@ -66,7 +66,7 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
             few = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
         rows.append((row.formula, number(row.value), number(row.std, 2), error, *(few if looked_for else [])))
     columns = (
-        Column("base parameter", "left", wraps=True),
+        *left("base parameter"),
         *right("value", "std", "error %", *(("essential", "std") if looked_for else ())),
     )
     caption = "sums of what no motion tells apart"

@@ -14,6 +14,7 @@ from jaxmb.identify.plan.candidates import Place
 from jaxmb.identify.plan.motions.exciting_motion import ExcitingMotion, Sought, found_motion
 from jaxmb.identify.plan.motions.limits import Limits, limits_of
 from jaxmb.identify.plan.planned import Known, Planned
+from jaxmb.identify.plan.proposal import proposal_toml
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
@@ -52,6 +53,10 @@ class NextMotion:
             "std": self.motion.std,
             "base": {row.name: row.std for row in self.motion.base},
         }
+
+    def as_toml(self, study: Study) -> str:
+        """The motion as TOML that can be appended to the study file."""
+        return proposal_toml(study, self.like, [self.motion.as_test()])
 
 
 def plan_motion(study: Study, place: Place, before: Known) -> Planned:

@@ -26,7 +26,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
     Raises:
         InputError: a test cannot be; it is named.
     """
-    names = _names(file.test)
+    names = test_names(file.test)
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
@@ -40,7 +40,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.role == "check")
 
 
-def _names(parts: Sequence[TestPart]) -> list[str]:
+def test_names(parts: Sequence[TestPart]) -> list[str]:
     """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
     files = [part.source_file if part.name is None else None for part in parts]
