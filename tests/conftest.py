@@ -24,7 +24,11 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 import jax
 import pytest
 
-import jaxmb  # noqa: F401  (turns on 64-bit floats)
+import jaxmb
+import jaxmb.cli.console
+
+# A loaded machine takes longer for what is wrong in a file, which is then not said in one line.
+jaxmb.cli.console.FIRST_LINE_AFTER_S = 600.0
 
 # JAX's traces make hundred thousands of objects that stay; to look through them after every 700 new ones is slow.
 gc.set_threshold(200_000, 30, 30)

@@ -12,7 +12,7 @@ from PIL import Image
 
 import jaxmb
 import jaxmb.cli.run_identify
-from jaxmb.cli import main
+from jaxmb.cli import console, main
 from jaxmb.identify.fit import loop as fit
 
 FILES = {"result.json", "machine.toml", "study.toml", "figures"}
@@ -148,6 +148,7 @@ def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refu
     assert "another study, setting or seed" in refused(*command, "--seed", "1", "--resume")
     assert main([*command, "--resume"]) == 0
     assert not (tmp_path / "state.npz").exists()
+    assert jaxmb.load_result(tmp_path / "previous-1").status == "converged"  # of the first command
     once, twice = (strict(folder / "result.json") for folder in (identified, tmp_path))
     assert once["parameters"] == twice["parameters"]
     assert once["history"] == twice["history"]
@@ -288,9 +289,14 @@ def test_predict(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "figures"}
     for figure in ("frf.png", "mode-shapes.png"):
         assert (tmp_path / "figures" / figure).stat().st_size > 10_000
-    assert main([*command, "--out", str(tmp_path)]) == 0
-    written = "frf.npz, figures/frf.png, figures/mode-shapes.png; replaces the prediction that was there\n"
-    assert written in capsys.readouterr().out
+    before = (tmp_path / "frf.npz").read_bytes()
+    for k in (1, 2):  # nothing that is there is lost
+        assert main([*command, "--out", str(tmp_path)]) == 0
+        written = f"frf.npz, figures/frf.png, figures/mode-shapes.png; the earlier result was moved to previous-{k}\n"
+        assert written in capsys.readouterr().out
+        assert {path.name for path in (tmp_path / f"previous-{k}").iterdir()} == {"frf.npz", "figures"}
+        assert (tmp_path / f"previous-{k}" / "figures" / "frf.png").exists()
+    assert (tmp_path / "previous-1" / "frf.npz").read_bytes() == before
 
 
 def test_predict_animates_a_mode(tmp_path, capsys):
@@ -320,11 +326,31 @@ def test_predict_takes_the_only_end_frame_of_a_urdf(tmp_path, capsys, refused):
     assert "expected the name of the frame to take" in refused("predict", str(robots / "tree.urdf"))
 
 
-def test_studies(capsys):
+def test_studies(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["studies"]) == 0
+    narrow = capsys.readouterr().out
+    assert "…" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 60
+    monkeypatch.delenv("COLUMNS")
     assert main(["studies"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in jaxmb.study_names())
     assert "Validation: six known parameters of a three-joint manipulator" in shown
+
+
+def test_progress_without_a_terminal(tmp_path, capsys, monkeypatch):
+    """A line after two seconds and then every ten, whatever the work: here at once and every 50 ms."""
+    monkeypatch.setattr(console, "FIRST_LINE_AFTER_S", 0.0)
+    monkeypatch.setattr(console, "LINE_EVERY_S", 0.05)
+    assert main(["identify", "validation-3r", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("validation-3r: ") for line in lines)
+    for activity in ("reading the study", "compiling", "drawing figures"):
+        assert f"validation-3r: {activity}" in lines
+    seconds = strict(tmp_path / "result.json")["seconds"]
+    assert 0.0 < seconds["read"] < seconds["total"]
+    assert seconds["total"] >= sum(seconds[part] for part in ("read", "compile", "search", "refine")) - 1e-6
 
 
 def test_as_a_program():

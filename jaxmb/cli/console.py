@@ -1,9 +1,10 @@
 """What all commands share: what they say, where they write, and how wrong input ends."""
 
+import itertools
 import os
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
-LINE_EVERY_S = 10.0
-"""Between two lines of progress where there is no terminal to draw in."""
+FIRST_LINE_AFTER_S, LINE_EVERY_S = 2.0, 10.0
+"""Of work until its progress is a line, and between two lines, where there is no terminal to draw in."""
 WIDTH = 120
 """Characters of a line that does not go to a terminal, where COLUMNS is not set."""
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for the results; those that are there are replaced.", show_default="results/NAME"),
+    typer.Option(
+        help="Folder for the results; earlier ones are moved to previous-1, -2, ... in it.", show_default="results/NAME"
+    ),
 ]
 
 
@@ -60,6 +63,25 @@ def writable(folder: Path, files: tuple[str, ...]) -> Path:
     return folder
 
 
+def moved_aside(folder: Path, files: tuple[str, ...]) -> str:
+    """A clause on where the earlier result of a folder was moved, with its figures; empty where there is none.
+
+    Args:
+        folder: that a command writes to.
+        files: that the command may write beside figures.
+    """
+    earlier = [name for name in files if (folder / name).exists()]
+    if not earlier:
+        return ""
+    if any((folder / "figures").iterdir()):
+        earlier.append("figures")
+    previous = next(path for k in itertools.count(1) if not (path := folder / f"previous-{k}").exists())
+    previous.mkdir()
+    for name in earlier:
+        (folder / name).rename(previous / name)
+    return f"; the earlier result was moved to {previous.name}"
+
+
 def console_of(stderr: bool = False) -> "Console":
     from rich.console import Console
 
@@ -70,25 +92,33 @@ def console_of(stderr: bool = False) -> "Console":
 
 @contextmanager
 def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
-    """What is called with what is being done: a live line in a terminal, a plain line now and then elsewhere.
+    """A function to be called with the current activity: a live line in a terminal, elsewhere a plain line on stderr
+    after `FIRST_LINE_AFTER_S` and then every `LINE_EVERY_S`.
 
     Args:
-        name: of what it is done with.
-        first: what is done at first.
+        name: what is worked on.
+        first: the first activity.
     """
     console = console_of(stderr=True)
     if console.is_terminal:
         with console.status(f"{name}: {first}") as live:
             yield lambda text: live.update(f"{name}: {text}")
         return
-    shown = [time.monotonic()]
+    current, ended = [first], threading.Event()
 
-    def line(text: str) -> None:
-        if time.monotonic() - shown[0] >= LINE_EVERY_S:
-            shown[0] = time.monotonic()
-            print(f"{name}: {text}", file=sys.stderr, flush=True)
+    def print_lines() -> None:
+        wait_s = FIRST_LINE_AFTER_S
+        while not ended.wait(wait_s):
+            print(f"{name}: {current[0]}", file=sys.stderr, flush=True)
+            wait_s = LINE_EVERY_S
 
-    yield line
+    thread = threading.Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield lambda text: current.__setitem__(0, text)
+    finally:
+        ended.set()
+        thread.join()
 
 
 def say(message: str, code: int) -> int:

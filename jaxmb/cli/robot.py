@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from jaxmb.cli.console import progress
+
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
 
@@ -45,4 +47,6 @@ def find_robot(name_or_path: str) -> Robot:
     machine = load_machine(name_or_path)
     from jaxmb.mechanics.postures import build_model  # what is wrong in the file is reported before JAX is imported
 
-    return Robot(machine.name, build_model(machine), result_folder(name_or_path))
+    with progress(machine.name, "building the model"):
+        model = build_model(machine)
+    return Robot(machine.name, model, result_folder(name_or_path))

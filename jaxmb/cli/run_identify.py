@@ -12,6 +12,7 @@ from jaxmb.cli.console import (
     NOT_CONVERGED,
     Out,
     console_of,
+    moved_aside,
     progress,
     say,
     writable,
@@ -71,7 +72,7 @@ def identify(
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, write_result
+    from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first, join
     from jaxmb.identify.study.study import make_study
@@ -82,7 +83,8 @@ def identify(
     with wrong_input():
         if distributed:
             join()
-        problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
+        with progress(path.stem, "reading the study"):
+            problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
     wanted = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
@@ -108,6 +110,7 @@ def identify(
                 result = run(problem, seed, state, resume, report)
                 if profile:
                     result = with_profiles(result, profile)
+            aside = moved_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             if not state.exists():
@@ -121,9 +124,10 @@ def identify(
         for count, name in wanted:  # before the figures, for which other processes would wait
             _draw(result, count, name, folder)
             written = [*written, f"{name}.npz"]
-        figures = write_pictures(report, folder / "figures")
+        with progress(problem.name, "drawing figures"):
+            figures = write_pictures(report, folder / "figures")
         written = [*written, *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
         raise typer.Exit(say(result.status, NOT_CONVERGED))
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import console_of, writable, writing, wrong_input
+from jaxmb.cli.console import console_of, moved_aside, progress, writable, writing, wrong_input
 
 
 def inspect(
@@ -27,22 +27,20 @@ def inspect(
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
 
-    with wrong_input():
+    with wrong_input(), progress(path.stem, "reading the study"):
         problem = make_study(file, path.stem, path.parent, str(path))
     folder = None if out is None else writable(out, ("inspect.json",))
     console = console_of()
-    with wrong_input():
-        if console.is_terminal:
-            with console_of(stderr=True).status(f"{problem.name}: compiling and differentiating"):
-                found = run(problem)
-        else:
-            found = run(problem)
+    with wrong_input(), progress(problem.name, "compiling and differentiating"):
+        found = run(problem)
     report = inspection_sections(found)
     console.print(on_terminal(report, console.width))
     if folder is None:
         return
     with writing(folder):
+        aside = moved_aside(folder, ("inspect.json",))
         write_whole(folder / "inspect.json", found.json_text().encode())
-        figures = write_pictures(report, folder / "figures")
+        with progress(problem.name, "drawing figures"):
+            figures = write_pictures(report, folder / "figures")
     written = ["inspect.json", *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)

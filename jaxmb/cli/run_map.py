@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, progress, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, moved_aside, progress, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 SHOW = ["dexterity"]
@@ -143,28 +143,28 @@ def map_postures(
         else:
             from jaxmb.maps import DIRECTIONS, posture_maps
 
-            found = posture_maps(
-                robot.model,
-                grid_of(robot.model, over or [], points),
-                quantities,
-                frame,
-                held,
-                length,
-                wrench,
-                direction,
-                joints=counted,
-                directions=DIRECTIONS if directions is None else _names(directions),
-                shown=shown,
-                good=thresholds_of(good or []),
-            )
+            with progress(robot.name, "mapping"):
+                found = posture_maps(
+                    robot.model,
+                    grid_of(robot.model, over or [], points),
+                    quantities,
+                    frame,
+                    held,
+                    length,
+                    wrench,
+                    direction,
+                    joints=counted,
+                    directions=DIRECTIONS if directions is None else _names(directions),
+                    shown=shown,
+                    good=thresholds_of(good or []),
+                )
     from jaxmb.io.files import write_whole
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
-    from jaxmb.report.maps.sections import MAP_FIGURES, modal_map_sections, posture_map_sections
+    from jaxmb.report.maps.sections import modal_map_sections, posture_map_sections
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     folder = writable(robot.folder(out, "map"), ("map.json",))
-    earlier = (folder / "map.json").exists()
     console = console_of()
     sections = (
         modal_map_sections(found) if isinstance(found, ModalMaps)
@@ -173,13 +173,12 @@ def map_postures(
     console.print(on_terminal(sections, console.width))
     with writing(folder):
         text = modal_maps_json(found) if isinstance(found, ModalMaps) else posture_maps_json(found)
+        aside = moved_aside(folder, ("map.json",))
         write_whole(folder / "map.json", text.encode())
-        figures = write_pictures(sections, folder / "figures")
-        for name in MAP_FIGURES - {path.stem for path in figures}:  # of an earlier map; no other file is touched
-            (folder / "figures" / f"{name}.png").unlink(missing_ok=True)
+        with progress(robot.name, "drawing figures"):
+            figures = write_pictures(sections, folder / "figures")
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])
-    replaces = "; replaces the map that was there" if earlier else ""
-    console.print(f"written in {folder}: {names}{replaces}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written in {folder}: {names}{aside}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _refuse(options: Mapping[str, object], quantity: str) -> None:

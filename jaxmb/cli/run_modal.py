@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, progress, say, writable, writing, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, moved_aside, progress, say, writable, writing, wrong_input
 
 
 def modal(
@@ -66,14 +66,16 @@ def modal(
     with writing(folder):
         from jaxmb.io.files import write_whole
 
+        aside = moved_aside(folder, files)
         write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
         write_frf(folder / "measured.npz", frf_set)
         write_frf(folder / "synthesized.npz", compared.synthesized)
         sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
         console.print(on_terminal(sections, console.width))
-        figures = write_pictures(sections, folder / "figures")
+        with progress(name, "drawing figures"):
+            figures = write_pictures(sections, folder / "figures")
     written = [*files, *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
 

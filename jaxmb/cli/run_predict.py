@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, moved_aside, progress, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 PREDICTED_LINES = 1001
@@ -55,7 +55,7 @@ def predict(
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
 
-    with wrong_input():
+    with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
         derivatives = check_kind(kind)
         points, _ = endpoints(frame_name(model, frame), None, None)
@@ -67,11 +67,10 @@ def predict(
         found = modes(tangent)
         if animate is not None:
             check_mode(robot.name, found, animate)
+        low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
+        frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
+        h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
-    earlier = (folder / "frf.npz").exists()
-    low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
-    frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
-    h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
     console = console_of()
     every = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
@@ -81,19 +80,20 @@ def predict(
     report += mode_shape_sections(model, q, found)
     console.print(on_terminal(report, console.width))
     with writing(folder):
+        aside = moved_aside(folder, ("frf.npz",))
         write_frf(
             folder / "frf.npz",
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
         )
-        figures = write_pictures(report, folder / "figures")
-        if animate is not None:
-            from jaxmb.report.mode_shapes.animation import write_mode_animation
+        with progress(robot.name, "drawing figures"):
+            figures = write_pictures(report, folder / "figures")
+            if animate is not None:
+                from jaxmb.report.mode_shapes.animation import write_mode_animation
 
-            path = folder / "figures" / f"mode-{animate}.gif"
-            figures.append(write_mode_animation(path, model, q, animate, found=found))
-    replaces = "; replaces the prediction that was there" if earlier else ""
+                path = folder / "figures" / f"mode-{animate}.gif"
+                figures.append(write_mode_animation(path, model, q, animate, found=found))
     console.print(
-        f"written in {folder}: {', '.join(('frf.npz', *(f'figures/{path.name}' for path in figures)))}{replaces}",
+        f"written in {folder}: {', '.join(('frf.npz', *(f'figures/{path.name}' for path in figures)))}{aside}",
         markup=False,
         highlight=False,
         soft_wrap=True,

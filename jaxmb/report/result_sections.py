@@ -75,7 +75,7 @@ def fit_section(result: Result) -> Section:
     lines.append(
         f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
     )
-    parts = {name: round(seconds[name], 1) for name in ("compile", "search", "refine")}
+    parts = {name: round(seconds.get(name, 0.0), 1) for name in ("read", "compile", "search", "refine")}
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
     lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of what is told, and the total to 0.2 s

@@ -85,7 +85,10 @@ def identify(
             result = _identify_by_search(study, seed, state_file, resume, report)
     if report is not None and (study.complete is not None or study.is_linear):
         report(Report(1, 1, "linear step", 1, result.cost))
-    return dataclasses.replace(result, remarks=(study.note, *result.remarks)) if study.note else result
+    read = study.read_seconds
+    seconds = result.seconds | {"total": read + result.seconds["total"], "read": read}
+    remarks = (study.note, *result.remarks) if study.note else result.remarks
+    return dataclasses.replace(result, seconds=seconds, remarks=remarks)
 
 
 def _identify_by_search(

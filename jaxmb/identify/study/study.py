@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +84,8 @@ class Study:
     """Where it is from, such as a publication."""
     origin: Origin | None = None
     """From what it was made."""
+    read_seconds: float = 0.0
+    """Duration of its reading, s."""
 
     @property
     def model(self) -> Model:
@@ -201,6 +204,7 @@ def make_study(
     Raises:
         InputError: see `load_study`.
     """
+    began = time.monotonic()
     file = validated(StudyFile, file, source) if isinstance(file, dict) else file
     given, folder = file, Path(folder)
     with place(source):
@@ -281,6 +285,7 @@ def make_study(
         laws=file.laws,
         source=file.source,
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
+        read_seconds=time.monotonic() - began,
     )
     robust = any(t.robust and not t.has_lines for t in tests)
     if robust and prior is not None and study.is_linear:

@@ -7,19 +7,12 @@ import numpy as np
 
 from jaxmb.maps.kinetostatic.characteristic_length import LENGTHS
 from jaxmb.maps.kinetostatic.posture_maps import PostureMap
-from jaxmb.maps.kinetostatic.posture_quantities import QUANTITIES
 from jaxmb.maps.modal.modal_maps import ModalMaps
-from jaxmb.maps.modal.modal_quantities import MODAL_QUANTITIES
 from jaxmb.maps.postures.workspace_grid import Postures
 from jaxmb.maps.zones import Ranges
 from jaxmb.report.cells import number
 from jaxmb.report.maps.words import MODAL_SHOWN_AS
 from jaxmb.report.section import Lines, Picture, Row, Section, Table, drawn_by, left, right
-
-MAP_FIGURES = {f"{name}-{space}" for name in QUANTITIES for space in ("joints", "workspace")} | {
-    name.replace("_", "-") for name in MODAL_QUANTITIES
-}
-"""Names of all pictures that maps can have."""
 
 
 def posture_map_sections(
