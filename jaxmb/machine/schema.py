@@ -105,6 +105,8 @@ class Coordinate(Part):
     """rad/s or m/s, likewise."""
     acceleration_limit: Positive | None = None
     """rad/s^2 or m/s^2, likewise."""
+    effort_limit: Positive | None = None
+    """Largest effort of its drive, Nm or N; files keep it, nothing else looks at it."""
 
     @property
     def shaft(self) -> "Coordinate | None":

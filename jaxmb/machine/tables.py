@@ -35,6 +35,7 @@ class DhRow(RigidMass):
     range: tuple[Angle, Angle] | None = None
     speed_limit: Positive | None = None
     acceleration_limit: Positive | None = None
+    effort_limit: Positive | None = None
 
 
 class DhTable(Part):
@@ -142,7 +143,7 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> d
     coordinate = {key: getattr(row, key) for key in keys}
     coordinate |= {
         key: getattr(row, key)
-        for key in ("range", "speed_limit", "acceleration_limit", "further_friction")
+        for key in ("range", "speed_limit", "acceleration_limit", "effort_limit", "further_friction")
         if key in given
     }
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}

@@ -18,6 +18,8 @@ from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
 MOST_ELEMENTS = 100_000
+OUT_OF_REACH = 1e9
+"""rad or m, per second, Nm or N: stands for no limit where the format wants a number."""
 DEEPEST = 100
 """Levels of elements in elements."""
 
@@ -40,8 +42,7 @@ def machine_from_urdf(text: str, name: str) -> Machine:
 
     Links become bodies, joints coordinates, both under their own names; the coordinates are in the order of the file's
     joints. A root link called "ground" is the ground itself, any other root link is a body fixed to it. Damping is read
-    from `<dynamics>`; range and speed from `<limit>`; geometry and transmissions are not
-    used.
+    from `<dynamics>`; range, speed and effort limits from `<limit>`; geometry and transmissions are not used.
 
     Args:
         text: the XML.
@@ -97,14 +98,15 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
 
 
 def _limits(limit: _Element, kind: str, place: str) -> dict[str, Any]:
-    """Range and speed of a joint; 0 stands for what a file does not give."""
+    """Range, speed and effort of a joint; 0 and `OUT_OF_REACH` stand for what a file does not limit."""
     found: dict[str, Any] = {}
     low, high = (_numbers(limit, key, 1, place, "0")[0] for key in ("lower", "upper"))
-    if kind != "continuous" and low < high:
+    if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
         found["range"] = [low, high]
-    speed = _numbers(limit, "velocity", 1, place, "0")[0]
-    if speed > 0.0:
-        found["speed_limit"] = speed
+    for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):
+        most = _numbers(limit, key, 1, place, "0")[0]
+        if 0.0 < most < OUT_OF_REACH:
+            found[name] = most
     return found
 
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from jaxmb.io.files import write_whole
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
+from jaxmb.machine.urdf import OUT_OF_REACH
 from jaxmb.machine.values import GROUND, Origin
 
-OUT_OF_REACH = 1e9
-"""Limits that a prismatic joint must have in a URDF, where none are known: m, m/s and N."""
 GRAVITY = (0.0, 0.0, -9.81)
 """With which a URDF is read: it states none."""
 
@@ -20,9 +19,10 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
     """Write a machine as URDF, which `load_machine` reads back with the same masses, geometry, damping and friction.
 
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
-    named frames are links at fixed joints. Revolute joints have no limits ("continuous"). Rotor inertias, stiffness,
-    loss factors, offsets, further friction, locks, transmissions, damping of the whole machine and another gravity than
-    9.81 m/s^2 along -z have no words in URDF: they are left out, and a comment at the top of the file says which.
+    named frames are links at fixed joints. Ranges, speed and effort limits are written; a revolute joint without a
+    range is "continuous". Rotor inertias, stiffness, loss factors, offsets, further friction, locks, acceleration
+    limits, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along -z have no words in
+    URDF: they are left out, and a comment at the top of the file says which.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
@@ -100,6 +100,7 @@ def left_out_of_urdf(machine: Machine) -> tuple[str, ...]:
     for what, key in (
         ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
         ("offset", "offset"), ("further friction", "further_friction"), ("lock", "locked"),
+        ("acceleration limit", "acceleration_limit"),
     ):  # fmt: skip
         some = [c.name for c in joints if getattr(c, key)]
         if some:
@@ -129,16 +130,18 @@ def _link(rigid: RigidMass) -> str:
 
 
 def _moving(body: Body, coordinate: Coordinate) -> str:
-    slides = coordinate.type == "prismatic"
+    kind = "prismatic" if coordinate.type == "prismatic" else "continuous" if coordinate.range is None else "revolute"
     axis = np.array(coordinate.axis) / np.linalg.norm(coordinate.axis)
     more = [f'    <axis xyz="{_numbers(axis)}"/>']
-    if slides:
-        limits = {"lower": -OUT_OF_REACH, "upper": OUT_OF_REACH, "effort": OUT_OF_REACH, "velocity": OUT_OF_REACH}
+    low, high = coordinate.range or (-OUT_OF_REACH, OUT_OF_REACH)
+    limits = {} if kind == "continuous" else {"lower": low, "upper": high}
+    most = coordinate.effort_limit, coordinate.speed_limit
+    if limits or any(most):  # a limit has to state both
+        limits |= dict(zip(("effort", "velocity"), (each or OUT_OF_REACH for each in most), strict=True))
         more.append(f"    <limit {_attributes(limits)}/>")
     if coordinate.damping or coordinate.friction:
         losses = {"damping": coordinate.damping, "friction": coordinate.friction}
         more.append(f"    <dynamics {_attributes(losses)}/>")
-    kind = "prismatic" if slides else "continuous"
     return _joint(coordinate.name, kind, body.parent, body.name, body.origin, more)
 
 
