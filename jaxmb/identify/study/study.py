@@ -32,7 +32,13 @@ from jaxmb.identify.study.reading.friction import (
     with_friction,
 )
 from jaxmb.identify.study.reading.gains import gain_choice
-from jaxmb.identify.study.reading.parameters import bounds_of, held_values, prior_of
+from jaxmb.identify.study.reading.parameters import (
+    bounds_of,
+    held_values,
+    idle_bodies,
+    left_out,
+    prior_of,
+)
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import place, validated
@@ -241,7 +247,9 @@ def make_study(
     with place(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in test.number_names))
         check_free_friction(file.free)
-        bounds = bounds_of(model, friction_bounds(choice) | file.free, set(held), of_tests)
+        idle = idle_bodies(machine, entries)
+        without = left_out(model, file.free, idle)
+        bounds = bounds_of(model, friction_bounds(choice) | file.free, held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
         frf_tests = [test.name for test in tests if test.probe() is not None]

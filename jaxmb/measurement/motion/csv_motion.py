@@ -14,15 +14,17 @@ from jaxmb.measurement.motion.record import MotionRecord, check_record
 TEMPERATURE = "temperature"
 """A column for the whole machine."""
 PARTS = ("velocity", "acceleration", "torque")
+CURRENTS = ("current", "currents", "i")
 
 
-def read_motion(path: str | Path, coordinates: Sequence[str]) -> MotionRecord:
+def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True) -> MotionRecord:
     """A recorded motion: columns `time_s`, coordinates by name, `<name>.velocity`, `<name>.acceleration`,
     `<name>.torque`, `temperature`.
 
     Args:
         path: of a CSV file.
         coordinates: names that its columns may have.
+        even: whether its steps of time have to be even.
 
     Raises:
         InputError: the file cannot be read, a column or a number is wrong; the line is named.
@@ -63,7 +65,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str]) -> MotionRecord:
         temperature=columns.get(TEMPERATURE),
     )
     with place(str(path)):
-        check_record(record)
+        check_record(record, even)
     return record
 
 
@@ -87,6 +89,12 @@ def write_motion(path: str | Path, record: MotionRecord) -> None:
 
 
 def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
+    if all(map(_is_number, heads)):
+        wanted = ["time_s", *coordinates, *(f"{name}.torque" for name in coordinates)]
+        raise ValueError(
+            f"line 1 holds the numbers {', '.join(heads[:3])}, ... and no names of columns, expected a heading such as"
+            f" {','.join(wanted)}"
+        )
     if "time_s" not in heads:
         raise ValueError(f"columns are {', '.join(heads)}, expected time_s among them")
     for head in heads:
@@ -95,6 +103,12 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
         name, _, what = head.partition(".")
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             raise ValueError(known_name("column: coordinate", name, coordinates))
+        if what.lower() in CURRENTS:
+            raise ValueError(
+                f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents stand beside angles in a"
+                f" TOML file of recordings at the motors, whose [[drive]] has the gain (Nm for one unit) and the ratio;"
+                " gains that are not known are free as drive_gain.<drive>"
+            )
         if what and what not in PARTS:
             raise ValueError(known_name(f"column '{head}': signal", what, PARTS))
         if what and name not in heads:

@@ -6,9 +6,18 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.measurement.motion.signals import low_pass
+
 LEAST_SAMPLES = 20
 LARGEST_ANGLE = 1e3
 """rad: more turns than any recording has."""
+MOST_SAMPLES = 2_000_000
+ALIAS = 0.4
+"""Cut-off of the filter against aliasing, of the new sampling rate."""
+BLURRED = 3
+"""Samples beside a jump behind that filter, farther from which less than 3 % of the jump is missing."""
+NEARLY = 0.1
+"""By how much less a new sampling rate may be, of itself, for no samples to be left out."""
 UNEVEN = 0.01
 """Of the time step, by which samples may lie beside an even grid."""
 
@@ -48,6 +57,8 @@ class MotionRecord:
     """Of the drives, where it was measured."""
     drives: Drives | None = None
     """Whose efforts these are, where they were recorded at motors."""
+    blurred: int = 0
+    """Samples beside a jump of an effort that resampling has smoothed."""
 
     @property
     def rate_hz(self) -> float:
@@ -55,8 +66,59 @@ class MotionRecord:
         return (len(self.time_s) - 1) / float(self.time_s[-1] - self.time_s[0])
 
 
-def check_record(record: MotionRecord) -> None:
-    """Raise ValueError where a record cannot be one: time that does not ascend evenly, NaN, angles in degrees."""
+def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
+    """The record at even steps of time: angles by a cubic spline through their samples, all else by monotone cubics
+    (PCHIP), which do not overshoot where friction changes its sign.
+
+    Where that leaves out samples, all signals pass a zero-phase low-pass filter at `ALIAS` of the new rate before.
+
+    Args:
+        record: its time ascends, evenly or not.
+        rate_hz: samples per second of the new record.
+
+    Raises:
+        ValueError: the record is too short for the new rate, or that makes too many samples.
+
+    Source: Fritsch and Carlson 1980, "Monotone piecewise cubic interpolation".
+    """
+    finer = max(1, int(np.ceil(record.rate_hz / rate_hz - NEARLY)))
+    span = float(record.time_s[-1] - record.time_s[0])
+    count = int(np.floor(span * rate_hz * (1.0 + 1e-9))) + 1
+    if not LEAST_SAMPLES <= count <= MOST_SAMPLES:
+        raise ValueError(f"{rate_hz:g} Hz makes {count} samples, expected {LEAST_SAMPLES} to {MOST_SAMPLES}")
+    from scipy.interpolate import CubicSpline, PchipInterpolator
+
+    grid = np.minimum(np.arange((count - 1) * finer + 1) / (finer * rate_hz), span)
+
+    def even(part: np.ndarray, spline: type = PchipInterpolator) -> np.ndarray:
+        found = np.full((grid.size, *part.shape[1:]), np.nan)
+        there = ~np.isnan(part).any(axis=0)
+        found[..., there] = spline(record.time_s - record.time_s[0], part[..., there], axis=0)(grid)
+        if finer > 1:
+            found[..., there] = low_pass(found[..., there], finer * rate_hz, ALIAS * rate_hz)
+        return found[::finer]
+
+    drives = None if record.drives is None else record.drives._replace(signal=even(record.drives.signal))
+    return MotionRecord(
+        time_s=record.time_s[0] + grid[::finer],
+        names=record.names,
+        position=even(record.position, CubicSpline),
+        effort=even(record.effort) if drives is None else drives.effort,
+        velocity=None if record.velocity is None else even(record.velocity),
+        acceleration=None if record.acceleration is None else even(record.acceleration),
+        temperature=None if record.temperature is None else even(record.temperature[:, None])[:, 0],
+        drives=drives,
+        blurred=BLURRED if finer > 1 else 1,
+    )
+
+
+def check_record(record: MotionRecord, even: bool = True) -> None:
+    """Raise ValueError where a record cannot be one: time that does not ascend, NaN, angles in degrees.
+
+    Args:
+        record: a motion.
+        even: whether its steps of time have to be even.
+    """
     time, count = record.time_s, len(record.time_s)
     if count < LEAST_SAMPLES:
         raise ValueError(f"there are {count} samples, expected at least {LEAST_SAMPLES}")
@@ -65,12 +127,13 @@ def check_record(record: MotionRecord) -> None:
     if np.any(steps <= 0.0):
         first = int(np.argmax(steps <= 0.0))
         raise ValueError(f"time_s goes from {time[first]:g} to {time[first + 1]:g} s at sample {first + 2}")
-    even = (time[-1] - time[0]) / (count - 1)
-    beside = np.abs(time - time[0] - even * np.arange(count))
-    if beside.max() > UNEVEN * even * max(1.0, 1e-3 * count):
+    step = 1.0 / record.rate_hz
+    beside = np.abs(time - time[0] - step * np.arange(count))
+    if even and beside.max() > UNEVEN * step * max(1.0, 1e-3 * count):
         worst = int(np.argmax(beside))
         raise ValueError(
-            f"time_s is not even: sample {worst + 1} lies {beside[worst]:.3g} s beside steps of {even:.6g} s"
+            f"time_s is not even: sample {worst + 1} lies {beside[worst]:.3g} s beside steps of {step:.6g} s, expected"
+            f" even steps, or resample_hz = {record.rate_hz:.3g} of the test"
         )
     for name, column in zip(record.names, record.position.T, strict=True):
         _check_finite(name, column)

@@ -78,7 +78,7 @@ def prepared(
         path: from `recorded_path`.
         effort_cutoff_hz: of the filter of the equations, which are taken as they are where not given.
         least_speed: rad/s or m/s: rows of an independent coordinate are left out where it, or a transmission that it
-            turns, is slower.
+            turns, is slower, and where it reverses within what resampling has blurred.
         from_s: first moment that is used, from the first sample.
         to_s: last one.
         carrying: numbers of the machine by which friction depends on the load that is carried.
@@ -117,7 +117,7 @@ def prepared(
             f"nothing is left {wanted}: without the filters' ends the record has {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = _moves(model, zd[inside], least_speed)[:, places]
+    fast = _moves(model, zd, least_speed, record.blurred)[inside][:, places]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -140,17 +140,31 @@ def prepared(
     )
 
 
-def _moves(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float) -> np.ndarray:
-    """Whether each independent coordinate, and each transmission that it turns, is faster than its least speed."""
+def _moves(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
+    """Whether each independent coordinate, and each transmission that it turns, is faster than its least speed, and
+    so many samples from where its speed reverses; one that reverses all the time, at rest, keeps its samples."""
     speed = np.broadcast_to(least_speed, zd.shape[1:])
     fast = np.abs(zd) >= speed
+    turning = fast & ~_reversal(zd, beside)
+    fast = np.where(turning.any(axis=0), turning, fast)
     given = [model.coordinates.index(name) for name in independent_coordinates(model)]
     for rate in np.asarray(model.transmission_rate)[:, given]:
         turns = rate != 0.0
         if turns.any():
             slow = np.abs(zd @ rate) < np.min(speed[turns])
             fast[:, turns] &= ~slow[:, None]
+            turning = fast & ~_reversal(zd @ rate, beside)[:, None]
+            fast[:, turns & turning.any(axis=0)] = turning[:, turns & turning.any(axis=0)]
     return fast
+
+
+def _reversal(rate: Float[np.ndarray, "s ..."], beside: int) -> np.ndarray:
+    """Which samples are at most so many from where a rate changes its sign."""
+    turned, found = np.diff(np.sign(rate), axis=0) != 0.0, np.zeros(rate.shape, dtype=bool)
+    for lag in range(beside):
+        found[lag + 1 :] |= turned[: len(turned) - lag]
+        found[: len(turned) - lag] |= turned[lag:]
+    return found
 
 
 def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:

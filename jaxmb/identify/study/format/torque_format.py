@@ -6,8 +6,7 @@ from pydantic import Field, model_validator
 
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
-
-MOST_SAMPLES = 2_000_000
+from jaxmb.measurement.motion.record import MOST_SAMPLES
 
 
 class Motion(Part):
@@ -69,6 +68,8 @@ class TorqueTestPart(TestPart):
     kind: Literal["torque"]
     file: str | None = None
     simulate: SimulateTorques | None = None
+    resample_hz: Positive | None = None
+    """Even samples per second that are made of those of the record; its own where not given."""
     cutoff_hz: Positive | Literal["search"] = "search"
     """Of the low-pass filter of the angles, before differentiation."""
     kalman: Kalman | None = None

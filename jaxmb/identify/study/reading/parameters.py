@@ -1,18 +1,23 @@
 """From what a study says of parameters to the free ones, those held, and the prior."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
 from jaxmb.identify.parameters.model_parameters import places
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
 
+INERTIAL = ("mass", "first_moment", "inertia")
 LOGARITHMIC = (
     "stiffness", "damping", "loss_factor", "gain", "force_gain", "young_modulus", "shear_modulus", "rayleigh",
     "fractional",
@@ -71,6 +76,40 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic))
     order = {name: i for i, name in enumerate(names)}
     return sorted(bounds, key=lambda b: order[b.names[0]])
+
+
+def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
+    """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
+    on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
+    tests = [entry.test for entry in entries if entry.role == "fit"]
+    if not all(isinstance(test, TorqueTest) for test in tests):
+        return []
+    effect = dict.fromkeys(tests[0].parameters, 0.0)
+    for test in tests:
+        size = np.linalg.norm(np.asarray(test.regressor) / np.asarray(test.std)[:, None], axis=0)
+        for name, own in zip(test.parameters, size.tolist(), strict=True):
+            effect[name] = max(effect[name], own)
+    least = NO_EFFECT * max(effect.values())
+    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in INERTIAL and own > least}
+    fixed = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
+    return [item.name for item in (*machine.body, *machine.payload) if item.name in fixed or item.name not in acting]
+
+
+def left_out(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
+    """Numbers of some bodies that patterns of `[free]` select and that stay as they are.
+
+    Raises:
+        ValueError: a pattern selects nothing else.
+    """
+    names = list(places(model))
+    own = [name for name in names if name.split(".")[0] in INERTIAL and name.split(".")[1] in bodies]
+    found = set[str]()
+    for pattern in free:
+        chosen = [] if pattern in names else matching(names, pattern)
+        if chosen and set(chosen) <= set(own):
+            raise ValueError(f"'{pattern}' selects {', '.join(chosen)}, on which no torque depends")
+        found.update(name for name in chosen if name in own and name not in free)
+    return found
 
 
 def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:

@@ -36,7 +36,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.csv_motion import read_motion
 from jaxmb.measurement.motion.described import read_described
 from jaxmb.measurement.motion.estimate import MotionEstimate, causal_motion, low_passed_motion
-from jaxmb.measurement.motion.record import MotionRecord, check_record
+from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates
@@ -53,7 +53,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     Raises:
         ValueError: the motion cannot be read, made, or be the machine's.
     """
-    model, truth = setting.model, None
+    model, truth, how_found = setting.model, None, list[str]()
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
     start, absent = (
@@ -61,7 +61,11 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         payload_columns(model, part.without, [payload.name for payload in setting.whole.payload]),
     )
     if part.simulate is None:
-        record = with_gains(_recorded(str(part.file), setting), setting.gains)
+        record = _recorded(str(part.file), setting, part.resample_hz is None)
+        silent = [name for name, own in zip(record.names, record.effort.T, strict=True) if np.isnan(own).all()]
+        how_found += [
+            f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent
+        ]
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
@@ -70,13 +74,21 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         record = simulated_motion(how, carrying, np.asarray(posture(true, part.posture)), seed)
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
+    if part.resample_hz is not None:
+        steps = np.diff(record.time_s)
+        how_found.append(
+            f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s"
+        )
+        with place("resample_hz"):
+            record = resampled(record, part.resample_hz)
+    record = with_gains(record, setting.gains)
     check_moves(model, record, start, list(setting.file.free))
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
         check_driven(record)
     path = recorded_path(model, record, start)
-    motion, how_found = _motion(part, model, record, path)
+    motion, chosen = _motion(part, model, record, path)
     last = np.inf if part.to_s is None else part.to_s
     names, where = regressor_names(model), places(model)
     first = setting.friction or setting.gains
@@ -133,7 +145,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
-    remarks = (*how_found, *motion_remarks(setting.whole, model, record, recorded))
+    remarks = (*how_found, *chosen, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
 
@@ -167,11 +179,11 @@ def _without(model: Model, payloads: Sequence[str]) -> Model:
     )
 
 
-def _recorded(file: str, setting: Setting) -> MotionRecord:
+def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
     """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
     names = independent_coordinates(setting.model)
     if Path(file).suffix.lower() == ".csv":
-        return read_motion(setting.folder / file, names)
+        return read_motion(setting.folder / file, names, even)
     return read_described(file, setting.folder, names)
 
 

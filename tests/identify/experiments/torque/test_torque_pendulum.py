@@ -74,6 +74,21 @@ def test_closed_form(tmp_path):
     assert result.study.tests[0].rows == pytest.approx(used().sum(), abs=2)
 
 
+def test_uneven_time(tmp_path):
+    """The message has a rate that works; the step of friction is between two samples, which are left out."""
+    time = np.arange(1001) / RATE
+    time[1:-1] += np.random.default_rng(0).uniform(-0.4, 0.4, 999) / RATE
+    with pytest.raises(ValueError, match=r"test 'motion': .*time_s is not even: .* or resample_hz = 200 of the test"):
+        study(tmp_path, time=time)
+    values, result = found(tmp_path, time=time, resample_hz=200.0)
+    np.testing.assert_allclose(values, TRUE, rtol=1e-3)
+    assert any("resampled at 200 Hz, from steps of 0.001" in text for text in result.remarks)
+    values, _ = found(tmp_path, time=time, resample_hz=100.0, cutoff_hz=30.0)
+    np.testing.assert_allclose(values, TRUE, rtol=1e-2)
+    with pytest.raises(ValueError, match=r"resample_hz: 1 Hz makes 6 samples, expected 20 to 2000000"):
+        study(tmp_path, time=time, resample_hz=1.0)
+
+
 def test_measured_rates(tmp_path):
     """At 20 Hz differences take (w dt)^4 / 30 = 7e-4 from rates at 1.2 Hz; measured ones are right. Only the filter at
     9 Hz, (1.2 / 9)^8 = 1e-7, and its ends are left."""

@@ -80,6 +80,22 @@ def test_without_noise(exact):
     np.testing.assert_allclose(list(found.values()), list(TRUE.values()), rtol=1e-7, err_msg=str(list(found)))
 
 
+def test_patterns_leave_out_bodies_without_effect(tmp_path):
+    """A base that rests, and a frame; by its own name a number is free, and said to be unknown."""
+    data = ARM.model_dump(exclude_unset=True)
+    upper, fore = (body | {"parent": parent} for body, parent in zip(data["body"], ("base", "upper"), strict=True))
+    bodies = [{"name": "world"}, BODY | {"name": "base", "parent": "world"}, upper, fore,
+              {"name": "flange", "parent": "fore"}]  # fmt: skip
+    machine = jaxmb.Machine.model_validate(data | {"body": bodies})
+    some = {"mass.*": {"lower": 0.0, "upper": 9.0}, "first_moment.*.x": {"lower": -9.0, "upper": 9.0}}
+    result = identified(tmp_path, TEST, free=some, machine=machine)
+    assert list(result.parameters) == ["mass.upper", "mass.fore", "first_moment.upper.x", "first_moment.fore.x"]
+    result = identified(tmp_path, TEST, free=FREE | {"mass.base": {"lower": 0.0, "upper": 9.0}}, machine=machine)
+    assert "mass.base is not known: no measurement depends on it, it keeps the machine's own value" in result.remarks
+    with pytest.raises(ValueError, match=r"\[free\]: 'mass.bas\?' selects mass.base, on which no torque depends"):
+        identified(tmp_path, TEST, free={"mass.bas?": {"lower": 0.0, "upper": 9.0}}, machine=machine)
+
+
 def test_base_parameters(exact):
     base = {row.name: row for row in exact.metrics.of(TorqueMetrics).base}
     assert set(base) == set(TRUE)

@@ -118,6 +118,15 @@ def test_joints_beyond_their_range(tmp_path):
     assert not remarks(identified(tmp_path, recorded, machine=with_range(low + 0.01 * width, high)), "range")
 
 
+def test_a_joint_without_torque(tmp_path):
+    how = SimulateTorques.model_validate(HOW)
+    effort = simulated_motion(how, jaxmb.build_model(ARM), np.zeros(2), 0).effort
+    effort[:, 0] = np.nan
+    result = identified(tmp_path, written(tmp_path, effort=effort))
+    told = remarks(result, "torque'")
+    assert told == ["test 'motion': motion.csv has no column 'a.torque': the equation of a is left out"]
+
+
 def test_torques_of_nothing(tmp_path):
     recorded = written(tmp_path, effort=np.zeros((1001, 2)))
     with pytest.raises(ValueError, match="test 'motion': all torques are 0, expected those that moved the machine"):
