@@ -347,8 +347,9 @@ class Test(eqx.Module):
             drawn[used] = np.sqrt(row_weights[used]) * rng.choice(plain, size=plain.size)
         return drawn
 
-    def sums(self, model: Model) -> "Sums | None":
-        """Sums of numbers of a machine that such tests tell, where they do not tell each alone; None where they do."""
+    def sums(self, model: Model, free: FreeParameters) -> "Sums | None":
+        """Sums of a machine's numbers that such tests determine, by the machine's structure and by which are free and
+        not by their values; None where each number is determined alone."""
         return None
 
     # What it tells of the machine at one posture

@@ -153,7 +153,7 @@ def _inspect(study: Study) -> Inspection:
     made = information_rows(jacobian, weights)
     together = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
-    sums = next((found for test in study.tests if (found := test.sums(study.model)) is not None), None)
+    sums = next((found for test in study.tests if (found := test.sums(study.model, study.free)) is not None), None)
     planned = Planned(None, HOW_TO_ASK)
     if study.next is not None:
         planned = KINDS[study.next.kind].next(study, place, Known(values, made, prior_std, sums))

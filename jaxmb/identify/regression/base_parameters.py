@@ -1,8 +1,9 @@
 """Base parameters: the combinations of a machine's numbers on which its efforts depend, and no more than these."""
 
+import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import jax
@@ -10,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
-from jaxmb.identify.estimation.reduction import reduction
+from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.random_states import random_states
@@ -32,8 +32,16 @@ PREFERRED = (
 With joints that turn about z this is the usual choice for robots."""
 DIGITS = 10
 """Significant digits that are kept of a coefficient: the last ones are rounding."""
-WIDE = 100.0
-"""Factor on the tolerance of the rank, up and down, within which the rank must not change."""
+WEAK = 1e-5
+"""Singular value, of the largest, from which on a direction counts: weaker ones are rounding of a description, and no
+torque that is measured determines them."""
+GAP = 30.0
+"""Factor on that limit, up and down, within which the rank must not change."""
+NO_TERM = 1e-8
+"""Part of a dependent parameter's column, below which a term of a formula is rounding: of the regression, or of
+calibrated offsets of 1e-11 m."""
+ROUNDED_ANGLE = 2e-5
+"""rad, by which axes that are meant to be parallel or perpendicular deviate where angles have four digits (1.5708)."""
 ROWS = 3
 """Rows of the regressor for each of its columns."""
 
@@ -61,7 +69,9 @@ def base_parameters(
 
     Columns of zeros have no effect. The others are split into independent and dependent ones, Y_d = Y_i beta, by the
     rank of Y, so that Y K = Y_i (K_i + beta K_d) = Y_i K_B. Which are independent follows an order of preference and
-    not the random numbers: inertias before first moments before masses, bodies in the order of the machine.
+    not the random numbers: inertias before first moments before masses, bodies in the order of the machine. Axes and
+    offsets of open chains that are parallel or perpendicular but for 2e-5 rad, as where angles have four digits
+    (1.5708), are taken as exactly so.
 
     Args:
         model: the machine; its loops stay on the branch of the reference posture.
@@ -77,16 +87,17 @@ def base_parameters(
         its rows as text.
 
     Raises:
-        ValueError: a pattern matches no name, or the columns are so close to dependent that no choice can be made.
+        ValueError: a pattern matches no name.
 
     Warns:
-        UserWarning: the number of base parameters depends on the tolerance within four decades.
+        UserWarning: the number of base parameters depends on the tolerance within a factor of 30.
 
     Source: Gautier 1990, "Numerical calculation of the base inertial parameters of robots"; Pyrhonen et al. 2024,
     eq. 2-9.
     """
     if by not in ("torque", "energy"):
         raise ValueError(f"by is '{by}', expected 'torque' or 'energy'")
+    model = _without_rounded_angles(model)
     names = regressor_names(model)
     chosen = _chosen(model, names, of)
     free = ~np.array(model.locked)[[i for i in range(len(model.coordinates)) if i not in model.dependent]]
@@ -101,19 +112,27 @@ def base_parameters(
     # Some states, near dead points, have larger efforts by far; the rank is that of rows of one size.
     size = np.linalg.norm(Y, axis=1, keepdims=True)
     Y = Y / np.where(size > 0.0, size, 1.0)
-    wide = [scaled_svd(Y, RANK_TOLERANCE * factor).rank for factor in (WIDE, 1.0 / WIDE)]
-    if wide[0] != wide[1]:
+    length = np.linalg.norm(Y, axis=0)
+    acts = length > SMALLEST_COLUMN * length.max(initial=0.0)
+    chosen, length = [name for name, some in zip(chosen, acts, strict=True) if some], length[acts]
+    scaled = Y[:, acts] / length
+    values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
+    least, rank, most = (int(np.sum(values > part * WEAK * values[0])) for part in (GAP, 1.0, 1.0 / GAP))
+    if least != most:
         warnings.warn(
-            f"'{model.name}' has {wide[0]} to {wide[1]} base parameters, by the tolerance of their rank:"
+            f"'{model.name}' has {least} to {most} base parameters, by the tolerance of their rank:"
             " some hardly act by themselves",
             stacklevel=2,
         )
-    order = {name: -float(place) for place, name in enumerate(sorted(chosen, key=_preference))}
-    found = reduction(Y, chosen, order, independent=WIDE * RANK_TOLERANCE)
-    matrix = np.zeros((len(found.names), len(names)))
-    matrix[:, [names.index(name) for name in chosen]] = _rounded(found.reduce)
-    formulas = [_formula(name, row, names) for name, row in zip(found.names, matrix, strict=True)]
-    return BaseParameters(found.names, matrix, tuple(formulas))
+    kept = _independent(scaled, sorted(range(len(chosen)), key=lambda i: _preference(chosen[i])), rank)
+    factor = np.linalg.lstsq(scaled[:, kept], scaled, rcond=None)[0]
+    factor[:, kept] = np.eye(len(kept))
+    factor = np.where(np.abs(factor) > NO_TERM, factor, 0.0) * length / length[kept][:, None]
+    matrix = np.zeros((len(kept), len(names)))
+    matrix[:, [names.index(name) for name in chosen]] = _rounded(factor)
+    own = tuple(chosen[i] for i in kept)
+    formulas = [_formula(name, row, names) for name, row in zip(own, matrix, strict=True)]
+    return BaseParameters(own, matrix, tuple(formulas))
 
 
 def standard_values(
@@ -206,10 +225,19 @@ def without_known(
     return WithoutKnown(Y[..., ~moved], tau - Y[..., moved] @ values, left)
 
 
+def acting_names(model: Model, free: Collection[str] = ()) -> list[str]:
+    """Those of `regressor_names` that a machine has: of bodies, of what is not 0, and what a fit may change."""
+    values = parameters(model)
+    return [
+        name
+        for name in regressor_names(model)
+        if name.split(".")[0] in OF_BODIES or values[name] != 0.0 or name in free
+    ]
+
+
 def _chosen(model: Model, names: tuple[str, ...], of: Sequence[str] | None) -> list[str]:
     if of is None:
-        values = parameters(model)
-        return [name for name in names if name.split(".")[0] in OF_BODIES or values[name] != 0.0]
+        return acting_names(model)
     found: set[str] = set()
     for pattern in of:
         matches = matching(names, pattern)
@@ -217,6 +245,55 @@ def _chosen(model: Model, names: tuple[str, ...], of: Sequence[str] | None) -> l
             raise ValueError(known_name("parameter of the regressor", pattern, names))
         found.update(matches)
     return [name for name in names if name in found]
+
+
+def _without_rounded_angles(model: Model) -> Model:
+    """The machine with axes exactly parallel or perpendicular that are so but for the rounding of angles.
+
+    Otherwise 1.5708 rad in place of a right angle gives base parameters and terms of its own, 4e-6 in size. Machines
+    with loops stay as they are: theirs have to close.
+    """
+    if model.loops:
+        return model
+
+    def exact(turn: np.ndarray) -> np.ndarray:
+        if not np.any((np.abs(turn) <= ROUNDED_ANGLE) & (turn != 0.0)):
+            return turn
+        left, _, right = np.linalg.svd(np.where(np.abs(turn) <= ROUNDED_ANGLE, 0.0, turn))
+        return left @ right
+
+    def straight(vectors: np.ndarray) -> np.ndarray:
+        size = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return np.where(np.abs(vectors) <= ROUNDED_ANGLE * size, 0.0, vectors)
+
+    def placed(poses: Array) -> Array:
+        found = np.array(poses)
+        for pose in found:
+            pose[:3, :3], pose[:3, 3] = exact(pose[:3, :3]), straight(pose[:3, 3])
+        return jax.device_put(found)
+
+    return dataclasses.replace(
+        model,
+        origin=placed(model.origin),
+        axis=jax.device_put(straight(np.asarray(model.axis))),
+        mass_offset=placed(model.mass_offset),
+        gravity=jax.device_put(straight(np.asarray(model.gravity))),
+    )
+
+
+def _independent(scaled: np.ndarray, order: Sequence[int], rank: int) -> list[int]:
+    """Columns of length 1 that are independent, as many as the rank, the first of an order that stand out of those
+    before (Gautier 1990), by the orthogonalization of Gram and Schmidt."""
+    kept: list[int] = []
+    left = scaled.copy()
+    for least in (WEAK, 0.0):
+        for i in order:
+            size = float(np.linalg.norm(left[:, i]))
+            if len(kept) < rank and i not in kept and size > least:
+                along = left[:, i] / size
+                left = left - np.outer(along, along @ left)
+                kept.append(i)
+    return sorted(kept)
 
 
 def _preference(name: str) -> int:
@@ -238,7 +315,7 @@ def _formula(own: str, row: np.ndarray, names: Sequence[str]) -> str:
     text = own
     for name, factor in sorted(zip(names, row.tolist(), strict=True), key=lambda term: _preference(term[0])):
         if name != own and factor != 0.0:
-            size = "" if abs(factor) == 1.0 else f"{abs(factor):.6g} "
+            size = f"{abs(factor):.6g} ".removeprefix("1 ")
             text += f" {'+' if factor > 0.0 else '-'} {size}{name}"
     return text
 

@@ -183,8 +183,9 @@ def test_wrong_requests(slider_crank):
 
 
 def test_a_rank_that_is_not_clear_is_told():
-    """Two slides whose axes are 3e-10 rad from parallel: their masses are two base parameters, or one."""
-    lean = 3e-10
+    """Two slides whose axes are 3e-7 rad from parallel, which makes singular values of 7e-6: their masses are two base
+    parameters, or one."""
+    lean = 3e-7
     slides = [
         {"name": "a", "mass": 1.0, "joint": [{"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0]}]},
         {"name": "b", "mass": 1.0, "joint": [{"name": "y", "type": "prismatic", "axis": [1.0, lean, 0.0]}]},
@@ -194,3 +195,17 @@ def test_a_rank_that_is_not_clear_is_told():
     model = built({"name": "slides", "body": slides, "frame": ends, "loop": loop, "gravity": [0.0, -9.81, 0.0]})
     with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, by the tolerance of their rank"):
         jaxmb.base_parameters(model)
+
+
+@pytest.mark.parametrize("digits", [4, 7, 9])
+def test_rounding_of_a_description_is_no_term(digits):
+    """Right angles as URDFs print them, with offsets of 1e-11 m as calibrations give them: the exact arm's formulas."""
+
+    def arm(right, offset):
+        bars = [{"name": "1", "alpha": right}, {"name": "2", "alpha": right}, {"name": "3", "a": D3, "d": offset},
+                {"name": "4", "alpha": -right, "d": R4}]  # fmt: skip
+        return jaxmb.base_parameters(jaxmb.build_model(jaxmb.machine_from_dh("arm", bars, "modified")))
+
+    rounded, exact = arm(round(np.pi / 2, digits), 2.4e-11), arm(np.pi / 2, 0.0)
+    assert rounded.formulas == exact.formulas
+    np.testing.assert_allclose(rounded.matrix, exact.matrix, rtol=1e-9)

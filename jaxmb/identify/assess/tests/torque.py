@@ -18,9 +18,8 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import called
-from jaxmb.identify.parameters.free_parameters import affine_numbers
+from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 
 FAR = 0.2
@@ -186,22 +185,44 @@ def _essential(
 def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRow, ...], Moved]:
     """Base parameters of the identified machine that have something free in them."""
     free, names = finding.study.free, regressor_names(finding.model)
-    found = base_parameters(finding.model)
+    test: Any = entries[0].test
+    found = test.sums(finding.study.model, free)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     # of each number of the machine by each free value
     moved = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
-    variance = np.einsum("bi,ij,bj->b", moved, finding.known.covariance, moved)
-    rows = information_rows(finding.jacobian, finding.row_weights)
-    std = np.where(np.isfinite(deviations(rows, moved)), np.sqrt(variance), np.inf)
+    own = np.flatnonzero(moved.any(axis=1))
+    freely = moved[own] / np.linalg.norm(moved[own], axis=1, keepdims=True)
+    std = _deviations(finding, moved, _unrelated(freely, free, names))
     known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
-    own = np.flatnonzero(moved.any(axis=1))
     rows = tuple(
         BaseRow(found.names[i], found.formulas[i], float(values[i]), float(std[i]),
                 None if expected is None else float(expected[i]))
         for i in own
     )  # fmt: skip
-    freely = moved[own] / np.linalg.norm(moved[own], axis=1, keepdims=True)
     anything = scaled_svd(freely, RANK_TOLERANCE).rank == own.size
     return rows, Moved(tuple(found.names[i] for i in own), found.matrix[own], anything)
+
+
+def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Sequence[str]) -> np.ndarray:
+    """Directions of the free inertial and friction parameters along which no base parameter changes [k, d]."""
+    inertial = np.array([tied[0] in names for tied in free.tied], dtype=bool)
+    _, values, right = np.linalg.svd(freely[:, inertial])
+    found = np.zeros((len(right) - int(np.sum(values > RANK_TOLERANCE)), free.size))
+    found[:, inertial] = right[len(right) - len(found) :]
+    return found
+
+
+def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.ndarray) -> Float[np.ndarray, "b"]:
+    """Standard deviations of base parameters; inf where the tests do not determine them.
+
+    Directions that no base parameter depends on are taken as known to the width of their bounds: what they do to the
+    data is the rounding of angles in the machine's description, which else would spread over the base parameters.
+    """
+    weights = finding.row_weights
+    if finding.linear is not None:
+        step = finding.linear.step
+        wide = np.arange(weights.size) < finding.study.problem.data_rows
+        weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
+    return deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), sums)

@@ -12,7 +12,7 @@ from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
 from jaxmb.identify.experiments.torque.gain_fit import FAMILY
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import Place
-from jaxmb.identify.regression.base_parameters import base_parameters
+from jaxmb.identify.regression.base_parameters import acting_names, base_parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.machine.build import Model
 
@@ -139,9 +139,9 @@ class TorqueTest(Test):
         """The test with other gains."""
         return dataclasses.replace(self, gains=numbers)
 
-    def sums(self, model: Model) -> Sums:
+    def sums(self, model: Model, free: FreeParameters) -> Sums:
         """Base parameters."""
-        found = base_parameters(model)
+        found = base_parameters(model, acting_names(model, {name for names in free.tied for name in names}))
         return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
 
     @property

@@ -179,3 +179,40 @@ def test_a_joint_that_rests_tells_nothing_of_its_friction(tmp_path):
     assert np.isinf([std["damping.b"], std["friction.b"]]).all()
     assert np.isfinite([std["damping.a"], std["friction.a"], std["offset.a"]]).all()
     assert metrics.known_text.startswith(f"{np.isfinite(list(std.values())).sum()} of {len(std)} base parameters")
+
+
+def test_a_value_on_its_bound_stays_part_of_its_sum(tmp_path):
+    """The rotor ends at 0, whose column is that of the link's inertia: what the motion determines is their sum, as well
+    as where the rotor is anything else."""
+    rotor = {"lower": 0.0, "upper": 9.0, "scale": "linear"}
+    noisy = changed(torque_std=0.1)
+    rows = []
+    for lower in (-9.0, 0.112):  # the data have 0.111 for both together
+        free = FREE | {"rotor_inertia.a": rotor, "inertia.upper.zz": {"lower": lower, "upper": 9.0}}
+        result = identified(tmp_path, noisy, free=free)
+        assert (result.parameters["rotor_inertia.a"].value == 0.0) == (lower > 0.0)
+        rows.append({row.name: row for row in result.metrics.of(TorqueMetrics).base})
+    inside, on_bound = rows
+    assert on_bound.keys() == inside.keys()
+    for name, row in on_bound.items():
+        assert row.formula == inside[name].formula
+        assert row.std == pytest.approx(inside[name].std, rel=1e-2)  # by the estimate of the noise alone
+    assert "rotor_inertia.a" in on_bound["inertia.upper.zz"].formula
+
+
+def test_rounded_angles_cost_no_base_parameter(tmp_path):
+    """A right angle as 1.5708 rad lets the motion act on what has no effect otherwise, 4e-6 as much: what is known of
+    base parameters is what it is with an exact one."""
+    no_effect = ("inertia.fore.xz", "inertia.fore.yz", "first_moment.fore.z")
+    free = FREE | {name: {"lower": -9.0, "upper": 9.0} for name in no_effect}
+    found = []
+    for lean in (0.0, 1.5708 - np.pi / 2):
+        upper, fore = ARM.model_dump(exclude_unset=True)["body"]
+        fore["origin"] = {"xyz": [LENGTH, 0.0, 0.0], "rpy": [lean, lean, 0.0]}
+        machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"body": [upper, fore]})
+        noisy = changed(torque_std=0.1) | {"torque_std": 0.1}
+        result = identified(tmp_path, noisy, free=free, machine=machine)
+        found.append(result.metrics.of(TorqueMetrics).base)
+    exact, rounded = found
+    assert [row.formula for row in rounded] == [row.formula for row in exact]
+    np.testing.assert_allclose([row.std for row in rounded], [row.std for row in exact], rtol=1e-3)
