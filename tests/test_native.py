@@ -1,6 +1,7 @@
 """The kernel of the small solve: when there is one, when not, and that it leaves the process as it was."""
 
 import concurrent.futures
+import hashlib
 import os
 import platform
 import pwd
@@ -152,8 +153,22 @@ def test_what_cannot_be_loaded_is_not_used(caches):
     path = native._place()
     path.parent.mkdir(parents=True)
     path.write_text("no library")
+    path.with_suffix(".sha256").write_text(hashlib.sha256(b"no library").hexdigest())
     assert not native.in_use.__wrapped__()
     assert native.status().startswith(f"by JAX: {path} cannot be loaded: ")
+
+
+@NO_COMPILER
+def test_a_damaged_kernel_is_compiled_again(caches):
+    """Loading it would end the process with a bus error or a segmentation fault."""
+    path = native.compile_now()
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:20_000], whole[:-1], b"\0" * len(whole)):
+        path.write_bytes(damaged)
+        assert native.status().startswith("native, to be compiled at first use by")
+    path.write_bytes(whole[:20_000])
+    assert native.compile_now().read_bytes() == whole
+    assert native.status() == f"native, {path}"
 
 
 def test_other_processors_sources_and_versions_have_their_own(caches, monkeypatch):

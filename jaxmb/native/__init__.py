@@ -3,7 +3,7 @@
 It is compiled when it is first needed, which takes two to three seconds, by the C++ compiler that CXX names or that is
 found; `jaxmb identify` has another process do it while it imports JAX. Where there is no compiler, or JAXMB_NATIVE is
 "off", JAX solves. What was compiled is kept by its source, the version of jaxlib, whose headers it was compiled with,
-and the features of the processor.
+and the features of the processor, with a SHA-256 digest beside it that is verified before it is loaded.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def begin() -> None:
 
 
 def compile_now() -> Path:
-    """The kernel's file, compiled where it is not there.
+    """The kernel's file, compiled where it is missing or damaged.
 
     Raises:
         NotAvailableError: there is none.
@@ -88,7 +88,7 @@ def compile_now() -> Path:
     while _begun:
         _begun.pop().wait()
     path = _place()
-    if not os.path.exists(path):
+    if not _is_whole(path):
         compiler = _compiler()
         _check_possible(path, compiler)
         _compile(compiler, path)
@@ -99,7 +99,7 @@ def status() -> str:
     """What solves: the kernel, or JAX and why; without compiling anything."""
     try:
         path = _place()
-        if os.path.exists(path):
+        if _is_whole(path):
             _loaded(path)
             return f"native, {path}"
         compiler = _compiler()
@@ -107,6 +107,18 @@ def status() -> str:
         return f"native, to be compiled at first use by {shlex.join(compiler)}"
     except NotAvailableError as why:
         return f"by JAX: {why}"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the file has the digest beside it. Loading a damaged library may end the process with a bus error."""
+    try:
+        return _digest_file(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):  # ValueError: the digest is no text
+        return False
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_suffix(".sha256")
 
 
 def _register(path: Path) -> None:
@@ -215,7 +227,11 @@ def _compile(compiler: Sequence[str], path: Path) -> None:
                     command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
                 )
                 if done.returncode == 0 and made.exists():
-                    os.replace(made, path)
+                    digest = _digest_file(made)
+                    digest.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+                    for file in (made, digest):
+                        _flush(file)
+                        os.replace(file, path.with_name(file.name))
                     return
                 said = said or next((line for line in done.stderr.splitlines() if "error" in line), "")
     except subprocess.TimeoutExpired:
@@ -226,3 +242,9 @@ def _compile(compiler: Sequence[str], path: Path) -> None:
     with contextlib.suppress(OSError):  # a full disk
         _note(path, compiler).write_text(why)
     raise NotAvailableError(why)
+
+
+def _flush(path: Path) -> None:
+    """Write a file to the disk, so that a power failure after its renaming does not leave it empty."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
