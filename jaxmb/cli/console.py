@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -125,3 +126,10 @@ def say(message: str, code: int) -> int:
     """One line on stderr."""
     print(f"jaxmb: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code
+
+
+def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:
+    """One line on stderr about a fit that a signal ends, with the state of the fit where that was saved."""
+    saved = state is not None and state.exists()
+    how = f": the state is saved in {state}; the same command with --resume goes on" if saved else ""
+    return say(f"interrupted{how}", 128 + number)

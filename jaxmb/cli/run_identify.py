@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxmb.cli.console import (
-    INTERRUPTED,
     NOT_CONVERGED,
     Out,
     console_of,
     moved_aside,
     progress,
     say,
+    say_interrupted,
     writable,
     writing,
     wrong_input,
 )
-from jaxmb.cli.other_processes import go_on_watched, with_others
+from jaxmb.cli.other_processes import go_on_watched, join_others, with_others
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
@@ -67,14 +67,16 @@ def identify(
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
         file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
+    folder = Path("results") / path.stem if out is None else out
+    state = folder / "state.npz"
     if distributed:
-        go_on_watched()
+        go_on_watched(state)
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
-    from jaxmb.identify.fit.devices import is_first, join
+    from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.result_sections import sections
@@ -82,14 +84,12 @@ def identify(
 
     with wrong_input():
         if distributed:
-            join()
+            join_others(state)
         with progress(path.stem, "reading the study"):
             problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
     wanted = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
-    folder = Path("results") / problem.name if out is None else out
-    state = folder / "state.npz"
     if distributed and not is_first():
         with wrong_input(), with_others():
             result = run(problem, seed, state, resume)
@@ -113,11 +113,7 @@ def identify(
             aside = moved_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
-            if not state.exists():
-                raise
-            raise typer.Exit(
-                say(f"interrupted: the state is saved in {state}; the same command with --resume goes on", INTERRUPTED)
-            ) from None
+            raise typer.Exit(say_interrupted(state)) from None
         state.unlink(missing_ok=True)
         report = sections(result)
         console.print(on_terminal(report, console.width))

@@ -4,9 +4,11 @@ Every process of a run does the same; the state of search and refinement is take
 different make do not part.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import distributed  # what processes tell each other beside their computation has no public name
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -26,6 +29,11 @@ ADDRESS, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PR
 """Environment variables: host and port of the first process, how many there are, and which one this is."""
 HEARTBEAT_S = 30
 """After so many seconds without a sign of life a process is taken for lost."""
+INTERRUPTED_BY = "jaxmb/interrupted by"
+"""Key under which all processes find the number of the signal that one of them received."""
+LOOK_EVERY_S = 0.25
+TOGETHER_S = 2.0
+"""For which an interrupted process waits until all others know: the first one serves what they ask."""
 Tree = TypeVar("Tree")
 
 
@@ -132,9 +140,36 @@ def join() -> None:
         ) from None
 
 
+def interrupt_all(number: int) -> bool:
+    """Have `wait_for_interruption` return the number of a signal in every process; whether they can be reached."""
+    try:
+        distributed.global_state.client.key_value_set(INTERRUPTED_BY, str(number), allow_overwrite=True)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def wait_for_interruption() -> int | None:
+    """The number of the signal that a process of this run received, once all of them know it; None at the run's end."""
+    while (client := distributed.global_state.client) is not None:
+        try:
+            number = int(client.key_value_try_get(INTERRUPTED_BY))
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" not in str(error):
+                return None
+            time.sleep(LOOK_EVERY_S)
+            continue
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a process that hangs or is lost
+            client.wait_at_barrier(INTERRUPTED_BY, int(1000 * TOGETHER_S))
+        if is_first():
+            time.sleep(LOOK_EVERY_S)  # until its answers are sent
+        return number
+    return None
+
+
 def is_first() -> bool:
     """Whether this is the process that writes and speaks for all."""
-    return jax.process_index() == 0
+    return distributed.global_state.process_id == 0  # also while JAX is still busy finding its devices
 
 
 def from_first(tree: Tree) -> Tree:

@@ -2,10 +2,11 @@
 
 import os
 import time
+from pathlib import Path
 
 from jaxmb.cli.other_processes import go_on_watched
 
-go_on_watched()
+go_on_watched(Path("state.npz"))
 
 from jax.experimental import multihost_utils  # noqa: E402 - the process that JAX runs in is the child
 

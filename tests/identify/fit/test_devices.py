@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -142,23 +143,29 @@ def test_draws_are_shared_out_by_the_command(tmp_path):
             np.testing.assert_allclose(found["std"], draws.std, rtol=1e-6)
 
 
-def test_a_process_that_is_told_to_end_ends():
-    """As SLURM tells it, or a user; JAX would take the signal for itself."""
-    code = """if True:
-        from jaxmb.cli.other_processes import go_on_watched
-        go_on_watched()
-        import time
-        from jaxmb.identify.fit.devices import join
-        join()
-        print("joined", flush=True)
-        time.sleep(60.0)
-    """
-    alone = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "1", NUMBER: "0"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | alone, stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout.readline() == "joined\n"
-        process.terminate()
-        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+@pytest.mark.parametrize(("number", "received_by"), [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 1)])
+def test_a_signal_to_one_process_ends_all_and_keeps_the_state(tmp_path, number, received_by):
+    """Even where the others wait in compiled code for the one that is interrupted."""
+    study = {"machine": "arm.toml", "test": [frf(noise=0.01, noise_log_std=0.01)], "free": FREE}
+    study_of(tmp_path, *study["test"])  # writes the machine
+    (tmp_path / "arm-study.toml").write_text(tomli_w.dumps(study | {"rounds": 10_000, "least_rounds": 10_000}))
+    together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
+    command = [sys.executable, "-m", "jaxmb", "identify", str(tmp_path / "arm-study.toml"), "--distributed",
+               "--out", str(tmp_path / "out")]  # fmt: skip
+    processes = [
+        subprocess.Popen(command, env=os.environ | together | {NUMBER: str(k)}, stderr=subprocess.PIPE, text=True)
+        for k in range(2)
+    ]
+    state = tmp_path / "out" / "state.npz"
+    while not state.exists() and all(process.poll() is None for process in processes):
+        time.sleep(0.1)
+    processes[received_by].send_signal(number)
+    began = time.monotonic()
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    assert time.monotonic() - began < 5.0
+    assert [process.returncode for process in processes] == [128 + number] * 2, errors
+    assert errors[0].splitlines()[-1].startswith(f"jaxmb: interrupted: the state is saved in {state}; the same command")
+    assert state.exists()
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
