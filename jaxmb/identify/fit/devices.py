@@ -142,8 +142,11 @@ def join() -> None:
 
 def interrupt_all(number: int) -> bool:
     """Have `wait_for_interruption` return the number of a signal in every process; whether they can be reached."""
+    client = distributed.global_state.client
+    if client is None:
+        return False
     try:
-        distributed.global_state.client.key_value_set(INTERRUPTED_BY, str(number), allow_overwrite=True)
+        client.key_value_set(INTERRUPTED_BY, str(number), allow_overwrite=True)
     except jax.errors.JaxRuntimeError:
         return False
     return True
