@@ -66,6 +66,7 @@ from .identify.study.study import (
     Study as Study,
     load_study as load_study,
     make_study as make_study,
+    residual as residual,
 )
 from .io.validation import InputError as InputError
 from .machine.build import Model as Model

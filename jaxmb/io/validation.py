@@ -228,6 +228,16 @@ def known_name(what: str, name: str, names: Iterable[str]) -> str:
     return f"{what} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
 
+Entry = TypeVar("Entry")
+
+
+class Named(dict[str, Entry]):
+    """Entries by name; the KeyError for a name that does not exist suggests the nearest one."""
+
+    def __missing__(self, name: str) -> Entry:
+        raise KeyError(known_name("parameter", str(name), self))
+
+
 @contextmanager
 def place(text: str) -> Iterator[None]:
     """Name the place in front of what is wrong there.
@@ -239,6 +249,11 @@ def place(text: str) -> Iterator[None]:
     try:
         yield
     except NotImplementedError as error:
-        raise NotImplementedError(f"{text}: {error}") from None
+        raise NotImplementedError(_placed(text, error)) from None
     except ValueError as error:
-        raise InputError(f"{text}: {error}") from None
+        raise InputError(_placed(text, error)) from None
+
+
+def _placed(text: str, error: Exception) -> str:
+    """The message with the place in front, unless it is there already."""
+    return str(error) if str(error).startswith(f"{text}: ") else f"{text}: {error}"

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.validation import InputError, validated
+from jaxmb.io.validation import InputError, place, validated
 
 
 def told(*tests, **more):
@@ -46,3 +46,12 @@ def test_other_mistakes_name_no_kind():
     assert told(DEFLECTION | {"std_mm": "thick"}).startswith('study.toml: test number 1, std_mm: found "thick"')
     assert told(DEFLECTION | {"simulate": {"tests": 1}}).startswith("study.toml: test number 1, simulate, ")
     assert "test number 1, kind: found \"sound\", expected one of 'frf'" in told({"kind": "sound"})
+
+
+@pytest.mark.parametrize("error", [ValueError, NotImplementedError])
+def test_a_place_is_named_once(error):
+    with (
+        pytest.raises(error, match=r"^s\.toml: r\.toml: record number 1: wrong$"),
+        place("s.toml"), place("r.toml"), place("r.toml"), place("r.toml: record number 1"),
+    ):  # fmt: skip
+        raise error("wrong")

@@ -18,7 +18,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import Named, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -121,6 +121,9 @@ class Result:
     """(evaluations, best objective so far)."""
     versions: dict[str, str] = dataclasses.field(default_factory=versions)
     """Of what it was made with."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", Named(self.parameters))
 
     def __repr__(self) -> str:
         """The study, how the fit ended, how many parameters are known how well, and the least known one."""

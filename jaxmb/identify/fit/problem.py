@@ -81,8 +81,12 @@ class Problem(eqx.Module):
         self.forms = tuple(stacked(free, self.tests, own, self.views, members) for members in alike(own, views))
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
-        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's."""
-        parts = self.measured(self.free.values(u))
+        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's.
+
+        Raises:
+            ValueError: u is no vector of one entry for each free parameter.
+        """
+        parts = self.measured(self._values(u))
         if self.prior is not None:
             parts.append(self.prior_residual(u))
         return jnp.concatenate(parts) * self.noise_unit
@@ -93,7 +97,21 @@ class Problem(eqx.Module):
 
     def cost(self, u: Float[Array, "d"]) -> Float[Array, ""]:
         """The cost of eq. 22, the prior left out."""
-        return jnp.sum(jnp.concatenate(self.measured(self.free.values(u))) ** 2) * self.noise_unit**2
+        return jnp.sum(self.data_residual(self._values(u)) ** 2)
+
+    def data_residual(self, values: Float[Array, "d"]) -> Float[Array, "m"]:
+        """Residuals of all tests at physical values; their squares sum to the cost."""
+        return jnp.concatenate(self.measured(values)) * self.noise_unit
+
+    def _values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
+        """Physical values behind u, of which size and kind are checked."""
+        if not eqx.is_array_like(u) or jnp.shape(u) != (self.free.size,):
+            found = f"shape {jnp.shape(u)}" if eqx.is_array_like(u) else f"a {type(u).__name__}"
+            raise ValueError(
+                f"u: found {found}, expected an array of shape ({self.free.size},), an entry for each of"
+                f" {', '.join(self.free.names)}"
+            )
+        return self.free.values(u)
 
     def prior_residual(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Distance to the prior in its standard deviations; 0 where there is no prior."""

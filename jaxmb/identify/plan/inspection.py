@@ -34,6 +34,7 @@ from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
+from jaxmb.io.validation import Named
 
 SCHEMA = 1
 HOW_TO_ASK = (
@@ -86,6 +87,9 @@ class Inspection:
     next_remark: str
     """A sentence on the next tests: how to ask for them, why there are none, or how much they tell."""
     remarks: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", Named(self.parameters))
 
     def as_json(self) -> dict[str, Any]:
         """The inspection in the layout of `inspect.json`: strict JSON, null where a number is not known."""

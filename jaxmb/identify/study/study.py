@@ -3,12 +3,15 @@
 import dataclasses
 import os
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
@@ -41,7 +44,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting
-from jaxmb.io.validation import place, validated
+from jaxmb.io.validation import known_name, place, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
@@ -189,6 +192,46 @@ def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = No
     """
     file, path = read_study_file(name_or_path, preset)
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
+
+
+def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
+    """The residual of a study as a pure function of its free parameters by name.
+
+    f(parameters) = sqrt(weight) (predicted - measured) / std x noise unit, all fitted tests one after another; f . f is
+    the cost (eq. 22 of Huynh et al. 2020), the prior left out. The noise unit is the standard deviation of the first
+    FRF test, 1 where there is none. f can be transformed by `jax.jit`, `jax.grad`, `jax.jacobian` and `jax.vmap`.
+
+    Args:
+        study: from `load_study`. `result.study` has the noise, the weights and the lines that a fit estimated, so that
+            f . f at the identified values is `result.cost`.
+
+    Returns:
+        f: values by name (numbers or traced scalars, SI units) -> residuals [m]. A name that is left out keeps the
+        study's initial value; of tied names, which share a value, the first that is given counts.
+
+    Raises:
+        NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
+        ValueError: (f) a name is not a free parameter, or a value is no scalar.
+    """
+    if study.complete is not None:
+        raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
+    free, start = study.free, np.asarray(study.start.values)
+    names = [name for tied in free.tied for name in tied]
+
+    def residual_at(parameters: Mapping[str, Any]) -> Float[Array, "m"]:
+        for name, value in parameters.items():
+            if name not in names:
+                raise ValueError(known_name("free parameter", name, names))
+            if np.shape(value) != ():
+                raise ValueError(f"{name}: found shape {np.shape(value)}, expected a scalar (`jax.vmap` for several)")
+        given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
+        values = [own if value is None else value for value, own in zip(given, start.tolist(), strict=True)]
+        return _data_residual(study.problem, jnp.stack([jnp.asarray(value, float) for value in values]))
+
+    return residual_at
+
+
+_data_residual = compiled(Problem.data_residual)
 
 
 def make_study(

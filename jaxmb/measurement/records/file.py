@@ -2,15 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import InputError, validated
+from jaxmb.io.validation import place, validated
 from jaxmb.measurement.frf_set import FrfSet, to_si
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.data import public_path, read_columns
@@ -103,7 +102,7 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
         "source": description.source or str(path),
     }
     method = description.method
-    with _place(str(path)):
+    with place(str(path)):
         if isinstance(method, Noise):
             return _from_noise(records[0], method, common)
         if isinstance(method, Periodic):
@@ -177,7 +176,7 @@ def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:
 def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
     if method.block is None:
         return [(record.force, record.response)], ()
-    with _place(record.source):
+    with place(record.source):
         starts, left_out = find_hits(
             record.force, record.sample_rate_hz, block=method.block, pre_trigger_s=method.pre_trigger_s,
             trigger=method.trigger,
@@ -200,12 +199,12 @@ def _hit_test(
 
 
 def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
-    with _place(str(path)):
+    with place(str(path)):
         unit = _unit(description)
     inputs, outputs = _names(description.forces), _names(description.responses)
     records = []
     for number, record in enumerate(description.record, 1):
-        with _place(f"{path}: record number {number}"):
+        with place(f"{path}: record number {number}"):
             file = _file(record, description, path.parent)
             force = _channels(file, record, description.forces)
             response = _channels(file, record, description.responses)
@@ -244,12 +243,3 @@ def _unit(description: RecordsFile) -> str:
     unit = unit_over(response or SI_UNITS[description.kind].removesuffix("/N"), force or "N")
     to_si(FrfSet(np.ones(1), np.ones((1, 1, 1)), description.kind, unit=unit, source="the records"))
     return unit
-
-
-@contextmanager
-def _place(place: str) -> Iterator[None]:
-    """Names a place in front of what is wrong there."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(f"{place}: {error}") from None
