@@ -33,6 +33,7 @@ print(f"torques are linear in {len(names)} numbers")
 WANTED = ["mass.*", "first_moment.*", "inertia.*", "friction.q3"]
 base = jaxmb.base_parameters(model, WANTED)
 print("\n".join(base.formulas))
+assert len(base.names) == 7
 
 # %% [markdown]
 # ## A motion that tells them
@@ -78,6 +79,10 @@ for row in torque.base:
     print(f"{row.name:24} {row.value:10.6f} {1.96 * row.std:9.6f} {row.true:10.6f}")
 for row in torque.torques:
     print(f"{row.test}: {row.rms_error:.4f} Nm of {row.rms:.3f} Nm are missed")
+for row in torque.base:  # one of seven is beyond four standard deviations in one of 2000 draws
+    assert abs(row.value - row.true) < 4.0 * row.std, row.name
+for row in torque.torques:  # the noise of torques, and that of angles through the filter
+    assert row.rms_error < 1.2 * TORQUE_STD
 
 
 # %% [markdown]
@@ -91,6 +96,7 @@ for i, body in enumerate(found.masses):
     pseudo = jaxmb.spatial.pseudo_inertia(found.mass[i], found.first_moment[i], found.inertia[i])
     least.append(np.linalg.eigvalsh(pseudo)[0])
     print(f"{body}: {float(found.mass[i]):.3f} kg, smallest eigenvalue of the pseudo-inertia {least[-1]:.1e}")
+assert min(least) > 0.0
 
 # %% [markdown]
 # ## Torques, measured and predicted
@@ -139,14 +145,15 @@ missed_by = {}
 for sensors, motion in (("encoder", alone), ("encoder and gyroscope", both)):
     missed_by[sensors] = np.sqrt(np.mean((motion.acceleration - zdd)[200:] ** 2))
     print(f"{sensors}: accelerations err by {missed_by[sensors]:.2f} rad/s², root mean square")
+assert missed_by["encoder and gyroscope"] < 0.5 * missed_by["encoder"]
 
 # %% [markdown]
 # ## While the machine runs: parameters
 #
 # At half time the slider takes up 0.2 kg. Least squares with forgetting, one sample after the other, follow within some
 # seconds; without forgetting they end between the two machines. Drawn from the end of the first period on. Friction
-# comes out 6 to 8 % too small: accelerations of a causal filter lag, and the fit takes it for friction. With the exact
-# accelerations in their place it is 2.001 N before the load, so for friction the whole record is the better way.
+# comes out several per cent too small: accelerations of a causal filter lag, which the fit takes for friction. For
+# friction the whole record is the better way.
 
 
 # %%
@@ -203,3 +210,10 @@ plt.show()
 for truth, when in zip(truths, (half - 1, -1), strict=True):
     i = columns.index("first_moment.coupler.x")
     print(f"at {time_s[when]:.1f} s: {tracks[0.995][when, i]:.4f} kg m, true {truth[i]:.4f}")
+light, heavy = (truth[i] for truth in truths)
+followed, slow = (tracks[forgetting][-1, i] for forgetting in (0.995, 1.0))
+assert abs(followed - heavy) < 0.1 * (heavy - light)
+assert light < slow < heavy - 0.2 * (heavy - light)
+friction = tracks[1.0][[half - 1, -1], columns.index("friction.q3")] / TRUE["friction.q3"]
+print("friction over the true one:", friction.round(3))
+assert ((friction > 0.88) & (friction < 0.98)).all()

@@ -30,6 +30,8 @@ first = jaxmb.reference_posture(model)
 second = jaxmb.close_loops(model, {"q1-a": 0.34776907, "q1-b": 0.96650266, "q1-c": 0.34673115})
 for q in (first, second):
     print("platform at", np.round(np.asarray(jaxmb.frame_pose(model, q, "tool"))[:3, 3], 4) + 0.0, "m")
+orientations = [np.asarray(jaxmb.frame_pose(model, q, "tool"))[:3, :3] for q in (first, second)]
+assert np.abs(orientations[0] - orientations[1]).max() < 1e-6
 
 # %% [markdown]
 # ## Modes
@@ -44,6 +46,14 @@ of_first, of_second = (np.asarray(jaxmb.modes(t).frequency_hz)[:6] for t in tang
 for a, b in zip(of_first, of_second, strict=True):
     print(f"{a:8.4f} Hz {b:8.4f} Hz")
 figure = jaxmb.report.mode_shape_grid(model, first, count=3)
+shapes = np.asarray(jaxmb.modes(tangents[0]).shape)[:, :6]
+sideways = np.asarray(jaxmb.response_rows(model, first, [("tool", "x"), ("tool", "y")])) @ shapes
+vertical = np.abs(np.asarray(jaxmb.response_rows(model, first, [("tool", "z")])) @ shapes)[0]
+sideways = np.linalg.norm(sideways, axis=0)
+assert abs(of_first[1] / of_first[0] - 1.0) < 1e-6  # a pair
+assert (vertical[:2] < 1e-3 * sideways[:2]).all()
+assert sideways[2] < 1e-3 * vertical[2]
+assert (np.diff(of_second) > 1e-3 * of_second[:-1]).all()
 
 # %% [markdown]
 # ## Responses
@@ -57,6 +67,9 @@ reduced = jaxmb.reduce_motion(model, first, highest_hz=100.0, outputs=points)
 frequency_hz = np.linspace(1.0, 100.0, 400)
 h = np.asarray(jaxmb.reduced_frf(reduced, frequency_hz))
 print(f"{reduced.basis.shape[1]} of {reduced.basis.shape[0]} motions are kept, the error is {reduced.error:.1e}")
+assert reduced.basis.shape[0] == 318
+assert reduced.basis.shape[1] < 0.25 * 318
+assert reduced.error < 1e-3
 fig, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for k, (_, direction) in enumerate(points):
     axes.semilogy(frequency_hz, np.abs(h[:, k, k]), label=f"platform {direction}")
@@ -77,3 +90,5 @@ light = reduced._replace(tangent=jaxmb.with_modal_damping(reduced.tangent, [0.02
 change = np.abs(np.asarray(jaxmb.reduced_frf(light, of_first[2:3]))[0, 1, 1])
 before = np.abs(np.asarray(jaxmb.reduced_frf(reduced, of_first[2:3]))[0, 1, 1])
 print(f"vertical accelerance at {of_first[2]:.2f} Hz: {before:.4f}, with stated ratios {change:.4f} m/s²/N")
+# At a resonance the response is proportional to 1 over the damping ratio, half the loss factor.
+assert abs(change / before / (0.048 / 0.05) - 1.0) < 0.05
