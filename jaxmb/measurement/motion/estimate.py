@@ -8,7 +8,7 @@ from jaxtyping import Float
 from jaxmb.io.validation import place
 from jaxmb.measurement.motion.kalman import kalman_motion
 from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import check_cutoff, edge, low_pass, rates
+from jaxmb.measurement.motion.signals import Cutoff, check_cutoff, edge, low_pass, rates
 
 
 class MotionEstimate(NamedTuple):
@@ -23,7 +23,7 @@ class MotionEstimate(NamedTuple):
     """Samples at the end, as well."""
 
 
-def low_passed_motion(record: MotionRecord, cutoff_hz: float) -> MotionEstimate:
+def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate:
     """Positions behind a zero-phase low-pass filter and their differences; rates that were measured behind the filter.
 
     Raises:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import signal
 
-from jaxmb.measurement.motion.signals import decimation, edge, low_pass, rates
+from jaxmb.measurement.motion.signals import butterworth, decimation, edge, low_pass, rates
 
 RATE, CUTOFF = 1000.0, 20.0
 TIME = np.arange(0.0, 4.0, 1.0 / RATE)
@@ -20,6 +21,24 @@ def test_slow_motion_passes_without_delay_and_fast_noise_does_not():
 def test_the_gain_at_the_cutoff_is_a_half():
     found = low_pass(np.sin(2 * np.pi * CUTOFF * TIME), RATE, CUTOFF)
     assert np.abs(found[INSIDE]).max() == pytest.approx(0.5, rel=1e-2)
+
+
+@pytest.mark.parametrize(("bands", "rate"), [((10.0, 20.0), 1000.0), ((50.0, 60.0), 800.0)])
+def test_pass_and_stop_band(bands, rate):
+    """The filters of Pyrhonen et al. 2024: what SciPy's design attenuates, run forwards and backwards, is what sines
+    inside of the ends lose."""
+    order, corner = butterworth(bands, rate)
+    sections = signal.butter(order, corner, fs=rate, output="sos")
+    tried = np.array([0.5 * bands[0], bands[0], corner, bands[1]])
+    expected = np.abs(signal.sosfreqz(sections, tried, fs=rate)[1]) ** 2
+    assert expected[1] >= 10 ** (-1.0 / 20.0) * (1 - 1e-9)
+    assert expected[3] <= 10 ** (-60.0 / 20.0) * (1 + 1e-9)
+    less = signal.butter(order - 1, corner, fs=rate, output="sos")
+    assert np.abs(signal.sosfreqz(less, bands[1:], fs=rate)[1][0]) ** 2 > 10 ** (-60.0 / 20.0)
+    time, ends = np.arange(0.0, 4.0, 1.0 / rate), edge(rate, bands)
+    for frequency, gain in zip(tried, expected, strict=True):
+        wave = np.sin(2 * np.pi * frequency * time)
+        np.testing.assert_allclose(low_pass(wave, rate, bands)[ends:-ends], gain * wave[ends:-ends], atol=2e-3)
 
 
 @pytest.mark.parametrize("rate", [100.0, 1000.0])
@@ -42,7 +61,12 @@ def test_noise_of_decimated_samples_is_nearly_independent():
 
 @pytest.mark.parametrize(
     ("cutoff", "count", "message"),
-    [(600.0, 4000, "below half the sampling rate of 1000 Hz"), (1.0, 500, "too few for a cut-off at 1 Hz")],
+    [
+        (600.0, 4000, "below half the sampling rate of 1000 Hz"),
+        (1.0, 500, "too few for a cut-off at 1 Hz"),
+        ((20.0, 10.0), 4000, "pass and stop band are 20 and 10 Hz, expected ascending frequencies below half"),
+        ((10.0, 10.1), 4000, "need a filter of order 453, expected bands further apart"),
+    ],
 )
 def test_wrong_cutoffs(cutoff, count, message):
     with pytest.raises(ValueError, match=message):

@@ -12,7 +12,7 @@ from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate
 from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import decimation, edge, low_pass
+from jaxmb.measurement.motion.signals import Cutoff, decimation, edge, low_pass
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -59,7 +59,7 @@ def prepared(
     record: MotionRecord,
     motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
-    effort_cutoff_hz: float | None = None,
+    effort_cutoff_hz: Cutoff | None = None,
     least_speed: Float[np.ndarray, "m"] | float = 0.0,
     from_s: float = 0.0,
     to_s: float = np.inf,

@@ -70,11 +70,11 @@ class TorqueTestPart(TestPart):
     simulate: SimulateTorques | None = None
     resample_hz: Positive | None = None
     """Even samples per second that are made of those of the record; its own where not given."""
-    cutoff_hz: Positive | Literal["search"] = "search"
-    """Of the low-pass filter of the angles, before differentiation."""
+    cutoff_hz: Positive | tuple[Positive, Positive] | Literal["search"] = "search"
+    """Of the low-pass filter of the angles, before differentiation: a frequency, or ends of its pass and stop band."""
     kalman: Kalman | None = None
     """In place of that filter."""
-    effort_cutoff_hz: Positive | None = None
+    effort_cutoff_hz: Positive | tuple[Positive, Positive] | None = None
     """Of a filter of both sides of the equations, behind which fewer samples are kept; none where not given."""
     torque_std: Positive | dict[Name, Positive] | Literal["estimate"] = "estimate"
     """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""

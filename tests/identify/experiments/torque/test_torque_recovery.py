@@ -216,3 +216,11 @@ def test_rounded_angles_cost_no_base_parameter(tmp_path):
     exact, rounded = found
     assert [row.formula for row in rounded] == [row.formula for row in exact]
     np.testing.assert_allclose([row.std for row in rounded], [row.std for row in exact], rtol=1e-2)
+
+
+@pytest.mark.parametrize("bands", [{"cutoff_hz": [20.0, 40.0]}, {"cutoff_hz": 26.0, "effort_cutoff_hz": [10.0, 20.0]}])
+def test_pass_and_stop_band(tmp_path, bands):
+    """Of the filter of angles and of that of both sides of the equations: without noise the same is found as behind
+    cut-offs, to the accuracy of the differences."""
+    result = identified(tmp_path, TEST | bands | {"from_s": 1.0, "to_s": 4.0})
+    np.testing.assert_allclose([result.parameters[name].value for name in TRUE], list(TRUE.values()), rtol=1e-6)
