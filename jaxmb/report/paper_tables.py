@@ -5,42 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.assess.result import Result
-from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.study.study import Study
 from jaxmb.report.modes.mode_pairs import ModePairs
 from jaxmb.report.section import Table, left, right
 
 PAPER = "Huynh et al. 2020"
-
-
-def of_paper(study: Study) -> bool:
-    """Whether a study is one of the paper's own."""
-    return study.source.startswith(PAPER)
-
-
-def table_5(result: Result) -> Table:
-    """Table 5 of a study's free parameters.
-
-    Beside the identified parameters stand the true ones where a machine was simulated, otherwise those of the machine
-    that was loaded, and the initial ones.
-    """
-    study = result.study
-    loaded = parameters(study.model)
-    return parameters_table(
-        {
-            "true" if study.truth else "nominal": {n: study.truth.get(n, loaded[n]) for n in result.parameters},
-            "initial": {name: p.initial for name, p in result.parameters.items()},
-            "identified": {name: p.value for name, p in result.parameters.items()},
-        }
-    )
-
-
-def table_6(result: Result, name: str, pairs: ModePairs) -> Table | None:
-    """Table 6 of a test whose modes were measured or are known, in a study of the paper; else None."""
-    if not of_paper(result.study) or pairs.reference_name == "initial":
-        return None
-    return modes_table(name, {"identified": pairs})
 
 
 def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
@@ -64,7 +32,6 @@ def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
         columns: heading -> the machine's modes beside the same reference.
     """
     reference = next(iter(columns.values())).reference
-    what = next(iter(columns.values())).reference_name
     beside, rows = [in_order(pairs) for pairs in columns.values()], []
     shown = np.asarray(reference.damped_frequency_hz), 100.0 * np.asarray(reference.damping_ratio)
     for label, unit, values, of_fitted in (
@@ -77,8 +44,8 @@ def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
     if reference.shape.shape[0] > 1:
         rows += [(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in beside)) for m in range(shown[0].size)]
     for k in range(max(len(b.alone) for b in beside)):
-        rows.append((f"not {what} [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside)))
-    return Table(f"Modes, {name} (layout of {PAPER}, Table 6)", (*left(""), *right(what, *columns)), tuple(rows))
+        rows.append(("not measured [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside)))
+    return Table(f"Modes, {name} (layout of {PAPER}, Table 6)", (*left(""), *right("measured", *columns)), tuple(rows))
 
 
 class InOrder(NamedTuple):

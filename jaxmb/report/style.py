@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -59,14 +58,6 @@ class PowersOfTen(LogFormatter):
         mantissa, exponent = f"{x:.2e}".split("e")
         power = "10" + str(int(exponent)).translate(self.SUPERSCRIPT)
         return power if float(mantissa) == 1.0 else f"{float(mantissa):g} × {power}"
-
-
-def signed_power(x: float) -> str:
-    """Text of a power of ten of either sign, or of 0."""
-    if x == 0.0:
-        return "0"
-    power = str(round(np.log10(abs(x)))).translate(PowersOfTen.SUPERSCRIPT)
-    return f"{'-' if x < 0.0 else ''}10{power}"
 
 
 def logarithmic_ticks(axis: Axis) -> None:

@@ -45,10 +45,16 @@ def _noise_line(result: Result) -> str:
     if left is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
         return ", ".join(["what is left was taken for noise", *levels]) if levels else ""
-    if left.factor < EXACT:
+    if followed_exactly(result):
         return "followed exactly"
     follows = "followed" if left.explained else "NOT followed within the noise"
     return f"{follows}, what is left is {number(left.factor, 3)} times the noise"
+
+
+def followed_exactly(result: Result) -> bool:
+    """Whether the residual is that of rounding, of data without noise."""
+    left = result.metrics.misfit
+    return left is not None and left.factor < EXACT
 
 
 def _parts(verdict: Verdict) -> list[str]:

@@ -171,6 +171,19 @@ def undamped_modes(tangent: Tangent) -> Modes:
     return _modes(eigenvalue, _unit_shapes(np.asarray(vectors)[:, keep].astype(complex)), np.zeros(0))
 
 
+def some_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
+    """Those of some modes that are to be kept."""
+    found = jax.tree.map(np.asarray, found)  # indexing JAX's arrays compiles a program for every shape
+    return Modes(
+        frequency_hz=found.frequency_hz[keep],
+        damped_frequency_hz=found.damped_frequency_hz[keep],
+        damping_ratio=found.damping_ratio[keep],
+        eigenvalue=found.eigenvalue[keep],
+        shape=found.shape[:, keep],
+        overdamped=found.overdamped,
+    )
+
+
 def mac(
     shapes_a: Complex[Array, "n a"] | Complex[np.ndarray, "n a"],
     shapes_b: Complex[Array, "n b"] | Complex[np.ndarray, "n b"],

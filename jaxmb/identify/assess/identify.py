@@ -32,6 +32,7 @@ from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, fol
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.uncertainty.curvature import with_curvature
+from jaxmb.identify.assess.uncertainty.mode_deviations import mode_deviations
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,
@@ -46,7 +47,7 @@ from jaxmb.identify.fit.noise_estimation import with_estimated_noise
 from jaxmb.identify.fit.problem import final_state, objective_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
-from jaxmb.response.modal import modes
+from jaxmb.response.modal import modes, some_modes
 
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
@@ -145,11 +146,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     wrong = finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart
     finding = finding.believed(not wrong)
     weakened = [*systematic_remarks(finding), NOT_BELIEVED] if wrong else []
+    rows = information_rows(jacobian, variances)
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=agreed,
         mistakes=found_mistakes or None,
-        known_together=groups_by_name(groups(information_rows(jacobian, variances), prior_std), free.names),
+        known_together=groups_by_name(groups(rows, prior_std), free.names),
         laws=chosen_laws(finding),
     )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
@@ -169,7 +171,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),
         parameters=found_parameters(study, values, initial, finding.known),
-        modes=_modes(finding),
+        modes=_modes(finding, rows),
         metrics=metrics,
         remarks=(
             *causes,
@@ -238,16 +240,18 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
     )
 
 
-def _modes(finding: Finding) -> tuple[Mode, ...]:
-    """Modes of the identified machine below the end of each test's band."""
-    sentences = []
-    for entry, view, _ in finding.of(finding.study.fitted):
+def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
+    """Modes of the identified machine below the end of each test's band, `rows` the information about u."""
+    study, lines = finding.study, []
+    for entry, view, _ in finding.of(study.fitted):
         tangent = entry.test.tangent(view)
         if tangent is not None:
-            found = modes(tangent)
-            columns = np.array([found.frequency_hz, found.damped_frequency_hz, found.damping_ratio])
-            sentences += [Mode(entry.name, *row) for row in columns.T.tolist() if row[0] <= entry.test.band_end_hz]
-    return tuple(sentences)
+            found = jax.tree.map(np.asarray, modes(tangent))
+            found = some_modes(found, found.frequency_hz <= entry.test.band_end_hz)
+            std = mode_deviations(entry.test, study.model, study.free, finding.u, tangent, found, rows)
+            columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
+            lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
+    return tuple(lines)
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:

@@ -88,6 +88,9 @@ class Mode(NamedTuple):
     frequency_hz: float
     damped_frequency_hz: float
     damping_ratio: float
+    frequency_std_hz: float = math.nan
+    """Standard deviation, to first order; inf where a direction of the parameters without effect on the data acts."""
+    damping_ratio_std: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -58,12 +58,12 @@ def write_mode_animation(
     (shown,) = motion.modes
     path = Path(path)
     with drawing(), tempfile.TemporaryDirectory() as folder:
-        figure, axes = single_figure(motion, shown)
+        figure, views = single_figure(motion, shown)
         part, rate = Path(folder) / "mode.gif", frames / PERIOD_S
         writer = PillowWriter(fps=rate)  # pyright: ignore[reportArgumentType]  (need not be whole)
         with writer.saving(figure, part, DPI):
             for phase in np.linspace(0.0, 2.0 * np.pi, frames, endpoint=False):
-                drawn = draw_displaced(axes, motion, shown, phase)
+                drawn = draw_displaced(views, motion, shown, phase)
                 writer.grab_frame()
                 for artist in drawn:
                     artist.remove()

@@ -27,8 +27,6 @@ class Structure(NamedTuple):
     """Of each of these points in its node's axes [r, 3], m."""
     lines: tuple[tuple[int, ...], ...]
     """Rigid links, and beams as curves."""
-    spokes: tuple[tuple[int, int], ...]
-    """From the origin of a node to a frame that holds nothing, such as that of a sensor."""
     springs: tuple[tuple[int, int], ...]
     """Between the frames of a spring, or of a loop that lets them slide apart."""
     joints: tuple[int, ...]
@@ -48,7 +46,7 @@ class _Points:
         x, y, z = (round(float(value) / SAME_PLACE) * SAME_PLACE for value in place[1])
         return self.known.setdefault((place[0], x, y, z), len(self.known))
 
-    def spoke(self, place: Place) -> tuple[int, int]:
+    def link(self, place: Place) -> tuple[int, int]:
         """The origin of the place's node, and the place."""
         return self.number((place[0], np.zeros(3))), self.number(place)
 
@@ -70,8 +68,7 @@ def structure_of(model: Model) -> Structure:
     carried += [frames[f] for f in (*(frame for pair in joined for frame in pair), *ends)]
     reaching = {node for node, offset in carried if np.any(offset)} | {node for node, _ in begins.values()}
     carried += [(node, center) for node, center in _centers(model).items() if node not in reaching]
-    links = dict.fromkeys(pair for pair in map(points.spoke, carried) if pair[0] != pair[1])
-    spokes = dict.fromkeys(points.spoke(place) for place in frames if place[0] >= 0)
+    links = dict.fromkeys(pair for pair in map(points.link, carried) if pair[0] != pair[1])
 
     joints = [i for i in begins if i < len(model.coordinates)]
     slides = [(points.number(begins[i]), points.number((i, np.zeros(3)))) for i in joints if not model.revolute[i]]
@@ -88,7 +85,6 @@ def structure_of(model: Model) -> Structure:
         node=np.array([key[0] for key in points.known], dtype=int),
         offset=np.array([key[1:] for key in points.known], dtype=float),
         lines=(*links, *slides, *_beam_lines(model, len(points.known))),
-        spokes=tuple(pair for pair in spokes if pair not in links and pair[0] != pair[1]),
         springs=tuple(springs),
         joints=marks,
         ground=ground,

@@ -2,14 +2,15 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from mpl_toolkits.mplot3d.art3d import Line3DCollection
-from mpl_toolkits.mplot3d.axes3d import Axes3D
+from matplotlib.ticker import MaxNLocator
 
 from jaxmb.machine.build import Model
 from jaxmb.report.mode_shapes.mode_motion import (
@@ -22,7 +23,6 @@ from jaxmb.report.mode_shapes.mode_motion import (
     found_modes,
     machine_motion,
 )
-from jaxmb.report.mode_shapes.panel import add_panel, fit
 from jaxmb.report.style import FITTED
 from jaxmb.response.modal import Modes
 
@@ -33,10 +33,12 @@ LEAST_EXTENT = 0.3
 """Of the box that is drawn, along each axis, as a part of the largest."""
 MARGIN = 0.04
 COLUMNS = 3
-CELL, SINGLE = 2.7, 4.2
-"""Width of the axes of a figure of several modes, and of one, inches."""
-LEAST_WIDTH = 4.2
-"""Of a figure, inches: the legend's."""
+CELL, SINGLE = 2.4, 4.0
+"""Width of the views of a mode in a figure of several modes, and of one, inches."""
+TALLEST = 1.6
+"""Height of both views of a mode, over that width, at most."""
+LEFT, RIGHT, TITLE, GAP, BELOW = 0.55, 0.1, 0.3, 0.12, 0.4
+"""Around the views of a mode, and between them, inches."""
 LETTERS_PER_INCH = 12
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
@@ -44,8 +46,9 @@ NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
     """A figure for each of the first modes of a machine: at rest in grey, displaced as in the mode in colour.
 
-    The machine is drawn in space, x, y and z of the ground frame in m at the same scale, displacements at the phase of
-    the largest motion and multiplied so that the largest is a tenth of the machine's size.
+    The machine is drawn from the side and from above, x, y and z of the ground frame in m at the same scale,
+    displacements at the phase of the largest motion and multiplied so that the largest is a tenth of the machine's
+    size.
 
     Args:
         model: the machine.
@@ -59,8 +62,8 @@ def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found
     found = found_modes(model, q, found)
     motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
     for mode in motion.modes:
-        figure, axes = single_figure(motion, mode)
-        draw_displaced(axes, motion, mode)
+        figure, views = single_figure(motion, mode)
+        draw_displaced(views, motion, mode)
         figures.append(figure)
     return figures
 
@@ -76,20 +79,27 @@ def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: M
     check_mode(model.name, found, 1)
     motion = machine_motion(model, q, found, numbers)
     figure, every = _figure(motion, motion.modes, CELL)
-    for axes, mode in zip(every, motion.modes, strict=True):
-        draw_displaced(axes, motion, mode)
+    for views, mode in zip(every, motion.modes, strict=True):
+        draw_displaced(views, motion, mode)
     return figure
 
 
-def single_figure(motion: MachineMotion, mode: ModeMotion) -> tuple[Figure, Axes3D]:
-    """A machine at rest with the title of one of its modes."""
-    figure, (axes,) = _figure(motion, [mode], SINGLE)
-    return figure, axes
+class View(NamedTuple):
+    """Axes and the two directions that they show, 0 for x."""
+
+    axes: Axes
+    shown: list[int]
 
 
-def draw_displaced(axes: Axes3D, motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
+def single_figure(motion: MachineMotion, mode: ModeMotion) -> tuple[Figure, list[View]]:
+    """A machine at rest, from the side and from above, with the title of one of its modes."""
+    figure, (views,) = _figure(motion, [mode], SINGLE)
+    return figure, views
+
+
+def draw_displaced(views: Sequence[View], motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
     """Draw the machine at a phase of a mode, rad, over its picture at rest; returns what can be removed again."""
-    return _draw(axes, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
+    return _draw(views, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
 
 
 def displaced(motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
@@ -108,27 +118,43 @@ def mode_title(mode: ModeMotion) -> str:
     return f"mode {mode.number}: {mode.frequency_hz:.4g} Hz, damping {percent:.2f} %{still}"
 
 
-def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[Axes3D]]:
-    """A figure with the machine at rest, axes of that width, inches, for each mode."""
+def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
+    """A figure with the machine at rest, views of that width, inches, for each mode."""
     low, high = _box(motion)
-    fitted = fit(low, high, width)
+    extent = high - low
+    along, across = (0, 1) if extent[0] >= extent[1] else (1, 0)
+    scale = min(width / extent[along], TALLEST * width / (extent[2] + extent[across]))
+    wide, heights = scale * extent[along], (scale * extent[2], scale * extent[across])
     columns = min(COLUMNS, len(modes))
     rows = -(-len(modes) // columns)
-    across = max(width * columns, LEAST_WIDTH)
-    title = textwrap.wrap(f"{motion.name}: {NOTE}", int(LETTERS_PER_INCH * across))
-    top, bottom = 0.2 + 0.16 * len(title), 0.4
-    whole = fitted.height * rows + top + bottom
-    figure = Figure(figsize=(across, whole))
-    figure.text(0.5, 1 - 0.08 / whole, "\n".join(title), ha="center", va="top", fontsize=9)
+    cell = np.array([LEFT + width + RIGHT, TITLE + heights[0] + GAP + heights[1] + BELOW])
+    size = cell * (columns, rows)
+    title = textwrap.wrap(f"{motion.name}: {NOTE}", int(LETTERS_PER_INCH * size[0]))
+    size[1] += 0.6 + 0.16 * len(title)
+    figure = Figure(figsize=tuple(size))
+    figure.text(0.5, 1 - 0.08 / size[1], "\n".join(title), ha="center", va="top", fontsize=9)
     _legend(figure, motion)
     every = []
     for m, mode in enumerate(modes):
         row, column = divmod(m, columns)
-        corner = 0.5 * (across - width * columns) + width * column, bottom + fitted.height * (rows - 1 - row)
-        axes = add_panel(figure, corner, fitted, low, high, mode_title(mode))
-        _draw(axes, motion, motion.points, AT_REST, 0.9)
-        axes.plot(*motion.points[[motion.structure.ground]].T, "^", ms=6, color=GROUND)
-        every.append(axes)
+        x = cell[0] * column + LEFT + 0.5 * (width - wide)
+        y, views = 0.4 + cell[1] * (rows - 1 - row) + BELOW, list[View]()
+        for bottom, height, up in ((y + heights[1] + GAP, heights[0], 2), (y, heights[1], across)):
+            axes = figure.add_axes((x / size[0], bottom / size[1], wide / size[0], height / size[1]))
+            axes.set_xlim(low[along], high[along])
+            axes.set_ylim(low[up], high[up])
+            axes.set_ylabel(f"{'xyz'[up]} (m)")
+            for axis, length in ((axes.xaxis, wide), (axes.yaxis, height)):
+                axis.set_major_locator(MaxNLocator(max(2, round(2.0 * length)), steps=[1, 2, 5, 10]))
+            views.append(View(axes, [along, up]))
+        views[0].axes.set_title(mode_title(mode))
+        views[0].axes.tick_params(labelbottom=False)
+        views[1].axes.set_xlabel(f"{'xyz'[along]} (m)")
+        figure.align_ylabels([view.axes for view in views])
+        _draw(views, motion, motion.points, AT_REST, 0.9)
+        for axes, shown in views:
+            axes.plot(*motion.points[[motion.structure.ground]][:, shown].T, "^", ms=6, color=GROUND)
+        every.append(views)
     return figure, every
 
 
@@ -140,12 +166,13 @@ def _legend(figure: Figure, motion: MachineMotion) -> None:
         Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
         Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
     ]
-    if structure.spokes:
-        handles.append(Line2D([], [], color="0.4", marker="o", ms=2.0, lw=0.5, label="frame"))
     if structure.ends:
         label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
         handles.append(Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=label))
-    figure.legend(handles=handles, loc="lower center", ncols=6, columnspacing=1.0, handlelength=1.5, handletextpad=0.4)
+    columns = 5 if figure.get_figwidth() > 4.0 else 3
+    figure.legend(
+        handles=handles, loc="lower center", ncols=columns, columnspacing=1.0, handlelength=1.5, handletextpad=0.4
+    )
 
 
 def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
@@ -157,21 +184,21 @@ def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
     return middle - half, middle + half
 
 
-def _draw(axes: Any, motion: MachineMotion, points: np.ndarray, color: str, width: float) -> list[Any]:
+def _draw(views: Sequence[View], motion: MachineMotion, points: np.ndarray, color: str, width: float) -> list[Any]:
     structure = motion.structure
     triads = [(origin, tip) for origin, *tips in structure.ends for tip in tips]
-    drawn = [
-        axes.add_collection3d(Line3DCollection([points[list(line)] for line in lines], colors=color, lw=lw, ls=dashes))
-        for lines, lw, dashes in (
-            (structure.lines, width, "-"),
-            (structure.spokes, 0.35 * width, "-"),
-            (structure.springs, 0.6 * width, "--"),
-            (triads, 0.8 * width, "-"),
-        )
-        if lines
-    ]
-    joints, sensors = list(structure.joints), [b for _, b in structure.spokes]
-    for which, size in ((joints, 2.3 * width), (sensors, 1.3 * width)):
-        if which:
-            drawn += axes.plot(*points[which].T, "o", ms=size, color=color, mec="none")
+    drawn: list[Any] = []
+    for axes, shown in views:
+        seen = points[:, shown]
+        drawn += [
+            axes.add_collection(LineCollection([seen[list(line)] for line in lines], colors=color, lw=lw, ls=dashes))
+            for lines, lw, dashes in (
+                (structure.lines, width, "-"),
+                (structure.springs, 0.6 * width, "--"),
+                (triads, 0.8 * width, "-"),
+            )
+            if lines
+        ]
+        if structure.joints:
+            drawn += axes.plot(*seen[list(structure.joints)].T, "o", ms=2.3 * width, color=color, mec="none")
     return drawn

@@ -30,7 +30,7 @@ def mac_figure(
 
 
 def pairs_figure(name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Figure:
-    """MAC of the identified machine's modes at the posture of a test with those of the reference.
+    """MAC of the identified machine's modes at the posture of a test with the measured ones.
 
     Args:
         name: of the test.
@@ -44,10 +44,8 @@ def pairs_figure(name: str, pairs: ModePairs, unit: str, given: str = "measured"
         np.asarray(pairs.fitted.damped_frequency_hz),
         pairs.unmeasured,
     )
-    what = pairs.reference_name
-    title = f"{name}: MAC" if what == "measured" else f"{name}: MAC with the {what} model"
-    across = f"{given}: modes ({unit})" if what == "measured" else f"{what} parameters: modes ({unit})"
-    return mac_panels(title, [found], (across, np.asarray(pairs.reference.damped_frequency_hz)), given)
+    across = (f"{given}: modes ({unit})", np.asarray(pairs.reference.damped_frequency_hz))
+    return mac_panels(f"{name}: MAC", [found], across, given)
 
 
 def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray], given: str = "measured") -> Figure:

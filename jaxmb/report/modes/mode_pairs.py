@@ -1,79 +1,40 @@
-"""Modes of the identified machine beside those that its numbers are judged by: measured, true or initial ones."""
+"""Modes of a machine beside measured ones."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.assess.result import Result, initial_model
+from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import working_point
-from jaxmb.response.modal import Modes, energy_shares, mac, modes, spring_matrices
+from jaxmb.response.modal import Modes, energy_shares, mac, modes, some_modes, spring_matrices
 
 
 @dataclasses.dataclass(frozen=True)
 class ModePairs:
-    """Modes of a machine at the posture of one test, against those of a reference."""
+    """Modes of a machine at the posture of one test, beside measured ones, compared at the sensors."""
 
-    reference_name: str
-    """"measured", or "true" or "initial" (parameters)."""
     reference: Modes
+    """Measured ones."""
     fitted: Modes
     likeness: np.ndarray
     """MAC [fitted, reference]."""
     partner: tuple[int | None, ...]
-    """Reference mode of each fitted one, by the largest sum of MACs; None where the reference has no more."""
+    """Measured mode of each fitted one, None where it belongs to none."""
 
     @property
     def unmeasured(self) -> tuple[int, ...]:
         """Fitted modes that stand alone beside measured ones."""
-        return tuple(f for f, m in enumerate(self.partner) if m is None) if self.reference_name == "measured" else ()
+        return tuple(f for f, m in enumerate(self.partner) if m is None)
 
 
 def data_word(entry: Entry) -> str:
     """What the data of a test are called: "measured" or "simulated"."""
     return "measured" if entry.truth is None else "simulated"
-
-
-def pairs_of_frf_test(result: Result, entry: Entry) -> ModePairs:
-    """Modes of the identified machine beside those that modal analysis found in the FRFs of a test, compared at the
-    sensors; where there was none, beside known ones.
-
-    Args:
-        result: the identification.
-        entry: the test.
-    """
-    return measured_pairs(entry, result.model) or _known_pairs(result, entry)
-
-
-def pairs_of_modes_test(result: Result, entry: Entry) -> ModePairs:
-    """Modes of the identified machine beside those of a modal test, paired as the fit pairs them; where it measured no
-    shapes, beside known ones."""
-    test: Any = entry.test
-    return _with_measured_shapes(test, result.model) if test.outputs else _known_pairs(result, entry)
-
-
-def _known_pairs(result: Result, entry: Entry) -> ModePairs:
-    """Modes of the identified machine beside those of the machine that was simulated, where one was and it has the same
-    coordinates, or of the initial machine; below the band's end of a test, by coordinates."""
-    test: Any = entry.test
-    if entry.truth is not None and entry.truth.modes is not None and result.study.truth:
-        name, reference = "true", entry.truth.modes
-    else:
-        name, reference = "initial", modes(test.view(initial_model(result)).tangent)
-    reference, fitted = (_below(m, test.band_end_hz) for m in (reference, modes(test.view(result.model).tangent)))
-    likeness = np.zeros((fitted.frequency_hz.size, reference.frequency_hz.size))
-    if likeness.size:
-        likeness = np.asarray(mac(fitted.shape, reference.shape))
-    partner: list[int | None] = [None] * likeness.shape[0]
-    for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
-        partner[row] = int(column)
-    return ModePairs(name, reference, fitted, likeness, tuple(partner))
 
 
 def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
@@ -87,7 +48,10 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     return None if agreement is None else _with_measured(agreement, entry.test.band_end_hz)
 
 
-def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
+def pairs_of_modes_test(test: ModesTest, model: Model) -> ModePairs | None:
+    """Modes of a machine beside those of a modal test, paired as in the fit; None where it has no shapes."""
+    if not test.outputs:
+        return None
     seen = test.view(model)
     found = modes(seen.tangent)
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
@@ -104,10 +68,10 @@ def _with_measured_shapes(test: ModesTest, model: Model) -> ModePairs:
     keep = np.asarray(found.frequency_hz) <= test.band_end_hz
     keep[places] = True
     partner = {int(f): m for m, f in enumerate(places)}
-    fitted = _some(found, keep)
+    fitted = some_modes(found, keep)
     at_sensors = np.asarray(seen.output_rows) @ np.asarray(fitted.shape)
     likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
-    return ModePairs("measured", measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
+    return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
 
 
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
@@ -115,7 +79,7 @@ def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
     keep[[f for f, _ in agreement.pairs]] = True
     of_fitted = dict(agreement.pairs)
     partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
-    return ModePairs("measured", agreement.measured, _some(agreement.fitted, keep), agreement.likeness[keep], partner)
+    return ModePairs(agreement.measured, some_modes(agreement.fitted, keep), agreement.likeness[keep], partner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,19 +106,3 @@ def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
     return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)], np.asarray(paired.mac))
-
-
-def _below(found: Modes, end_hz: float) -> Modes:
-    return _some(found, np.asarray(found.frequency_hz) <= end_hz)
-
-
-def _some(found: Modes, keep: np.ndarray) -> Modes:
-    found = jax.tree.map(np.asarray, found)  # indexing JAX's arrays compiles a program for every shape
-    return Modes(
-        frequency_hz=found.frequency_hz[keep],
-        damped_frequency_hz=found.damped_frequency_hz[keep],
-        damping_ratio=found.damping_ratio[keep],
-        eigenvalue=found.eigenvalue[keep],
-        shape=found.shape[:, keep],
-        overdamped=found.overdamped,
-    )

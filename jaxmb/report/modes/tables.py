@@ -1,4 +1,4 @@
-"""Tables of modes: measured, true or initial ones beside those of the identified machine."""
+"""Tables of modes: measured or true ones beside those of the identified machine."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,40 @@ from jaxmb.identify.assess.metrics import TrueMode
 from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.cells import hertz, signed
-from jaxmb.report.modes.mode_pairs import ModePairs, fitted_modes
-from jaxmb.report.section import Table, left, right
+from jaxmb.report.cells import hertz, number, signed
+from jaxmb.report.modes.mode_pairs import fitted_modes
+from jaxmb.report.section import Column, Table, left, right
 from jaxmb.response.modal import Modes, giving_way, spring_names
+
+UNCERTAIN = 0.1
+"""Relative standard deviation of a frequency or a damping ratio from which on it is marked."""
+MARK = "?: standard deviation above 10 %, parameters that are not identified act on it"
+NOTABLE_SHARE = 0.1
+"""Of a spring in the strain energy of a mode, from which on it is named."""
+
+
+def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
+    """ "?" beside the frequency and beside the damping of an identified mode that are uncertain, otherwise "".
+
+    Args:
+        result: the identification.
+        name: of the test at whose posture the mode is.
+        damped_hz: damped frequency of the mode.
+    """
+    of_test = [mode for mode in result.modes if mode.posture == name]
+    if not of_test:
+        return "", ""
+    mode = min(of_test, key=lambda mode: abs(mode.damped_frequency_hz - damped_hz))
+    return (
+        "?" if mode.frequency_std_hz > UNCERTAIN * mode.frequency_hz else "",
+        "?" if mode.damping_ratio_std > UNCERTAIN * mode.damping_ratio else "",
+    )
+
+
+def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ...]], caption: str = "") -> Table:
+    """A table of modes, its caption with the meaning of the mark where there is one."""
+    marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row) else ""
+    return Table(title, columns, tuple(rows), "; ".join(text for text in (caption, marked) if text))
 
 
 def measured_modes_table(result: Result, entry: Entry) -> Table:
@@ -20,30 +50,35 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     test: Any = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
-        *right("measured damping %", "identified damping %"), *left("content"),
-        *right("its energy %", *(("MAC",) if test.outputs else ())),
+        *right("measured damping %", "identified damping %"), Column("strain energy %", "left", wraps=True),
+        *right(*(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), spring_names(result.study.model), []
-    known = np.array(giving_way(result.study.model))
+    known, named = np.array(giving_way(result.study.model)), False
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
-        content = np.asarray(test.content[m])[known]
+        content, share = np.asarray(test.content[m])[known], fitted.share[m]
+        springs = [i for i in np.argsort(-share, kind="stable") if content[i] or share[i] >= NOTABLE_SHARE]
+        named |= bool(content.any())
+        of_frequency, of_damping = marks(result, entry.name, fitted.frequency_hz[m])
         rows.append(
             (
                 str(m + 1),
                 f"{measured_hz:.2f}",
-                f"{fitted.frequency_hz[m]:.2f}",
+                f"{of_frequency}{fitted.frequency_hz[m]:.2f}",
                 signed(100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0)),
                 f"{100.0 * float(test.damping_ratio[m]):.2f}",
-                f"{fitted.damping_percent[m]:.2f}",
-                ", ".join(n for n, on in zip(names, content, strict=True) if on) or "-",
-                f"{100.0 * fitted.share[m][content].sum():.0f}" if content.any() else "-",
+                f"{of_damping}{fitted.damping_percent[m]:.2f}",
+                ", ".join(f"{names[i]}{'*' if content[i] else ''} {100.0 * share[i]:.0f}" for i in springs) or "-",
                 *([f"{fitted.mac[m]:.3f}"] if test.outputs else []),
             )
         )
-    return Table(f"Modes, {entry.name}: measured and identified", columns, tuple(rows))
+    caption = f"strain energy: springs with {100.0 * NOTABLE_SHARE:.0f} % and more" + (
+        ", * named in the measurement" if named else ""
+    )
+    return _table(f"Modes, {entry.name}: measured and identified", columns, rows, caption)
 
 
-def analysed_modes_table(name: str, pairs: Sequence[ModePair], alone: Sequence[LonelyMode]) -> Table:
+def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], alone: Sequence[LonelyMode]) -> Table:
     """Modes that modal analysis found in the FRFs of a test beside the identified machine's.
 
     A mode that was measured only, or that only the identified machine has, stands alone in its row; the mean errors
@@ -56,55 +91,94 @@ def analysed_modes_table(name: str, pairs: Sequence[ModePair], alone: Sequence[L
     rows = []
     for pair in pairs:
         measured, found = pair.measured_frequency_hz, pair.frequency_hz
-        damping = f"{pair.measured_damping_percent:.3f}", f"{pair.damping_percent:.3f}"
+        of_frequency, of_damping = marks(result, name, found)
+        damping = f"{pair.measured_damping_percent:.3f}", f"{of_damping}{pair.damping_percent:.3f}"
         likeness = "-" if pair.mac is None else f"{pair.mac:.3f}"
-        rows.append((measured, (hertz(measured), hertz(found), signed(found - measured), *damping, likeness)))
+        frequencies = hertz(measured), of_frequency + hertz(found), signed(found - measured)
+        rows.append((measured, (*frequencies, *damping, likeness)))
     for mode in alone:
         frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:.3f}"
         if mode.of == "measured":
             rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
         else:
-            rows.append((mode.frequency_hz, ("-", frequency, "-", "-", damping, "-")))
+            of_frequency, of_damping = marks(result, name, mode.frequency_hz)
+            cells = ("-", of_frequency + frequency, "-", "-", of_damping + damping, "-")
+            rows.append((mode.frequency_hz, cells))
     numbered = [(str(m), *cells) for m, (_, cells) in enumerate(sorted(rows), 1)]
     if pairs:
         hz = np.mean([abs(p.frequency_hz - p.measured_frequency_hz) for p in pairs])
         percent = np.mean([abs(p.damping_percent - p.measured_damping_percent) for p in pairs])
         numbered.append(("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", ""))
-    return Table(f"Modes, {name}: measured (modal analysis) and identified", columns, tuple(numbered))
+    return _table(f"Modes, {name}: measured (modal analysis) and identified", columns, numbered)
 
 
-def true_modes_table(name: str, pairs: Sequence[TrueMode]) -> Table:
+def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Table:
     """Modes of the machine that was simulated beside the identified one's."""
     columns = right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %")
-    rows = [
-        (
-            str(m),
-            hertz(pair.true_frequency_hz),
-            hertz(pair.frequency_hz),
-            signed(100.0 * (pair.frequency_hz / pair.true_frequency_hz - 1.0)),
-            f"{pair.true_damping_percent:.3f}",
-            f"{pair.damping_percent:.3f}",
-        )
-        for m, pair in enumerate(pairs, 1)
-    ]
-    return Table(f"Modes, {name}: true and identified", columns, tuple(rows))
-
-
-def initial_modes_table(name: str, pairs: ModePairs) -> Table:
-    """Modes of the identified machine below the end of a test's band, beside those of the initial parameters."""
-    columns = right(
-        "mode", "initial Hz", "identified Hz", "initial damping %", "identified damping %", "MAC with initial"
-    )
     rows = []
-    for m, partner in enumerate(pairs.partner):
-        frequency, damping = _mode(pairs.fitted, m)
-        before = ("-", "-") if partner is None else _mode(pairs.reference, partner)
-        likeness = "-" if partner is None else f"{pairs.likeness[m, partner]:.2f}"
-        rows.append((str(m + 1), before[0], frequency, before[1], damping, likeness))
-    for left_over in sorted(set(range(pairs.reference.frequency_hz.size)) - set(pairs.partner)):
-        frequency, damping = _mode(pairs.reference, left_over)
-        rows.append(("-", frequency, "-", damping, "-", "-"))
-    return Table(f"Modes, {name}: initial and identified", columns, tuple(rows))
+    for m, pair in enumerate(pairs, 1):
+        of_frequency, of_damping = marks(result, name, pair.frequency_hz)
+        rows.append(
+            (
+                str(m),
+                hertz(pair.true_frequency_hz),
+                of_frequency + hertz(pair.frequency_hz),
+                signed(100.0 * (pair.frequency_hz / pair.true_frequency_hz - 1.0)),
+                f"{pair.true_damping_percent:.3f}",
+                f"{of_damping}{pair.damping_percent:.3f}",
+            )
+        )
+    return _table(f"Modes, {name}: true and identified", columns, rows)
+
+
+def identified_modes_table(result: Result, name: str) -> Table:
+    """Modes of the identified machine at the posture of a test whose own modes are not known."""
+    rows = []
+    for mode in (mode for mode in result.modes if mode.posture == name):
+        of_frequency, of_damping = marks(result, name, mode.damped_frequency_hz)
+        rows.append(
+            (
+                str(len(rows) + 1),
+                of_frequency + hertz(mode.damped_frequency_hz), number(mode.frequency_std_hz, 2),
+                f"{of_damping}{100.0 * mode.damping_ratio:.3f}", number(100.0 * mode.damping_ratio_std, 2),
+            )
+        )  # fmt: skip
+    return _table(f"Modes, {name}: identified", right("mode", "identified Hz", "std", "damping %", "std"), rows)
+
+
+def modes_of_all_tests(
+    result: Result, entries: Sequence[Entry], pairs: Sequence[TrueMode | ModePair], alone: Sequence[LonelyMode] = ()
+) -> Table:
+    """Identified modes at the postures of many tests, a row a test, with the largest errors.
+
+    Args:
+        result: the identification.
+        entries: the tests.
+        pairs: known and identified modes of all of them.
+        alone: modes of either side without a partner.
+    """
+    rows = []
+    for name in (entry.name for entry in entries if entry.role == "fit"):
+        found = [mode.damped_frequency_hz for mode in result.modes if mode.posture == name]
+        errors = np.array([_errors(pair) for pair in pairs if pair.posture == name]).reshape(-1, 2)
+        largest = [number(x, 2) for x in np.max(errors, axis=0)] if errors.size else ["-", "-"]
+        listed = ", ".join(marks(result, name, hz)[0] + number(hz, 4) for hz in found) or "-"
+        lonely = [str(sum(mode.posture == name for mode in alone))] if alone else []
+        rows.append((name, listed, *largest, *lonely))
+    columns = (
+        *left("test"), Column("identified modes, Hz", "left", wraps=True),
+        *right("largest error Hz", "of damping %", *(("without partner",) if alone else ())),
+    )  # fmt: skip
+    return _table("Modes of all tests", columns, rows)
+
+
+def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
+    known = (
+        (pair.true_frequency_hz, pair.true_damping_percent)
+        if isinstance(pair, TrueMode)
+        else (pair.measured_frequency_hz, pair.measured_damping_percent)
+    )
+    return abs(pair.frequency_hz - known[0]), abs(pair.damping_percent - known[1])
 
 
 def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> Table:
@@ -115,7 +189,3 @@ def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> 
         for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
     ]
     return Table(title, right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows))
-
-
-def _mode(found: Modes, m: int) -> tuple[str, str]:
-    return hertz(float(found.damped_frequency_hz[m])), f"{100.0 * float(found.damping_ratio[m]):.3f}"

@@ -1,20 +1,23 @@
 """Identified parameters and the course of the fit as figures."""
 
+import math
+import textwrap
+from typing import NamedTuple
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, SymmetricalLogLocator
+from matplotlib.ticker import NullFormatter
 
-from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.result import Result
+from jaxmb.report.cells import number, short
 from jaxmb.report.parameters.parameter_table import free_values
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks, signed_power
+from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
 
-WIDE = 1.5
-"""Times what is shown, up to which bounds are the ends of an axis."""
-HIDDEN = 0.01
-"""Share of an axis that half an interval must have to be seen."""
+LARGEST_FACTOR = 1e3
+"""At the ends of the axis of parameters whose interval is wider than their value; what is beyond is cut off."""
 
 
 def cost_figure(result: Result) -> Figure:
@@ -46,89 +49,107 @@ def cost_figure(result: Result) -> Figure:
     return figure
 
 
+class Scale(NamedTuple):
+    """Axis of a panel; in the order of the panels."""
+
+    kind: int
+    """0: change in % of the value; 1: factor on the value, logarithmic; 2: the value itself, which may be 0."""
+    unit: str
+    decade: int
+    """The axis ends at 10^decade."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the axis."""
+        largest = LARGEST_FACTOR if self.kind == 1 else 10.0**self.decade
+        return (1.0 / largest, largest) if self.kind == 1 else (-largest, largest)
+
+    def along(self, x: float, value: float) -> float:
+        """Place of a value x on the axis, beside the identified value."""
+        return x if self.kind == 2 else x / value if self.kind == 1 else 100.0 * (x / value - 1.0)
+
+
+def scale_of(value: float, interval: tuple[float, float], unit: str) -> Scale:
+    """The axis on which an interval has a twentieth of the width or more."""
+    low, high = interval
+    if low * high > 0.0:
+        relative = max(abs(low / value - 1.0), abs(high / value - 1.0))
+        return Scale(0, "%", math.ceil(math.log10(max(100.0 * relative, 1e-12)))) if relative < 1.0 else Scale(1, "", 0)
+    return Scale(2, unit, math.ceil(math.log10(max(abs(low), abs(high), 1e-12))))
+
+
 def parameter_figure(result: Result) -> Figure:
-    """Identified parameters with 95 % intervals inside their bounds, one panel a family and unit."""
-    panels: dict[tuple[str, str], list[str]] = {}
-    for _, name in free_values(result):
-        panels.setdefault((name.split(".")[0], result.parameters[name].unit), []).append(name)
-    across = min(len(panels), 2)
-    entries = [len(names) for names in panels.values()]
-    heights = [0.6 + 0.27 * max(entries[i : i + across]) for i in range(0, len(entries), across)]
-    figure = Figure(figsize=(0.4 + 3.7 * across, 0.75 + sum(heights)), layout="constrained")
-    grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
-    for number, ((family, unit), names) in enumerate(panels.items()):
-        axes = figure.add_subplot(grid[divmod(number, across)])
-        _parameter_panel(axes, result, names)
-        axes.set_xlabel(f"{family.replace('_', ' ')} ({unit})")
-    verdicts = {p.identifiable for p in result.parameters.values()}
-    handles: list[Line2D | Patch] = [
-        Patch(color="0.88", label="bounds"),
-        Line2D([], [], ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2, label="initial"),
-    ]
-    if result.study.truth:
-        handles.append(Line2D([], [], ls="", marker="|", ms=11, mew=2.2, color=TRUE, label="true"))
+    """95 % intervals of the identified parameters, each on a scale on which it can be seen, beside the truth.
+
+    A panel for each magnitude of the interval: in per cent of the value, as factors on it where it is wider than the
+    value, and as values where it contains 0. Parameters without an interval are named below.
+    """
+    panels: dict[Scale, list[tuple[str, str]]] = {}
+    unknown = []
+    for label, name in free_values(result):
+        p = result.parameters[name]
+        if p.interval_95 is None:
+            unknown.append(label)
+        else:
+            panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
+    below = textwrap.wrap(f"not known: {', '.join(unknown)}", 100) if unknown else []
+    heights = [0.35 + 0.22 * len(panels[scale]) for scale in sorted(panels)]
+    figure = Figure(figsize=(7.2, 0.75 + sum(heights) + 0.13 * len(panels) + 0.16 * len(below)), layout="constrained")
+    grid = figure.add_gridspec(max(len(heights), 1), 1, height_ratios=heights or None)
+    for row, scale in enumerate(sorted(panels)):
+        axes = figure.add_subplot(grid[row])
+        _panel(axes, result, scale, panels[scale])
+        last = row + 1 == len(panels) or sorted(panels)[row + 1].kind != scale.kind
+        if last or scale.kind == 2:
+            axes.set_xlabel(("change from the identified value (%)", "factor on the identified value",
+                             f"value ({scale.unit})")[scale.kind])  # fmt: skip
+    figure.supxlabel("\n".join(below), fontsize=7, x=0.01, ha="left")
+    shown = {result.parameters[name].identifiable for names in panels.values() for _, name in names}
     labels = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not identifiable"}
-    handles += [Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in verdicts]
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in shown
+    ]
+    handles.append(Patch(color="0.88", label="beyond the bounds"))
+    if result.study.truth:
+        handles.append(Line2D([], [], ls="", marker="|", ms=9, mew=2.0, color=TRUE, label="true"))
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=3 if across == 1 else 6, columnspacing=1.2,
+        handles=handles, loc="outside upper center", ncols=5, columnspacing=1.2,
         title=f"{result.study.name}: identified parameters", title_fontsize=9,
     )  # fmt: skip
     return figure
 
 
-def linear_scale(axes: Axes, found: list[Parameter], true: list[float]) -> tuple[float, float]:
-    """An axis from the least to the largest of what is shown, or over the bounds where these are not much wider.
-
-    Linear about 0 and logarithmic farther out where intervals could not be seen otherwise.
-    """
-    ends = [end for p in found if np.isfinite(p.std) for end in p.interval_95 or ()]
-    shown = np.array([*(p.value for p in found), *(p.initial for p in found), *true, *ends])
-    shown = shown[np.isfinite(shown)]
-    low, high = min(p.lower for p in found), max(p.upper for p in found)
-    if WIDE * np.ptp(shown) < high - low and np.ptp(shown) > 0.0:
-        low, high = float(shown.min()), float(shown.max())
-    wide = [1.96 * p.std for p in found if 0.0 < p.std < np.inf]
-    if wide and min(wide) < HIDDEN * (high - low):
-        least = 10.0 ** round(np.log10(max(min(wide), 1e-4 * max(abs(low), abs(high)))))
-        axes.set_xscale("symlog", linthresh=least, linscale=0.6)
-        axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=least))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: signed_power(x)))
-        ends = [x * (1.6 if x * side > 0.0 else 1.0 / 1.6) for x, side in ((low, -1.0), (high, 1.0))]
-        return min(ends[0], -0.5 * least), max(ends[1], 0.5 * least)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-    return low - 0.05 * (high - low), high + 0.05 * (high - low)
-
-
 _MARKER = {
-    "yes": {"marker": "o", "ms": 4.5, "mfc": FITTED, "mec": FITTED},
-    "weak": {"marker": "o", "ms": 4.5, "mfc": "white", "mec": FITTED, "mew": 1.2},
-    "no": {"marker": "x", "ms": 5.0, "mec": FITTED, "mew": 1.4},
+    "yes": {"marker": "o", "ms": 3.5, "mfc": FITTED, "mec": FITTED},
+    "weak": {"marker": "o", "ms": 3.5, "mfc": "white", "mec": FITTED, "mew": 1.1},
+    "no": {"marker": "x", "ms": 4.0, "mec": FITTED, "mew": 1.2},
 }
 
 
-def _parameter_panel(axes: Axes, result: Result, names: list[str]) -> None:
-    found = [result.parameters[name] for name in names]
-    low, high = min(p.lower for p in found), max(p.upper for p in found)
-    if low > 0.0 and all(result.is_logarithmic(name) for name in names):
+def _panel(axes: Axes, result: Result, scale: Scale, names: list[tuple[str, str]]) -> None:
+    left, right = scale.ends
+    labels = []
+    for row, (label, name) in enumerate(names):
+        p = result.parameters[name]
+        labels.append(f"{label}  {number(p.value)} {p.unit}")
+        low, high = sorted(np.clip([scale.along(x, p.value) for x in (p.lower, p.upper)], left, right))
+        axes.barh([row, row], [low - left, right - high], left=[left, high], height=0.7, color="0.88")
+        ends = sorted(np.clip([scale.along(x, p.value) for x in p.interval_95 or ()], left, right))
+        axes.plot(ends, [row, row], color=FITTED, lw=1.4, marker="|", ms=5, solid_capstyle="butt")
+        if name in result.study.truth:
+            true = scale.along(result.study.truth[name], p.value)
+            beyond = ">" if true > right else "<" if true < left else "|"
+            axes.plot(np.clip(true, left, right), row, marker=beyond, ms=5 if beyond != "|" else 9, mew=2.0, color=TRUE,
+                      clip_on=False)  # fmt: skip
+        axes.plot(scale.along(p.value, p.value), row, ls="", **_MARKER[p.identifiable])
+    if scale.kind == 1:
         axes.set_xscale("log")
         logarithmic_ticks(axes.xaxis)
-        limits = low / 1.6, high * 1.6
+        axes.xaxis.set_minor_formatter(NullFormatter())
     else:
-        limits = linear_scale(axes, found, [result.study.truth[name] for name in names if name in result.study.truth])
-    for row, (name, p) in enumerate(zip(names, found, strict=True)):
-        axes.barh(row, p.upper - p.lower, left=p.lower, height=0.62, color="0.88")
-        ends = np.clip(p.interval_95 or (-np.inf, np.inf), *limits)
-        known = bool(np.isfinite(p.std))
-        axes.plot(ends, [row, row], color=FITTED, lw=1.4 if known else 0.6, ls="-" if known else ":",
-                  solid_capstyle="butt")  # fmt: skip
-        axes.plot(p.initial, row, ls="", marker="D", ms=4.5, mfc="none", mec=INITIAL, mew=1.2)
-        if name in result.study.truth:
-            axes.plot(result.study.truth[name], row, ls="", marker="|", ms=11, mew=2.2, color=TRUE)
-        axes.plot(p.value, row, ls="", **_MARKER[p.identifiable])
-    axes.set_xlim(*limits)
-    if axes.get_xscale() == "log" and limits[1] > 10.0 * limits[0]:
-        axes.xaxis.set_minor_formatter(NullFormatter())  # powers of ten are enough
+        ticks = [left, left / 2.0, 0.0, right / 2.0, right]
+        axes.set_xticks(ticks, [f"{'-' if x < 0.0 else ''}{short(abs(x)) if x else '0'}" for x in ticks])
+    axes.set_xlim(left, right)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    labels = {name: label.split(".", 1)[1] for label, name in free_values(result)}
-    axes.set_yticks(range(len(names)), [labels[name] for name in names])
+    axes.set_yticks(range(len(names)), labels)
     axes.grid(False, axis="y")

@@ -7,7 +7,6 @@ import numpy as np
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.report.cells import deviation, number, percent, short
-from jaxmb.report.paper_tables import of_paper, table_5
 from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by, left, right, section
 
 _FIGURES = "jaxmb.report.parameters"
@@ -22,8 +21,7 @@ def parameter_sections(result: Result) -> list[Section]:
         return []
     figure = Picture("parameters", drawn_by(f"{_FIGURES}.parameter_figure:parameter_figure", result))
     together = together_lines(result)
-    parts = (parameter_table(result), Lines(tuple(together)) if together else None)
-    return section("Parameters", (*parts, table_5(result) if of_paper(result.study) else None, figure))
+    return section("Parameters", (parameter_table(result), Lines(tuple(together)) if together else None, figure))
 
 
 def parameter_table(result: Result) -> Table:
@@ -81,7 +79,7 @@ def together_lines(result: Result) -> list[str]:
 
 
 def correlation_sections(result: Result) -> list[Section]:
-    """Pairs of strongly correlated parameters, and the correlation matrix as a heat map."""
+    """Pairs of strongly correlated parameters, and the correlation matrix as a heat map; none where there are none."""
     names = result.study.free.names
     if len(names) < 2 or result.study.is_linear:
         return []
@@ -91,8 +89,10 @@ def correlation_sections(result: Result) -> list[Section]:
     lines = [f"correlation {r:+.3f}: {a}, {b}" for r, a, b in strong[:MOST_PAIRS]]
     if len(strong) > MOST_PAIRS:
         lines.append(f"and {len(strong) - MOST_PAIRS} more pairs above {STRONG:g}")
+    if not strong:
+        return []
     figure = Picture("correlation", drawn_by(f"{_FIGURES}.correlation_figure:correlation_figure", result))
-    return section("Correlation of the parameters", (Lines(tuple(lines)) if lines else None, figure))
+    return section("Correlation of the parameters", (Lines(tuple(lines)), figure))
 
 
 def profile_sections(result: Result) -> list[Section]:

@@ -3,13 +3,20 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from jaxmb.identify.assess.holdout import TestPrediction
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import Study
 from jaxmb.report.cells import number
-from jaxmb.report.section import Section, Table, left, right
+from jaxmb.report.modes.mode_pairs import ModePairs, data_word
+from jaxmb.report.section import Picture, Section, Table, drawn_by, left, right
 
+MOST_TESTS = 3
+"""Tests of a kind that each have a table of modes and figures; of more, one table and one figure show all."""
+FEW_SENSORS = 3
+"""Sensors that are too few to distinguish shapes."""
 LONGEST_NAME = 60
 """Characters of the name of a test that the name of a file has."""
 
@@ -47,6 +54,32 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
 def _prediction(result: Result, entry: Entry) -> TestPrediction | None:
     verdict = result.metrics.fit if entry.role == "fit" else result.metrics.holdout
     return None if verdict is None else verdict.tests.get(entry.name)
+
+
+def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
+    """Tests that have figures of their own: all where there are few, else the fitted and the held-out one with the
+    largest residual."""
+    if len(entries) <= MOST_TESTS:
+        return list(entries)
+    by_role = [[entry for entry in entries if entry.role == role] for role in ("fit", "check")]
+    return [max(some, key=lambda entry: residual_size(result, entry)) for some in by_role if some]
+
+
+def residual_size(result: Result, entry: Entry) -> float:
+    """Mean square of the residual of a test."""
+    return float(np.mean(result.residual(entry.name, entry.role) ** 2))
+
+
+def mac_picture(entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
+    """MAC of identified and measured shapes; None where none were measured or the sensors cannot distinguish them."""
+    if pairs is None or not pairs.likeness.size:
+        return None
+    sensors = pairs.reference.shape.shape[0]
+    if sensors <= FEW_SENSORS or sensors < max(pairs.likeness.shape):
+        return None
+    unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
+    draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, unit, data_word(entry))
+    return Picture(f"mac-{file}", draw)
 
 
 def file_names(study: Study) -> dict[Entry, str]:

@@ -4,39 +4,35 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.tests.modes import ModesMetrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.modes.mode_pairs import data_word, pairs_of_modes_test
-from jaxmb.report.modes.tables import measured_modes_table
-from jaxmb.report.paper_tables import table_6
+from jaxmb.report.modes.mode_pairs import pairs_of_modes_test
+from jaxmb.report.modes.tables import measured_modes_table, modes_of_all_tests
 from jaxmb.report.section import Part, Picture, Section, drawn_by
-from jaxmb.report.tests.common import file_names, score_table
+from jaxmb.report.tests.common import MOST_TESTS, file_names, mac_picture, score_table, shown_tests
 
 _FIGURES = "jaxmb.report.modes.mode_figures"
 
 
 def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """Measured modes beside those of the identified machine, and what moves in them.
+    """Measured modes beside those of the identified machine.
 
     Args:
         result: the identification.
         entries: the modal tests of its study.
     """
-    files = file_names(result.study)
+    files, many = file_names(result.study), len(entries) > MOST_TESTS
     parts: list[Part | None] = [score_table(result, entries)]
-    for entry in entries:
+    if many:
+        record = result.metrics.of(ModesMetrics) or ModesMetrics()
+        parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
+    for entry in shown_tests(result, entries):
         file, before = files[entry], "" if entry.role == "fit" else "check-"
         parts += [
             measured_modes_table(result, entry),
             Picture(f"{before}modes-{file}", drawn_by(f"{_FIGURES}:measured_modes_figure", result, entry)),
-            Picture(f"{before}energy-{file}", drawn_by(f"{_FIGURES}:energy_figure", result, entry)),
         ]
-        if entry.role == "check":
-            continue
-        pairs = pairs_of_modes_test(result, entry)
-        parts.append(table_6(result, entry.name, pairs))
-        test: Any = entry.test
-        # One sensor tells nothing of a shape, and of one component all are alike.
-        if pairs.likeness.size and min(len(test.outputs) or 2, pairs.fitted.shape.shape[0]) > 1:
-            draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, "Hz", data_word(entry))
-            parts.append(Picture(f"mac-{file}", draw))
+        if entry.role == "fit":
+            test: Any = entry.test
+            parts.append(mac_picture(entry, pairs_of_modes_test(test, result.model), file))
     return [Section("Modal tests", tuple(part for part in parts if part is not None))]

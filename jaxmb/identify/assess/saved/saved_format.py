@@ -54,6 +54,8 @@ class SavedMode(BaseModel):
     frequency_hz: Finite | None
     damped_frequency_hz: Finite | None
     damping_ratio: Finite | None
+    frequency_std_hz: NotNegative | None = None
+    damping_ratio_std: NotNegative | None = None
 
 
 class SavedResult(BaseModel):
