@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.result import Mode
 from jaxmb.identify.assess.tests.modes import ModesMetrics
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
@@ -22,13 +23,14 @@ from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
 from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
-from jaxmb.report.modes.mode_figures import energy_figure, measured_modes_figure
-from jaxmb.report.modes.mode_pairs import fitted_modes, pairs_of_frf_test, pairs_of_modes_test
-from jaxmb.report.modes.tables import measured_modes_table
+from jaxmb.report.modes.mode_figures import measured_modes_figure
+from jaxmb.report.modes.mode_pairs import distinguishable, fitted_modes
+from jaxmb.report.modes.tables import identified_modes_table, measured_modes_table
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error
 from jaxmb.report.result_sections import fit_section, sections
-from jaxmb.report.section import Picture
+from jaxmb.report.section import Picture, Table
+from jaxmb.report.tests.frf import frf_sections
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
 
@@ -76,7 +78,7 @@ def test_tables(result, text_of):
     measured = [line.split() for line in shown.splitlines() if line.strip().startswith("3")][-1]
     assert measured[1] == "22.59"
     assert measured[2] == f"{result.metrics.of(ModesMetrics).measured_modes[2].frequency_hz:.2f}"
-    assert "z3" in measured
+    assert "z3*" in measured
     assert f"status: {result.status}" in shown
 
 
@@ -124,8 +126,10 @@ def test_times_add_up(result, text_of):
     """To the last digit that is told, each part rounded to the nearest and the total to two units of that digit."""
     rng = np.random.default_rng(0)
     for _ in range(50):
-        spent = dict(zip(("compile", "search", "refine", "else"), rng.exponential(3.0, size=4), strict=True))
-        seconds = {name: spent[name] for name in ("compile", "search", "refine")} | {"total": sum(spent.values())}
+        spent = dict(zip(("read", "compile", "search", "refine", "else"), rng.exponential(3.0, size=5), strict=True))
+        seconds = {name: spent[name] for name in ("read", "compile", "search", "refine")} | {
+            "total": sum(spent.values())
+        }
         shown = text_of([fit_section(dataclasses.replace(result, seconds=seconds))])
         total, parts = re.search(r"time: (\d+\.\d) s \((.*?)\)", shown).groups()
         told = {name: Decimal(x) for name, x in (part.split() for part in parts.split(", "))}
@@ -142,10 +146,9 @@ def test_names_are_not_taken_for_styles(result, text_of):
 
 def test_figures_are_written(result, tmp_path):
     paths = write_report(result, tmp_path / "new" / "figures")
-    # The two tests have the same letters in their names, so their files are numbered.
+    # The two tests have the same letters in their names, so their files are numbered. Without noise nothing is left.
     assert {path.name for path in paths} == {
-        "cost.png", "parameters.png", "correlation.png", "frf-1-frf-1.png", "residual-1-frf-1.png", "mac-1-frf-1.png",
-        "modes-2-frf-1.png", "energy-2-frf-1.png", "mac-2-frf-1.png",
+        "cost.png", "parameters.png", "frf-1-frf-1.png", "modes-2-frf-1.png",
     }  # fmt: skip
     assert set((tmp_path / "new" / "figures").iterdir()) == set(paths)
     for path in paths:
@@ -162,26 +165,6 @@ def test_a_folder_that_cannot_be(result, tmp_path):
         write_report(result, tmp_path / "file" / "figures")
 
 
-def test_modes_beside_the_true_ones(result):
-    known = dataclasses.replace(result.study, truth={"stiffness.z1": 2e6, "stiffness.z2": 3e6})
-    frf, modes = result.study.fitted
-    pairs = pairs_of_frf_test(dataclasses.replace(result, study=known), frf)
-    assert pairs.reference_name == "true"
-    assert pairs.partner == (0, 1, 2)
-    np.testing.assert_allclose(np.diag(pairs.likeness), 1.0, atol=1e-3)
-    # Nobody knows the truth behind a measurement, and so not of the study as a whole.
-    assert pairs_of_frf_test(result, frf).reference_name == "initial"
-    assert pairs_of_modes_test(result, modes).reference_name == "initial"
-
-
-def test_fewer_modes_on_one_side(result):
-    """The initial machine is far too soft: all of its modes are below the band's end, with others above it."""
-    harder = {name: p._replace(initial=2e7) for name, p in result.parameters.items()}
-    pairs = pairs_of_modes_test(dataclasses.replace(result, parameters=harder), result.study.fitted[1])
-    assert pairs.likeness.shape == (3, 1)
-    assert sum(p is None for p in pairs.partner) == 2
-
-
 def test_energy_is_that_of_the_measured_modes(result):
     test = result.study.tests[1]
     fitted = fitted_modes(result, test)
@@ -190,17 +173,18 @@ def test_energy_is_that_of_the_measured_modes(result):
         assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
 
 
-def test_a_spring_between_frames_stands_in_figure_and_table_of_energy(tmp_path):
+def test_springs_that_hold_the_energy_of_a_mode_are_named(tmp_path):
+    """One between frames too; a star where the measurement names it."""
     study = crane_study(tmp_path, [MODES | {"content": [["stay"], ["w"]]}], {"stiffness.w": FREE["stiffness.*"]})
-    result, entry = SimpleNamespace(study=study, model=study.model), study.fitted[0]
-    share = fitted_modes(result, entry.test).share
-    axes = energy_figure(result, entry).axes
-    assert [label.get_text() for label in axes[-1].get_xticklabels()] == ["s", "r", "w", "stay"]
-    heights = [[bar.get_height() for bar in row.patches] for row in axes]
-    np.testing.assert_allclose(heights, 100.0 * share)
-    assert [row[6:8] for row in measured_modes_table(result, entry).rows] == [
-        ("stay", f"{100.0 * share[0, 3]:.0f}"), ("w", f"{100.0 * share[1, 2]:.0f}")
-    ]  # fmt: skip
+    result, entry = SimpleNamespace(study=study, model=study.model, modes=()), study.fitted[0]
+    share = 100.0 * fitted_modes(result, entry.test).share
+    for row, named, in_mode in zip(measured_modes_table(result, entry).rows, ("stay", "w"), share, strict=True):
+        told = {name: float(percent) for name, percent in (part.split() for part in row[6].split(", "))}
+        expected = dict(zip(("s", "r", "w", "stay"), in_mode, strict=True))
+        assert told == {
+            name + "*" * (name == named): float(f"{percent:.0f}")
+            for name, percent in expected.items() if percent >= 10.0 or name == named
+        }  # fmt: skip
 
 
 def test_figures_of_a_fit_that_knows_little(result):
@@ -286,7 +270,6 @@ def test_the_fewer_lines_are_shaded(weight, shaded, label):
 
 def test_what_figures_say(result, figures_of):
     figures = figures_of(sections(result))
-    assert figures["mac-2-frf-1"].axes[0].get_title() == "FRF 1: MAC with the initial model"
     colors = [patch.get_facecolor() for patch in figures["modes-2-frf-1"].legends[0].get_patches()]
     assert len(set(colors)) == len(colors) == 2
     entry = result.study.entries[1]
@@ -302,6 +285,39 @@ def test_labels_do_not_overlap(result, overlapping, figures_of):
     """Titles, labels and legends of every figure, as they are drawn."""
     for name, figure in figures_of(sections(result)).items():
         assert overlapping(figure) == [], name
+
+
+def test_modes_that_unknown_parameters_act_on_are_marked(result, text_of):
+    known = [Mode("FRF, 1", 10.0, 10.0, 0.01, 0.1, 5e-4), Mode("FRF, 1", 20.0, 20.0, 0.01, np.inf, 2e-3)]
+    marked = identified_modes_table(dataclasses.replace(result, modes=tuple(known)), "FRF, 1")
+    assert [row[1:] for row in marked.rows] == [
+        ("10.000", "0.10", "1.000", "0.050"), ("?20.000", "unknown", "?1.000", "0.20")
+    ]  # fmt: skip
+    assert "?: standard deviation above 10 %" in marked.caption
+    assert "?:" not in text_of(sections(result))
+    assert all(0.0 < m.frequency_std_hz < 1e-3 * m.frequency_hz for m in result.modes)
+
+
+def test_many_tests_share_a_table_and_figures(result, figures_of, overlapping):
+    entry = result.study.fitted[0]
+    noisy = dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, misfit=Misfit(1.0, 100.0)))
+    found = frf_sections(noisy, [entry] * 4)
+    tables = [part.title for part in found[0].parts if isinstance(part, Table)]
+    assert tables == ["", "Modes of all tests"]
+    figures = figures_of(found)
+    assert set(figures) == {"frf-all-tests", "residual-all-tests", "frf-1-frf-1", "residual-1-frf-1"}
+    assert [overlapping(figures[name]) for name in ("frf-all-tests", "residual-all-tests")] == [[], []]
+    drawn = figures["frf-all-tests"].axes[3].lines[0].get_ydata()
+    np.testing.assert_allclose(drawn, np.linalg.norm(np.asarray(entry.test.measured), axis=(1, 2)))
+    (map_,) = figures["residual-all-tests"].axes[0].collections
+    left = standard_residuals(result, entry)
+    np.testing.assert_allclose(map_.get_array()[0, 0], np.sqrt(np.mean(left[:, 0] ** 2)))
+    assert "residual-1-frf-1" not in figures_of(frf_sections(result, [entry]))
+
+
+@pytest.mark.parametrize(("sensors", "modes", "shown"), [(3, 2, False), (4, 4, True), (4, 5, False), (9, 0, False)])
+def test_sensors_that_distinguish_shapes(sensors, modes, shown):
+    assert distinguishable(sensors, modes) == shown
 
 
 def test_phase_is_cut_where_it_wraps():

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
-from jaxmb.report.parameters.parameter_figure import linear_scale
+from jaxmb.report.parameters.parameter_figure import Scale, scale_of
 from jaxmb.report.torque.base_figure import base_figure
 
 
@@ -42,21 +41,22 @@ def parameter(value: float, std: float, **changes: Any) -> Parameter:
 
 
 @pytest.mark.parametrize(
-    ("found", "scale", "ends"),
+    ("found", "scale"),
     [
-        # wide bounds: from the least to the largest of what is shown
-        ([parameter(2.0, 0.1), parameter(1.0, 0.2)], "linear", (0.0, 2.196)),
-        # bounds that are not much wider stay
-        ([parameter(2.0, 0.1, lower=0.0, upper=3.0)], "linear", (0.0, 3.0)),
-        # an interval that could not be seen beside the largest value
-        ([parameter(2.0, 0.1), parameter(0.001, 0.001)], "symlog", (-0.001, 3.5)),
-        ([parameter(2.0, np.inf)], "linear", (0.0, 2.0)),
+        (parameter(2.0, 0.1), Scale(0, "%", 1)),
+        (parameter(2.0, 1e-5), Scale(0, "%", -3)),
+        (parameter(-2.0, 0.1), Scale(0, "%", 1)),
+        (parameter(2.0, 0.0, interval_95=(0.01, 400.0)), Scale(1, "", 0)),
+        (parameter(0.001, 0.001), Scale(2, "kg", -2)),
+        (parameter(0.0, 0.0), Scale(2, "kg", -12)),
     ],
 )
-def test_axes_of_parameters(found: list[Parameter], scale: str, ends: tuple[float, float]) -> None:
-    axes = Figure().add_subplot()
-    low, high = linear_scale(axes, found, [])
-    assert axes.get_xscale() == scale
-    assert low <= ends[0] < ends[1] <= high
-    # no more than a twentieth of it, or half a decade, is empty
-    assert high <= (1.1 * ends[1] if scale == "linear" else 2.0 * ends[1])
+def test_every_interval_can_be_seen(found: Parameter, scale: Scale) -> None:
+    assert found.interval_95 is not None
+    assert scale_of(found.value, found.interval_95, found.unit) == scale
+    low, high = (
+        scale.along(end, found.value) for end in sorted(found.interval_95, key=lambda x: x * (found.value or 1))
+    )
+    assert scale.ends[0] <= low <= high <= scale.ends[1]
+    if found.std and scale.kind != 1:
+        assert high - low > 0.05 * (scale.ends[1] - scale.ends[0])

@@ -13,6 +13,7 @@ from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.cells import number
+from jaxmb.report.modes.mode_pairs import distinguishable
 from jaxmb.report.section import Lines, Picture, Section, Table, drawn_by, right
 
 SCHEMA = 1
@@ -71,7 +72,7 @@ def modal_sections(
     ]
     if compared.coherence is not None and np.isfinite(compared.coherence).any():
         pictures.append(_picture("coherence", "coherence_figure", name, analysis, compared))
-    if analysis.frequency_hz.size:
+    if distinguishable(len(compared.measured.outputs), analysis.frequency_hz.size):
         pictures.append(_picture("automac", "automac_figure", name, analysis))
     return [
         Section(f"Modes of {name}", (modal_table(analysis), *pictures)),

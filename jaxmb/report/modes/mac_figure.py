@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from jaxmb.identify.assess.result import Result
 from jaxmb.report.modes.mode_pairs import ModePairs
+from jaxmb.report.modes.tables import marks
 
 MOST_MODES = 20
 """Modes that still can be read in one figure."""
@@ -29,10 +31,11 @@ def mac_figure(
     return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
 
 
-def pairs_figure(name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Figure:
+def pairs_figure(result: Result, name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Figure:
     """MAC of the identified machine's modes at the posture of a test with the measured ones.
 
     Args:
+        result: the identification.
         name: of the test.
         pairs: the modes.
         unit: of their frequencies.
@@ -45,7 +48,14 @@ def pairs_figure(name: str, pairs: ModePairs, unit: str, given: str = "measured"
         pairs.unmeasured,
     )
     across = (f"{given}: modes ({unit})", np.asarray(pairs.reference.damped_frequency_hz))
-    return mac_panels(f"{name}: MAC", [found], across, given)
+    figure = mac_panels(f"{name}: MAC", [found], across, given)
+    axes, frequency_hz = figure.axes[0], found[2]
+    labels = [text.get_text() for text in axes.get_yticklabels()]
+    marked = [marks(result, name, float(hz))[0] + text for hz, text in zip(frequency_hz, labels, strict=False)]
+    axes.set_yticks(range(len(marked)), marked)
+    if marked != labels:
+        axes.set_ylabel(f"{axes.get_ylabel()}, ? uncertain")
+    return figure
 
 
 def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray], given: str = "measured") -> Figure:

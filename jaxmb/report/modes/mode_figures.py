@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.modes.mode_pairs import data_word, fitted_modes
+from jaxmb.report.modes.tables import marks
 from jaxmb.report.style import FITTED
 
 
@@ -24,7 +25,7 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
     modes = np.arange(1, fitted.frequency_hz.size + 1)
     figure = Figure(figsize=(max(6.4, 2.6 + 0.45 * modes.size), 4.2), layout="constrained")
     grid = figure.subplots(2, 2, sharex=True, height_ratios=(1.6, 1.0))
-    for (above, below), (name, unit, measured, found, std) in zip(grid.T, rows, strict=True):
+    for kind, ((above, below), (name, unit, measured, found, std)) in enumerate(zip(grid.T, rows, strict=True)):
         measured, found, std = (np.asarray(x) for x in (measured, found, std))
         above.bar(modes, measured, width=0.6, color="0.80", label=given)
         above.plot(modes, found, "_", ms=19, mew=2.0, color=FITTED, label="fitted")
@@ -47,8 +48,9 @@ def measured_modes_figure(result: Result, entry: Entry) -> Figure:
         below.axhline(0.0, color="0.4", lw=0.6)
         below.set_ylabel(f"difference ({unit})")
         below.set_ylim(*(np.array([-1.8, 1.8]) * float(max(std.max(), np.abs(found - measured).max()))))
-        below.set_xlabel("mode")
-        below.set_xticks(modes)
+        marked = [marks(result, entry.name, float(hz))[kind] for hz in fitted.frequency_hz]
+        below.set_xlabel("mode" + (", ? uncertain" if any(marked) else ""))
+        below.set_xticks(modes, [f"{m}{mark}" for m, mark in zip(modes, marked, strict=True)])
         for axes in (above, below):
             axes.grid(False, axis="x")
     handles = [h for axes in grid[:, 0] for h in axes.get_legend_handles_labels()[0]]

@@ -50,7 +50,7 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     test: Any = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
-        *right("measured damping %", "identified damping %"), Column("strain energy %", "left", wraps=True),
+        *right("measured damping %", "identified damping %"), *left("strain energy %"),
         *right(*(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), spring_names(result.study.model), []
@@ -166,7 +166,7 @@ def modes_of_all_tests(
         lonely = [str(sum(mode.posture == name for mode in alone))] if alone else []
         rows.append((name, listed, *largest, *lonely))
     columns = (
-        *left("test"), Column("identified modes, Hz", "left", wraps=True),
+        *left("test", "identified modes, Hz"),
         *right("largest error Hz", "of damping %", *(("without partner",) if alone else ())),
     )  # fmt: skip
     return _table("Modes of all tests", columns, rows)

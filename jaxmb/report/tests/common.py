@@ -10,13 +10,11 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import Study
 from jaxmb.report.cells import number
-from jaxmb.report.modes.mode_pairs import ModePairs, data_word
+from jaxmb.report.modes.mode_pairs import ModePairs, data_word, distinguishable
 from jaxmb.report.section import Picture, Section, Table, drawn_by, left, right
 
 MOST_TESTS = 3
 """Tests of a kind that each have a table of modes and figures; of more, one table and one figure show all."""
-FEW_SENSORS = 3
-"""Sensors that are too few to distinguish shapes."""
 LONGEST_NAME = 60
 """Characters of the name of a test that the name of a file has."""
 
@@ -70,15 +68,12 @@ def residual_size(result: Result, entry: Entry) -> float:
     return float(np.mean(result.residual(entry.name, entry.role) ** 2))
 
 
-def mac_picture(entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
+def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
     """MAC of identified and measured shapes; None where none were measured or the sensors cannot distinguish them."""
-    if pairs is None or not pairs.likeness.size:
-        return None
-    sensors = pairs.reference.shape.shape[0]
-    if sensors <= FEW_SENSORS or sensors < max(pairs.likeness.shape):
+    if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
-    draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", entry.name, pairs, unit, data_word(entry))
+    draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", result, entry.name, pairs, unit, data_word(entry))
     return Picture(f"mac-{file}", draw)
 
 

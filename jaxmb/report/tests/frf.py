@@ -57,7 +57,7 @@ def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
         parts += [
             Picture(f"stabilization-{file}", drawn_by(f"{_MODAL}:stabilization_of_test", entry)),
             Picture(f"synthesized-{file}", drawn_by(f"{_MODAL}:synthesized_of_test", entry)),
-            mac_picture(entry, measured_pairs(entry, result.model), file),
+            mac_picture(result, entry, measured_pairs(entry, result.model), file),
         ]
     return parts
 

@@ -34,5 +34,5 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         ]
         if entry.role == "fit":
             test: Any = entry.test
-            parts.append(mac_picture(entry, pairs_of_modes_test(test, result.model), file))
+            parts.append(mac_picture(result, entry, pairs_of_modes_test(test, result.model), file))
     return [Section("Modal tests", tuple(part for part in parts if part is not None))]
