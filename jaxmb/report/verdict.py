@@ -11,8 +11,6 @@ MOST_NAMED = 8
 """Parameters that a line names."""
 MOST_DOUBTS = 5
 """Remarks that stand in the verdict."""
-EXACT = 1e-3
-"""Times the noise below which data are followed exactly: noise-free ones state a nominal noise."""
 
 
 def verdict_section(result: Result) -> Section:
@@ -45,16 +43,10 @@ def _noise_line(result: Result) -> str:
     if left is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
         return ", ".join(["what is left was taken for noise", *levels]) if levels else ""
-    if followed_exactly(result):
+    if left.exact:
         return "followed exactly"
     follows = "followed" if left.explained else "NOT followed within the noise"
     return f"{follows}, what is left is {number(left.factor, 3)} times the noise"
-
-
-def followed_exactly(result: Result) -> bool:
-    """Whether the residual is that of rounding, of data without noise."""
-    left = result.metrics.misfit
-    return left is not None and left.factor < EXACT
 
 
 def _parts(verdict: Verdict) -> list[str]:

@@ -40,6 +40,7 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
+from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
@@ -244,11 +245,11 @@ def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band, `rows` the information about u."""
     study, lines = finding.study, []
     for entry, view, _ in finding.of(study.fitted):
-        tangent = entry.test.tangent(view)
-        if tangent is not None:
+        test, tangent = entry.test, entry.test.tangent(view)
+        if tangent is not None and isinstance(test, PostureTest):
             found = jax.tree.map(np.asarray, modes(tangent))
-            found = some_modes(found, found.frequency_hz <= entry.test.band_end_hz)
-            std = mode_deviations(entry.test, study.model, study.free, finding.u, tangent, found, rows)
+            found = some_modes(found, found.frequency_hz <= test.band_end_hz)
+            std = mode_deviations(test, study.model, study.free, finding.u, tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

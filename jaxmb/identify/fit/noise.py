@@ -13,6 +13,8 @@ from jaxmb.identify.fit.problem import Problem
 
 FALSE_ALARM = 1e-3
 """Probability with which noise that is as stated is taken for more than that."""
+EXACT = 1e-3
+"""Times the noise below which data are reproduced exactly."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Misfit:
     def factor(self) -> float:
         """How many times larger than stated the noise is, judged by what is left."""
         return float(np.sqrt(self.square))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the data are reproduced exactly: those without noise state a nominal one."""
+        return self.factor < EXACT
 
     @property
     def explained(self) -> bool:

@@ -12,27 +12,19 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.frf.figures_of_test import standard_residuals
 from jaxmb.report.modes.mode_pairs import data_word
 from jaxmb.report.style import FITTED, MEASURED, logarithmic_ticks
-from jaxmb.report.tests.common import residual_size
 
 COLUMNS = 3
 LONGEST_TITLE = 30
-MOST_TESTS = 24
-"""Tests that `frf_overview` draws, those with the largest residual."""
 MOST_NAMES = 40
 BINS = 200
 """Cells of the map of residuals along frequency at most."""
 
 
-def frf_overview(result: Result, entries: Sequence[Entry]) -> Figure:
+def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
     """Root of the sum of squares of all FRFs of each test, measured and identified: at which peaks they differ.
 
-    Only lines that are used in every FRF of a test are drawn.
+    Only lines that are used in every FRF of a test are drawn; `note` says which tests.
     """
-    count = len(entries)
-    if count > MOST_TESTS:
-        sizes = [residual_size(result, entry) for entry in entries]
-        entries = [entries[i] for i in np.sort(np.argsort(sizes)[-MOST_TESTS:])]
-    note = f", the {MOST_TESTS} of {count} tests with the largest residual" if count > MOST_TESTS else ""
     rows = -(-len(entries) // COLUMNS)
     figure = Figure(figsize=(8.4, 0.8 + 1.6 * rows), layout="constrained")
     grid = figure.subplots(rows, COLUMNS, squeeze=False)

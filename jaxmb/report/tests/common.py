@@ -60,12 +60,13 @@ def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
     if len(entries) <= MOST_TESTS:
         return list(entries)
     by_role = [[entry for entry in entries if entry.role == role] for role in ("fit", "check")]
-    return [max(some, key=lambda entry: residual_size(result, entry)) for some in by_role if some]
+    return [entry for some in by_role for entry in largest_residuals(result, some, 1)]
 
 
-def residual_size(result: Result, entry: Entry) -> float:
-    """Mean square of the residual of a test."""
-    return float(np.mean(result.residual(entry.name, entry.role) ** 2))
+def largest_residuals(result: Result, entries: Sequence[Entry], most: int) -> list[Entry]:
+    """Those of some tests with the largest residual, in their order."""
+    sizes = [float(np.mean(result.residual(entry.name, entry.role) ** 2)) for entry in entries]
+    return [entries[i] for i in np.sort(np.argsort(sizes)[-most:])]
 
 
 def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:

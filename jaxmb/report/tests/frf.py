@@ -13,12 +13,13 @@ from jaxmb.report.modes.tables import (
     true_modes_table,
 )
 from jaxmb.report.section import Part, Picture, Section, Table, drawn_by
-from jaxmb.report.tests.common import MOST_TESTS, file_names, mac_picture, score_table, shown_tests
-from jaxmb.report.verdict import followed_exactly
+from jaxmb.report.tests.common import MOST_TESTS, file_names, largest_residuals, mac_picture, score_table, shown_tests
 
 _FIGURES = "jaxmb.report.frf.figures_of_test"
 _OVERVIEW = "jaxmb.report.frf.overview"
 _MODAL = "jaxmb.report.modal.figures"
+MOST_DRAWN = 24
+"""Tests whose FRFs the figure of many tests shows."""
 
 
 def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
@@ -32,12 +33,14 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     parts: list[Part | None] = [score_table(result, entries)]
     if many:
         record = result.metrics.of(FrfMetrics) or FrfMetrics()
+        drawn = largest_residuals(result, entries, MOST_DRAWN)
+        note = f", the {len(drawn)} with the largest residual" if len(drawn) < len(entries) else ""
         pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
         parts += [
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
-            Picture("frf-all-tests", drawn_by(f"{_OVERVIEW}:frf_overview", result, entries)),
+            Picture("frf-all-tests", drawn_by(f"{_OVERVIEW}:frf_overview", result, drawn, note)),
         ]
-        if not followed_exactly(result):
+        if _noisy(result):
             parts.append(Picture("residual-all-tests", drawn_by(f"{_OVERVIEW}:residual_overview", result, entries)))
     for entry in shown_tests(result, entries):
         if entry.role == "fit" and not many:
@@ -50,7 +53,7 @@ def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
     held_out = "" if entry.role == "fit" else "check-"
     name = held_out or "frf-"
     parts: list[Part | None] = [Picture(f"{name}{file}", drawn_by(f"{_FIGURES}:frf_test_figure", result, entry))]
-    if not followed_exactly(result):
+    if _noisy(result):
         draw = drawn_by(f"{_FIGURES}:residual_figure", result, entry)
         parts.append(Picture(f"{held_out}residual-{file}", draw))
     if entry.role == "fit" and entry.source.modal is not None:
@@ -60,6 +63,11 @@ def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
             mac_picture(result, entry, measured_pairs(entry, result.model), file),
         ]
     return parts
+
+
+def _noisy(result: Result) -> bool:
+    """Whether the residual is more than rounding."""
+    return result.metrics.misfit is None or not result.metrics.misfit.exact
 
 
 def _modes_table(result: Result, entry: Entry) -> Table:

@@ -140,6 +140,11 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
     )
 
 
+def _mode(line: Mapping[str, Any]) -> Mode:
+    unknown: dict[str, Any] = {name: math.inf for name, x in line.items() if x is None}
+    return Mode(**(dict(line) | unknown))
+
+
 def _check_parameters(parameters: Mapping[str, Any], study: Study) -> None:
     """Raise ValueError where the parameters are not those that were free, or not within their bounds."""
     if study.complete is not None:

@@ -6,8 +6,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import deviations
+from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import motion_view
-from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
@@ -15,7 +15,7 @@ from jaxmb.response.modal import Modes
 
 
 def mode_deviations(
-    test: Test,
+    test: PostureTest,
     model: Model,
     free: FreeParameters,
     u: Float[np.ndarray, "d"],
@@ -40,7 +40,7 @@ def mode_deviations(
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    slope = _slope(test.posture, test.linearized_at, model, free, jax.device_put(u))
+    slope = _slope(test.q, test.at, model, free, jax.device_put(u))
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -56,7 +56,7 @@ def mode_deviations(
         changes = changes + root**order * (along(slope.fractional.matrix) + of_order)
         below = below + order * root ** (order - 1.0) * E
     changes = -changes / below
-    size, ratio = np.abs(root), -root.real / np.abs(root)
+    size, ratio = np.abs(root), -np.real(root) / np.abs(root)
     growth = (np.conj(root) * changes).real / size
     of_ratio = -(changes.real + ratio * growth) / size
     return np.stack([deviations(rows, part) for part in (growth / (2.0 * np.pi), of_ratio)], axis=1)

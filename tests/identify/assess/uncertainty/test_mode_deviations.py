@@ -7,12 +7,26 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.uncertainty.mode_deviations import mode_deviations
 from jaxmb.response.modal import modes
+from tests.identify.arm import MACHINE, frf, study_of
 
 
-@pytest.mark.parametrize("name", ["validation-3r", "flexible-arm"])
-def test_modes_by_differences(name):
-    """The flexible arm has structural damping. A step of 1e-4 leaves 1e-8 of the curvature, and 1e-6 of rounding."""
-    study = jaxmb.load_study(name)
+def fractional(folder):
+    free = {
+        "fractional.order": {"lower": 0.1, "upper": 1.0}, "fractional.time": {"lower": 1e-8, "upper": 1e-2},
+        "stiffness.*": {"lower": 1e3, "upper": 1e6},
+    }  # fmt: skip
+    law = {"fractional": {"order": 0.4, "time": 2e-5}}
+    machine = jaxmb.Machine.model_validate(MACHINE.model_dump(mode="json", exclude_unset=True) | law)
+    return study_of(folder, frf(), free=free, machine=machine)
+
+
+@pytest.mark.parametrize("name", ["validation-3r", "flexible-arm", "fractional"])
+def test_modes_by_differences(name, tmp_path):
+    """With structural damping (the flexible arm) and fractional damping too.
+
+    A step of 1e-4 leaves 1e-8 of the curvature, and 1e-6 of rounding.
+    """
+    study = fractional(tmp_path) if name == "fractional" else jaxmb.load_study(name)
     test, free = study.tests[0], study.free
     u = free.encode(np.sqrt(np.asarray(free.lower_value) * np.asarray(free.upper_value)))
 
@@ -31,5 +45,6 @@ def test_modes_by_differences(name):
     np.testing.assert_allclose(shown, np.sqrt(variance), rtol=1e-5)
 
     rows = np.diag(1.0 / std)
-    rows[0, 0] = 0.0  # a stiffness that the data do not determine
+    first = next(i for i, name in enumerate(free.names) if name.startswith("stiffness"))
+    rows[first, first] = 0.0  # a stiffness that the data do not determine
     assert np.isinf(mode_deviations(test, study.model, free, u, tangent, found, rows)[:, 0]).any()
