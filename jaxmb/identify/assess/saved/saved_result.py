@@ -123,9 +123,7 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
         cost=_number(saved["cost"]),
         initial_cost=_number(saved["initial_cost"]),
         parameters=parameters,
-        modes=tuple(
-            Mode(**{name: math.inf if x is None else x for name, x in line.items()}) for line in saved["modes"]
-        ),
+        modes=tuple(_mode(line) for line in saved["modes"]),
         metrics=metrics,
         remarks=tuple(saved["remarks"]),
         doubts=tuple(saved["doubts"]),
