@@ -53,6 +53,12 @@ class ScaledSvd(NamedTuple):
         return np.linalg.norm(self.right[self.rank :], axis=0) > COUPLED
 
 
+def without_rounding(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d"]:
+    """The matrix with columns that are the rounding of zeros (see `SMALLEST_COLUMN`) as zeros."""
+    length = np.linalg.norm(matrix, axis=0)
+    return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), matrix, 0.0)
+
+
 def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None) -> ScaledSvd:
     """Singular value decomposition with the columns scaled to length 1: what is weak by its units alone is resolved.
 
@@ -62,10 +68,10 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None)
             not given. Where it is given, columns that are the rounding of zeros count as zeros.
     """
     matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
+    if tolerance is not None:
+        matrix = without_rounding(matrix)
     size = np.linalg.norm(matrix, axis=0)
-    smallest = 0.0 if tolerance is None else SMALLEST_COLUMN * size.max(initial=0.0)
-    scale = np.where(size > smallest, size, 1.0)
-    matrix = np.where(size > smallest, matrix, 0.0)
+    scale = np.where(size > 0.0, size, 1.0)
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
     least = (max(matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values.max(initial=0.0)
     rank = int(np.sum(values > least))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, SMALLEST_COLUMN, ScaledSvd, scaled_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, ScaledSvd, scaled_svd, without_rounding
 
 HUBER = 1.345
 BISQUARE = 4.685
@@ -82,7 +82,7 @@ def linear_fit(
     upper = np.full(matrix.shape[-1:], np.inf) if upper is None else np.asarray(upper, float)
     _check(matrix, measured, std, lower, upper, names)
     centre = np.clip(0.0, lower, upper)
-    rows, right = _without_rounding(matrix / std[:, None]), (measured - matrix @ centre) / std
+    rows, right = without_rounding(matrix / std[:, None]), (measured - matrix @ centre) / std
     box = lower - centre, upper - centre
     values, held, solved = _solve(rows, right, *box)
     weights = np.ones(measured.size)
@@ -107,12 +107,6 @@ def linear_fit(
         settled=settled,
         solved=solved,
     )
-
-
-def _without_rounding(rows: np.ndarray) -> np.ndarray:
-    """The rows with columns that are the rounding of zeros as zeros: here once, whichever columns are held later on."""
-    length = np.linalg.norm(rows, axis=0)
-    return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), rows, 0.0)
 
 
 def _solve(

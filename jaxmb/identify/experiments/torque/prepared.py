@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxmb.identify.estimation.identifiability import without_rounding
 from jaxmb.identify.experiments.torque.further_columns import further_columns
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
@@ -219,10 +220,14 @@ def _independent(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "
 def equations_at(
     model: Model, record: MotionRecord, q: np.ndarray, zd: np.ndarray, zdd: np.ndarray, samples: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured."""
+    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured.
+
+    Columns of numbers without effect are zeros: scaled to length 1, their rounding would be parameters of its own.
+    """
     names = independent_coordinates(model)
     there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
     measured = tuple(record.names[i] for i in there)
     rows = stacked_torque_regressor(model, q, zd, zdd)
     regressor = rows[:, [names.index(name) for name in measured]]
-    return regressor, record.effort[samples][:, there], measured
+    acting = without_rounding(regressor.reshape(-1, regressor.shape[2])).reshape(regressor.shape)
+    return acting, record.effort[samples][:, there], measured

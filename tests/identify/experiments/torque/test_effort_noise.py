@@ -1,9 +1,14 @@
 """The deviation of measured efforts, where outliers are among them and where not."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+import jaxmb
+from jaxmb.identify.experiments.torque import prepared as prepared_rows
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, effort_std
 from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
 from jaxmb.identify.fit.noise import misfit
@@ -81,3 +86,15 @@ def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: b
         noise = effort_noise(rows, robust)
         squares.append(noise.std**2 / noise.alike)
     np.testing.assert_allclose(np.mean(squares, axis=0), TRUE**2, rtol=0.12 if robust else 0.068)
+
+
+def test_rounding_of_parameters_without_effect_is_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scaled to length 1 it took part in the fit, so that the deviation depended on the last digits of a filter."""
+    columns = np.random.default_rng(0).normal(size=(300, 1, 8)) * [1.0, 1.0, 1e-3, 1.0, 1e3, 1e-16, 1e-15, 1e-13]
+    monkeypatch.setattr(prepared_rows, "stacked_torque_regressor", lambda *_: columns)
+    model = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
+    record: Any = SimpleNamespace(names=("q1",), effort=np.ones((300, 1)))
+    none = np.zeros(0)
+    regressor, _, _ = prepared_rows.equations_at(model, record, none, none, none, np.arange(300))
+    assert least_squares(regressor[:, 0], np.ones(300))[1] == 5
+    assert not regressor[..., 5:].any()
