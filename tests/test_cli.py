@@ -1,6 +1,8 @@
 """The command line: exit codes, what is written, and one line for what is wrong."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -393,3 +395,21 @@ def test_draws_are_shown_and_written(tmp_path, capsys):
         with np.load(out / f"{name}.npz") as stored:
             assert stored["values"].shape == (count, 3)
             np.testing.assert_allclose(stored["truth"][0], [p.value for p in found.parameters.values()], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("command", "ending"), [
+    *(("modal", ending) for ending in ("npz", "csv", "uff", "mat", "toml")),
+    ("identify", "toml"), ("predict", "toml"), ("predict", "urdf"),
+])  # fmt: skip
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_pipes_and_devices_are_refused(tmp_path, capsys, command, ending, make):
+    """Opening the one, or reading the other, would never end."""
+    path = tmp_path / f"data.{ending}"
+    make(path)
+    signal.alarm(60)
+    try:
+        assert main([command, str(path)]) == console.WRONG_INPUT
+    finally:
+        signal.alarm(0)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"jaxmb: {path}: is a pipe or a device, expected a regular file")

@@ -42,11 +42,16 @@ def find_robot(name_or_path: str) -> Robot:
         ValueError: there is no such machine, or its description is wrong.
         NotImplementedError: the description asks for something that jaxmb does not have.
     """
-    from jaxmb.machine.file import load_machine, result_folder
+    from jaxmb.machine.file import RESULT_FILE, load_machine, result_folder
 
     machine = load_machine(name_or_path)
     from jaxmb.mechanics.postures import build_model  # what is wrong in the file is reported before JAX is imported
 
+    folder = result_folder(name_or_path)
+    if folder is not None and (folder / RESULT_FILE).exists():
+        from jaxmb.identify.assess.saved.saved_format import read_saved
+
+        read_saved(folder / RESULT_FILE, others=True)
     with progress(machine.name, "building the model"):
         model = build_model(machine)
-    return Robot(machine.name, model, result_folder(name_or_path))
+    return Robot(machine.name, model, folder)

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
 
 LARGEST_ARRAY = 50_000_000
@@ -26,6 +27,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     Raises:
         InputError: the file cannot be read, is too large, or holds what is no array or one of Python objects.
     """
+    check_regular(path)
     data: dict[str, np.ndarray] = {}
     try:
         with path.open("rb") as file:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import tempfile
 import tomllib
 from importlib import resources
@@ -70,12 +71,25 @@ def _quotes_hint(message: str, text: str) -> str:
     return "; text needs quotes" if at and lines[int(at[1]) - 1][int(at[2]) - 1 :][:1].isalpha() else ""
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise InputError for a pipe, a socket or a device, before it is opened: opening or reading it might never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # which its reader reports
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(
+            f"{os.fspath(path)}: is a pipe or a device, expected a regular file: write its data to one first"
+        )
+
+
 def read_text(path: Path) -> str:
     """Contents of a small UTF-8 text file.
 
     Raises:
         InputError: the file cannot be read, is larger than `LARGEST_FILE`, or is no text.
     """
+    check_regular(path)
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
 
 
@@ -46,17 +47,29 @@ def read_strict(path: Path, expected: str) -> Any:
         expected: what the file should be, for messages.
 
     Raises:
-        InputError: it cannot be read, or is no strict JSON.
+        InputError: it cannot be read, is no strict JSON, or has a key twice in one object.
     """
+    check_regular(path)
     try:
-        return json.loads(path.read_bytes(), parse_constant=_refused)
+        return json.loads(path.read_bytes(), parse_constant=_refused, object_pairs_hook=_without_duplicates)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}, expected {expected}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply, so not {expected}") from None
+    except KeyError as error:
+        raise InputError(f"{path}: has the key {error} twice in one object, so not {expected}") from None
     except ValueError:
         raise InputError(f"{path}: is no JSON, so not {expected}") from None
 
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise KeyError(key)
+        found[key] = value
+    return found

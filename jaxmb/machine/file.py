@@ -1,5 +1,6 @@
 """Machines and other descriptions in files: read with one clear sentence where they are wrong, written whole or not."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_whole
+from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.schema import Machine
@@ -16,6 +18,7 @@ from jaxmb.machine.urdf import machine_from_urdf
 ENDINGS = (".toml", ".urdf")
 MACHINE_FILE = "machine.toml"
 """Name of the file of the identified machine in the folder of a result."""
+RESULT_FILE = "result.json"
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
@@ -31,10 +34,13 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         NotImplementedError: the file asks for something that jaxmb does not have (a floating joint, say).
     """
     folder = result_folder(name_or_path)
+    if folder is not None:
+        check_machine(folder)
     path = find_description(name_or_path, "machines", "machine", ENDINGS) if folder is None else folder / MACHINE_FILE
     if path.suffix == ".urdf":
+        text = read_text(path)
         try:
-            return machine_from_urdf(read_text(path), path.stem)
+            return machine_from_urdf(text, path.stem)
         except NotImplementedError as error:
             raise NotImplementedError(f"{path}: {error}") from None
         except ValueError as error:
@@ -61,6 +67,23 @@ def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
         expected = f"a file ending in {' or '.join(ENDINGS)}, or a folder that jaxmb identify wrote"
         raise InputError(f"{folder}: a folder without {MACHINE_FILE}, expected {expected}")
     return folder
+
+
+def check_machine(folder: Path) -> None:
+    """Raise InputError where the machine in the folder of a result is not the one that was identified.
+
+    Results of versions that wrote no digest of it are taken as they are.
+    """
+    result, machine = folder / RESULT_FILE, folder / MACHINE_FILE
+    if not (result.is_file() and machine.is_file()):
+        return
+    saved = read_strict(result, "a result of an identification")
+    digest = saved.get("machine_digest") if isinstance(saved, dict) else None
+    if digest not in (None, hashlib.sha256(machine.read_bytes()).hexdigest()):
+        raise InputError(
+            f"{machine}: was changed since {RESULT_FILE} beside it was written, expected the identified machine; name"
+            " this file instead of its folder to use it as a machine of its own"
+        )
 
 
 def machine_names() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmb.io.files import check_regular
 from jaxmb.io.validation import validated
 from jaxmb.machine.expressions import names_in, value_of, values_of
 from jaxmb.machine.geometry import roll_pitch_yaw, rotation_matrix
@@ -323,6 +324,7 @@ def _rows(
     if isinstance(table, str | os.PathLike):
         path = os.path.join(folder, table)
         where = f"{path}: "
+        check_regular(path)
         try:
             with open(path, newline="") as file:
                 table = list(csv.DictReader(file, skipinitialspace=True))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.strict_json import strict, versions
 from jaxmb.io.validation import Named, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.file import machine_toml
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import LinearizeAt
 
@@ -217,6 +219,7 @@ class Result:
                 "singular_values": self.singular_values,
                 "estimated_noise": _estimated_noise(self.study),
                 "lines_left_out": {t.name: t.lines_left_out for t in self.study.tests if t.lines_left_out.size},
+                "machine_digest": hashlib.sha256(machine_toml(self.machine).encode()).hexdigest(),
                 "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
                 "metrics": dict(self.metrics),

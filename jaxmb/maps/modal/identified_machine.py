@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.saved.saved_format import read_saved
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
 from jaxmb.identify.parameters.model_parameters import OF_CHANNELS
-from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import load_machine
@@ -62,8 +62,8 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
         InputError: a file is missing or cannot be what `jaxmb identify` writes.
     """
     path = Path(folder) / "result.json"
-    model = build_model(load_machine(Path(folder) / "machine.toml"))
-    data = read_strict(path, "a result of an identification")
+    model = build_model(load_machine(folder))
+    data = read_saved(path, others=True)
     saved = data.get("covariance") if isinstance(data, dict) else None
     if saved is None:
         raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import read_mat
@@ -59,6 +60,7 @@ def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[st
         raise InputError(
             f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(READERS)}"
         )
+    check_regular(path)
     try:
         found, remarks = reader(path)
     except OSError as error:

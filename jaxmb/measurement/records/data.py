@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.io.arrays import read_arrays
+from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.matlab import read_variables
 from jaxmb.measurement.files.matlab_variables import Shapes
@@ -32,6 +33,7 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
+    check_regular(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if ending == ".csv":

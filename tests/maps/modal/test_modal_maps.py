@@ -168,10 +168,8 @@ def test_what_was_identified_at_the_equilibrium_is_mapped_there(result, tmp_path
 def test_an_unknown_parameter_is_null(result, tmp_path):
     """As where nothing acts on the data: null in the file, NaN in the map, and the map says which."""
     name = result.study.free.names[0]
-    lost = dataclasses.replace(
-        result,
-        parameters=result.parameters | {name: result.parameters[name]._replace(std=np.inf, std_log=np.inf)},
-    )
+    unknown = result.parameters[name]._replace(std=np.inf, std_log=np.inf, interval_95=None)
+    lost = dataclasses.replace(result, parameters=result.parameters | {name: unknown})
     told = json.loads(lost.json_text(), parse_constant=pytest.fail)["covariance"]["matrix"]
     assert told[0] == [None] * len(told)
     assert all(row[0] is None for row in told)

@@ -1,12 +1,16 @@
 """What result.json may hold: checked when a result is read back."""
 
+import math
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
-from jaxmb.identify.assess.result import Outcome
+from jaxmb.identify.assess.result import SCHEMA, Outcome, Parameter, with_interval
 from jaxmb.identify.estimation.identifiability import Verdict
+from jaxmb.io.strict_json import read_strict
+from jaxmb.io.validation import InputError, validated
 
 ROUNDING = 1e-6
 """By which what is a correlation may miss one."""
@@ -26,7 +30,13 @@ def _correlation(rows: tuple[tuple[float | None, ...], ...]) -> tuple[tuple[floa
     return rows
 
 
-class SavedParameter(BaseModel):
+class Strictly(BaseModel):
+    """A part of the file, with no key but its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SavedParameter(Strictly):
     """A `Parameter`."""
 
     value: Finite
@@ -47,7 +57,7 @@ class SavedParameter(BaseModel):
         return self
 
 
-class SavedMode(BaseModel):
+class SavedMode(Strictly):
     """A `Mode`."""
 
     posture: str
@@ -58,21 +68,26 @@ class SavedMode(BaseModel):
     damping_ratio_std: NotNegative | None = None
 
 
-class SavedResult(BaseModel):
+class SavedResult(Strictly):
     """A result as `Result.as_json` gives it."""
 
+    schema_: Whole = Field(alias="schema")
     study: str
     study_digest: str | None = None
+    description: str = ""
     status: Annotated[str, Field(pattern=f"^({'|'.join(Outcome)})")]
     seed: Whole
     noise_seed: Whole | None
     cost: Finite | None
     initial_cost: Finite | None
     parameters: dict[str, SavedParameter]
+    covariance: dict[str, Any] | None = None
     correlation: Annotated[tuple[tuple[Finite | None, ...], ...], AfterValidator(_correlation)]
     singular_values: tuple[NotNegative | None, ...]
     estimated_noise: dict[str, NotNegative]
     lines_left_out: dict[str, tuple[Whole, ...]] = {}
+    machine_digest: str | None = None
+    linearize_at: str = "posture"
     modes: tuple[SavedMode, ...]
     metrics: dict[str, Any]
     remarks: tuple[str, ...]
@@ -82,3 +97,45 @@ class SavedResult(BaseModel):
     versions: dict[str, str]
     history: tuple[Finite | None, ...]
     history_evaluations: tuple[Whole, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, saved in self.parameters.items():
+            if not _is_consistent(name, saved):
+                raise ValueError(f"parameters, {name}: value, std, std_log and interval_95 contradict each other")
+        return self
+
+
+def _is_consistent(name: str, saved: SavedParameter) -> bool:
+    """Whether deviations and interval belong to the value, on one of the two scales."""
+    data = saved.model_dump() | {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
+    found = Parameter(**data)
+    if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
+        return False
+    expected = (with_interval(name, found, logarithmic).interval_95 or (None, None) for logarithmic in (True, False))
+    rounding = ROUNDING * abs(found.value)
+    return any(
+        np.allclose(*(np.array(ends, dtype=float) for ends in (saved.interval_95, each)), rtol=ROUNDING, atol=rounding,
+                    equal_nan=True)
+        for each in expected
+    )  # fmt: skip
+
+
+def read_saved(path: Path, others: bool = False) -> Any:
+    """Contents of a result.json, checked.
+
+    Args:
+        path: of the file.
+        others: whether a file without `schema`, which jaxmb did not write, is returned as it is.
+
+    Raises:
+        InputError: it cannot be read, was not written by this version of jaxmb, or was changed so that its numbers
+            contradict each other.
+    """
+    saved = read_strict(path, "a result of an identification")
+    if others and not (isinstance(saved, dict) and "schema" in saved):
+        return saved
+    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
+        raise InputError(f"{path}: was not written by this version of jaxmb, expected what its `jaxmb identify` wrote")
+    validated(SavedResult, saved, str(path))
+    return saved

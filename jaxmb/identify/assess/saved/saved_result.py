@@ -11,8 +11,8 @@ import numpy as np
 import tomli_w
 
 from jaxmb.identify.assess.metrics import Metrics, read_metrics
-from jaxmb.identify.assess.result import SCHEMA, Mode, Parameter, Result
-from jaxmb.identify.assess.saved.saved_format import SavedResult
+from jaxmb.identify.assess.result import Mode, Parameter, Result
+from jaxmb.identify.assess.saved.saved_format import read_saved
 from jaxmb.identify.assess.stiffness_model.outcome import completed_machine
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
@@ -21,14 +21,13 @@ from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Study, make_study
 from jaxmb.io.files import read_toml, write_whole
-from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
-from jaxmb.machine.file import write_machine
+from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
 
-STUDY, RESULT, MACHINE, URDF = "study.toml", "result.json", "machine.toml", "machine.urdf"
+STUDY, URDF = "study.toml", "machine.urdf"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -79,7 +78,8 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
             study or its data are not those that the result was found from.
     """
     folder = Path(folder)
-    saved = _saved(folder / RESULT)
+    saved = read_saved(folder / RESULT)
+    check_machine(folder)
     try:
         file = validated(StudyFile, read_toml(folder / STUDY), str(folder / STUDY))
         study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
@@ -100,14 +100,6 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
 
 def _sentence(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else repr(error)
-
-
-def _saved(path: Path) -> dict[str, Any]:
-    saved = read_strict(path, "a result of an identification")
-    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
-        raise InputError(f"{path}: was not written by this version of jaxmb, expected what its `jaxmb identify` wrote")
-    validated(SavedResult, saved, str(path))
-    return saved
 
 
 def _result(saved: Mapping[str, Any], study: Study) -> Result:
