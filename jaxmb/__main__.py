@@ -4,9 +4,10 @@ import atexit
 import gc
 import os
 import sys
+import warnings
 
 from jaxmb.cli import main
-from jaxmb.cli.console import say
+from jaxmb.cli.console import printable, say
 
 COLLECT_AFTER = 200_000
 """New objects between two rounds of garbage collection. Imports and JAX's traces make as many that stay: looking
@@ -18,6 +19,8 @@ NOT_SAID = 120
 def run() -> None:
     """Run the command and end the process at once: taking hundred thousands of objects apart helps nobody."""
     gc.set_threshold(COLLECT_AFTER, 30, 30)
+    default = warnings.formatwarning
+    warnings.formatwarning = lambda *arguments: printable(default(*arguments))
     code = main()
     atexit._run_exitfuncs()
     try:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, say
+from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, printable, say
 from jaxmb.cli.run_identify import identify
 from jaxmb.cli.run_inspect import inspect
 from jaxmb.cli.run_map import map_postures
@@ -45,7 +45,7 @@ def _version(asked: bool) -> None:
         from jaxmb import native
 
         print(f"jaxmb {version('jaxmb')}")
-        print(f"small solve: {native.status()}")
+        print(printable(f"small solve: {native.status()}"))
         raise typer.Exit
 
 

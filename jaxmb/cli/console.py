@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,12 +84,31 @@ def moved_aside(folder: Path, files: tuple[str, ...]) -> str:
     return f"; the earlier result was moved to {previous.name}"
 
 
-def console_of(stderr: bool = False) -> "Console":
-    from rich.console import Console
+def printable(text: str) -> str:
+    """The text with every character that is neither printable nor a space or a line break as its escape sequence.
 
-    console = Console(stderr=stderr, highlight=False)
-    known = console.is_terminal or "COLUMNS" in os.environ
-    return console if known else Console(stderr=stderr, highlight=False, width=WIDTH)
+    A file can hold any bytes, and those of its contents that stand in a message must not control the terminal.
+    """
+    return "".join(
+        c if c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def console_of(stderr: bool = False) -> "Console":
+    """A console that shows texts as `printable` gives them, and no markup in them."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Escaping(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+    console = Escaping(stderr=stderr, highlight=False, markup=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH
+    return console
 
 
 @contextmanager
@@ -102,15 +122,17 @@ def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
     """
     console = console_of(stderr=True)
     if console.is_terminal:
-        with console.status(f"{name}: {first}") as live:
-            yield lambda text: live.update(f"{name}: {text}")
+        from rich.text import Text  # rich would read "[red]" in a name as a style
+
+        with console.status(Text(_line(f"{name}: {first}"))) as live:
+            yield lambda text: live.update(Text(_line(f"{name}: {text}")))
         return
     current, ended = [first], threading.Event()
 
     def print_lines() -> None:
         wait_s = FIRST_LINE_AFTER_S
         while not ended.wait(wait_s):
-            print(f"{name}: {current[0]}", file=sys.stderr, flush=True)
+            print(_line(f"{name}: {current[0]}"), file=sys.stderr, flush=True)
             wait_s = LINE_EVERY_S
 
     thread = threading.Thread(target=print_lines, daemon=True)
@@ -124,8 +146,12 @@ def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
 
 def say(message: str, code: int) -> int:
     """One line on stderr."""
-    print(f"jaxmb: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    print(_line(f"jaxmb: {message}"), file=sys.stderr, flush=True)
     return code
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split()))
 
 
 def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:

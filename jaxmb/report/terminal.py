@@ -38,7 +38,7 @@ def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
     for section in sections:
         parts = [shown for part in section.parts for shown in _part(part, width)]
         if parts:
-            title = Text(section.title, style="bold")
+            title = Text(_one_line(section.title), style="bold")
             # rich truncates the title of a rule that is longer than the line
             fits = title.cell_len + 4 <= width
             shown += [Rule(title, align="left", style="dim") if fits else title, *parts, Text("")]
@@ -48,20 +48,21 @@ def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
 def _part(part: Part, width: int) -> Iterator[RenderableType]:
     # Text, because rich would read "[x]" in a name as a style.
     if isinstance(part, Lines):
-        yield Text("\n".join(part.lines), no_wrap=part.verbatim, overflow="ignore" if part.verbatim else "fold")
+        lines = part.lines if part.verbatim else map(_one_line, part.lines)
+        yield Text("\n".join(lines), no_wrap=part.verbatim, overflow="ignore" if part.verbatim else "fold")
     if isinstance(part, Facts):
         grid = RichTable.grid(padding=(0, 1))
         grid.add_column(max_width=2 * width // 5, overflow="fold")
         grid.add_column(overflow="fold")
         for about, sentence in part.rows:
-            grid.add_row(Text(f"{about}:" if about else ""), Text(sentence))
+            grid.add_row(Text(_one_line(f"{about}:" if about else "")), Text(_one_line(sentence)))
         yield grid
     if isinstance(part, Table):
         if part.title:
-            yield Text(part.title, style="bold")
+            yield Text(_one_line(part.title), style="bold")
         yield from _tables(part, width)
         if part.caption:
-            yield Text(part.caption, style="dim")
+            yield Text(_one_line(part.caption), style="dim")
 
 
 def _tables(content: Table, width: int) -> Iterator[RichTable]:
@@ -114,4 +115,11 @@ def _folded(cell: Text, width: int) -> Text:
 
 
 def _cell(cell: str | Cell) -> Text:
-    return Text(cell) if isinstance(cell, str) else Text(cell.text, style=STYLE.get(cell.verdict, ""))
+    if isinstance(cell, str):
+        return Text(_one_line(cell))
+    return Text(_one_line(cell.text), style=STYLE.get(cell.verdict, ""))
+
+
+def _one_line(text: str) -> str:
+    """The text with line breaks, which names from files may hold, as spaces."""
+    return re.sub(r"\s*[\r\n]+\s*", " ", text)
