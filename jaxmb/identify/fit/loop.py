@@ -16,10 +16,10 @@ from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.polish import polished
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
-from jaxmb.identify.fit.search import PopulationSearch
+from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.stage import Refinement, Stage
-from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, save_state
+from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, same_end, save_state
 
 SAME_MINIMUM = 1e-6
 """Two starts came to the same minimum where their costs agree to this, relative."""
@@ -28,6 +28,8 @@ SCOUTED = 2.0
 """Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
 TOLD_APART = 1.0
 """Distance of two points on the way to a minimum, in units of the noise, below which one goes on for both."""
+DRAWN_ROUNDS = 8
+"""Rounds of drawn starts alone; those behind them begin with a population search from the best minimum."""
 MANY_STARTS = 32
 SURE = 3
 """After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
@@ -78,7 +80,10 @@ def run_fit(
     """Fit the free parameters of a problem.
 
     Every round draws starts (or lets a population search propose them), fits all of them to a few evenly weighted
-    lines, and refines the best on everything. Rounds differ by their random key only, so that a run taken up again
+    lines, and refines the best on everything, but for those whose refinement is known since an earlier start came to
+    the same point on these lines. Where `DRAWN_ROUNDS` rounds of drawn starts did not end the fit, because they
+    disagree or the noise does not explain the best minimum, the following rounds begin with a population search from
+    that minimum. Rounds differ by their random key only, so that a run taken up again
     from a saved state goes on exactly as it would have. At the end starts around the best minimum are tried, along the
     directions in which the data tell least, until none of them comes to a better one,
     unless there is no round left.
@@ -98,7 +103,7 @@ def run_fit(
     *searches, refinement = stages = _stages(problem, settings)
     run = _Run(problem, settings, start, seed)
     mark = "" if state_file is None else fingerprint(problem, settings, start, seed)
-    fit, stage_state = Fit(), None
+    fit, stage_state = Fit(stage=_first_stage(settings, 0)), None
     if resume and state_file is not None:
         check_shared(state_file)
     if resume and state_file is not None and state_file.exists():
@@ -109,6 +114,8 @@ def run_fit(
         searching = fit.stage < len(searches)
         began, compiled_before = time.monotonic(), COMPILATION.seconds
         if stage_state is None:
+            if isinstance(stage, PopulationSearch) and fit.population_evaluations == 0:
+                fit.before_population = fit.best
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
             stage_state = from_first(stage.begin(_seed(seed, fit), incoming))
         taken = stage.progress(stage_state).evaluations
@@ -122,7 +129,7 @@ def run_fit(
         else:
             fit.refine_seconds += spent
         reached = progress.objective if not searching else np.inf
-        if searching and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
+        if searching and not fit.settled and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
             # on all lines now and then only, of four times as many: it takes as long as several steps on few
             reached = from_first(refinement.objective_at(progress.u))
         if reached < fit.best:
@@ -160,7 +167,8 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
     coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
     stages: list[Stage] = []
     if search.algorithm != "random":
-        stages.append(PopulationSearch(coarse, box, search.algorithm, search.population, search.generations))
+        algorithm = DEFAULT if search.algorithm in DRAWN else search.algorithm
+        stages.append(PopulationSearch(coarse, box, algorithm, search.population, search.generations))
     if refine.method == "least-squares":
         if refine.coarse_lines and any(test.thins for test in problem.tests):
             # This far from the end the gradient tolerance only needs to tell what has settled.
@@ -175,6 +183,18 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
     else:
         last = Descent(problem, box, refine.method, refine.most_steps)
     return *stages, last
+
+
+def _first_stage(settings: FitSettings, number: int) -> int:
+    """Stage with which a round begins: the population search, or the one behind it."""
+    searched = settings.search.algorithm not in DRAWN
+    late = settings.search.algorithm == "auto" and number >= DRAWN_ROUNDS
+    return 0 if searched or late else _behind_search(settings)
+
+
+def _behind_search(settings: FitSettings) -> int:
+    """First stage that is no population search."""
+    return int(settings.search.algorithm != "random")
 
 
 def _weight(problem: Problem) -> float:
@@ -200,11 +220,12 @@ def _starts(run: _Run, fit: Fit) -> np.ndarray:
     """
     free, search, start = run.problem.free, run.settings.search, run.start
     lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-    count = max(run.settings.refine.starts, search.population if search.algorithm != "random" else 1)
+    searched = fit.stage < _behind_search(run.settings)
+    count = max(run.settings.refine.starts, search.population if searched else 1)
     drawn = np.random.default_rng([run.seed, fit.round]).uniform(size=(count, lower.size))
     starts = lower + drawn * (upper - lower)
     if fit.best_u is not None:
-        if not (fit.settled and search.algorithm == "random"):
+        if searched or not fit.settled:
             starts[0] = fit.best_u
         return starts
     kept = start.given | (not start.random)
@@ -221,10 +242,16 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         candidates, objectives = stage.outcome(state)
         if isinstance(stage, LeastSquares):
             fit.best_start = min(fit.best_start, float(objectives[0]))
-            candidates = candidates[objectives <= WORTHWHILE * fit.best_start]
+            searched = _first_stage(run.settings, fit.round) < _behind_search(run.settings)
+            candidates, fit.counts = _not_refined(
+                fit, candidates[objectives <= WORTHWHILE * fit.best_start], once=searched
+            )
             if fit.metric is not None:
+                fit.counts = []
                 candidates = _not_tried(fit, fit.metric, candidates)
-        elif len(candidates) < run.settings.refine.starts:
+        else:
+            fit.population_evaluations += progress.evaluations
+        if isinstance(stage, PopulationSearch) and len(candidates) < run.settings.refine.starts:
             # A search of few candidates leaves room for starts drawn at random beside them.
             drawn = _starts(run, fit)[1 : run.settings.refine.starts - len(candidates) + 1]
             candidates = np.concatenate([candidates, drawn])
@@ -233,7 +260,12 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
     fit.refine_evaluations += progress.evaluations
     if isinstance(stage, LeastSquares):
         ended = (np.asarray(state.stationary) | np.asarray(state.stalled)) & (np.asarray(state.evaluations) > 0)
-        fit.minima += [float(x) for x in np.asarray(state.objective)[ended]]
+        counts = np.array([*fit.counts, *[1] * ended.size])[: ended.size]
+        objectives, handed_on = np.asarray(state.objective)[ended], ended[: len(fit.counts)]
+        fit.minima += np.repeat(objectives, counts[ended]).tolist()
+        if fit.counts and fit.candidates is not None:
+            reached = zip(objectives, fit.candidates[: handed_on.size][handed_on], strict=True)
+            fit.refined += [np.append(objective, u) for objective, u in reached]
         # Far below the tolerance an objective is rounding, which differs from program to program: a start on few lines
         # may already have ended where it is least.
         fit.settled = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
@@ -243,9 +275,10 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
 
 
 def _finish_round(run: _Run, fit: Fit) -> None:
-    fit.stage, fit.candidates = 0, None
+    fit.candidates, fit.counts = None, []
     if fit.scouts is None:
         fit.round += 1
+        fit.stage = _first_stage(run.settings, fit.round)
         fit.done = _done(run, fit)
         wanted = run.settings.refine.method == "least-squares" and fit.best > run.settings.tolerance
         if fit.done and wanted and fit.round < run.settings.rounds:
@@ -256,7 +289,7 @@ def _finish_round(run: _Run, fit: Fit) -> None:
         count = run.settings.refine.starts
         fit.candidates, fit.scouts = fit.scouts[:count], fit.scouts[count:]
         fit.done = len(fit.candidates) == 0
-        fit.stage = int(run.settings.search.algorithm != "random")  # behind a population search
+        fit.stage = _behind_search(run.settings)
 
 
 def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
@@ -275,6 +308,32 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
     # signs of directions, and which comes first of two alike, are a matter of rounding
     return from_first(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
+
+
+def _not_refined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarray, list[int]]:
+    """Those of the ends on the coarse lines from which no start went on to all lines, each once, and how many starts
+    came to it. The others agree with the refinement from there.
+
+    Args:
+        fit: so far.
+        candidates: ends of starts [s, d].
+        once: count starts that came to one end as one, since all of them are from one population.
+    """
+    kept: list[np.ndarray] = []
+    counts: list[int] = []
+    known: set[int] = set()
+    for u in candidates:
+        k, own = same_end(u, fit.refined), same_end(u, kept)
+        if k is not None:
+            if not (once and k in known):
+                fit.minima.append(float(fit.refined[k][0]))
+            known.add(k)
+        elif own is None:
+            kept.append(np.append(np.nan, u))
+            counts.append(1)
+        else:
+            counts[own] += not once
+    return np.array(kept).reshape(-1, candidates.shape[1] + 1)[:, 1:], counts
 
 
 def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:

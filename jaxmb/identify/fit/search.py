@@ -17,6 +17,15 @@ from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
 
+DEFAULT = "CMA_ES"
+"""Algorithm of `"auto"`: of those compared it found hard minima most often (experiments/search)."""
+DRAWN = ("auto", "random")
+"""Settings whose first rounds begin at drawn starts."""
+SHORT_NAMES = {"de": "DifferentialEvolution", "ga": "SimpleGA"}
+INITIAL_STD = 0.3
+"""Of a distribution, in widths of the box; evosax's own, 1, puts most candidates on a bound."""
+
+
 class SearchState(NamedTuple):
     """A population search on its way."""
 
@@ -35,38 +44,50 @@ class PopulationSearch:
     """Any evosax algorithm, by name, on the box scaled to the unit cube.
 
     evosax knows no bounds: what it asks for outside is moved onto the bound, evaluated and told back there. A candidate
-    without a finite cost is counted, and told as worse than all others.
+    without a finite cost is counted, and told as worse than all others. evosax is imported when a search begins.
     """
 
     name = "search"
 
     def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
         self._problem, self._box = everywhere((spread_for(problem, population), box))
-        self._generations, self._size = generations, population
-        self._algorithm, self._from_population = _evosax(algorithm, population, generations, box.lower.size)
-        self._params = self._algorithm.default_params
-        if algorithm == "SimpleGA":
-            self._params = self._params.replace(crossover_rate=0.5)
-        self._advance = with_fixed(_some_generations, self._algorithm, self._params, self._problem, self._box)
+        self._name, self._generations, self._size = algorithm, generations, population
+
+    @functools.cached_property
+    def _evosax(self) -> tuple[Any, bool, Any]:
+        """The algorithm, whether it starts from a population rather than from a mean, and its parameters."""
+        algorithm, from_population = _evosax(self._name, self._size, self._generations, self._box.lower.size)
+        params = algorithm.default_params
+        if self._name == "SimpleGA":
+            params = params.replace(crossover_rate=0.5)
+        if not from_population and hasattr(params, "std_init"):
+            params = params.replace(std_init=jnp.asarray(INITIAL_STD))
+        return algorithm, from_population, params
+
+    @functools.cached_property
+    def _advance(self) -> Any:
+        algorithm, _, params = self._evosax
+        return with_fixed(_some_generations, algorithm, params, self._problem, self._box)
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SearchState:
+        algorithm, from_population, params = self._evosax
         key, key_population, key_init = jax.random.split(jax.random.PRNGKey(seed), 3)
         lower, upper = jax.device_put(jax.device_get((self._box.lower, self._box.upper)))
         known = (jnp.asarray(candidates)[: self._size] - lower) / (upper - lower)
-        if self._from_population:
+        if from_population:
             drawn = jax.random.uniform(key_population, (self._size - known.shape[0], lower.size))
             cube = jnp.concatenate([known, drawn])
             population = lower + cube * (upper - lower)
             fitness, bad = self._evaluated(population)
-            algorithm = self._algorithm.init(key_init, cube, fitness, self._params)
+            memory = algorithm.init(key_init, cube, fitness, params)
         else:
             population = jnp.broadcast_to(lower + known[0] * (upper - lower), (self._size, lower.size))
             first, bad = self._evaluated(population[:1])
             fitness = jnp.broadcast_to(first, (self._size,))
-            algorithm = self._algorithm.init(key_init, known[0], self._params)
+            memory = algorithm.init(key_init, known[0], params)
         best = jnp.argmin(fitness)
         zero = jnp.asarray(0)
-        return SearchState(key, algorithm, population, fitness, zero, bad, population[best], fitness[best])
+        return SearchState(key, memory, population, fitness, zero, bad, population[best], fitness[best])
 
     def _evaluated(self, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
         """Costs on this process's own device, and how many are not finite."""
@@ -78,7 +99,7 @@ class PopulationSearch:
 
     def progress(self, state: SearchState) -> Progress:
         done = int(state.generations)
-        evaluations = (done + self._from_population) * self._size
+        evaluations = (done + self._evosax[1]) * self._size
         u = np.asarray(state.best_u)
         return Progress(u, float(state.best), evaluations, int(state.non_finite), done >= self._generations)
 
@@ -128,10 +149,26 @@ def algorithm_names() -> tuple[str, ...]:
     return tuple(name for name in evosax.algorithms.algorithms if not name.startswith("SV_"))
 
 
-def check_algorithm(name: str) -> None:
-    """Raise ValueError where there is no search of that name; nothing is imported for "random", which is no search."""
-    if name != "random" and name not in algorithm_names():
-        raise ValueError(known_name("search algorithm", name, ("random", *algorithm_names())))
+def algorithm_named(name: str) -> str:
+    """A search algorithm's own name, of its name in any case and without _ and - ("cmaes"), or its short one ("de").
+
+    Nothing is imported for "auto" and "random".
+
+    Raises:
+        ValueError: there is no such algorithm.
+    """
+    word = _word(name)
+    if word in DRAWN:
+        return word
+    known = {_word(own): own for own in algorithm_names()} | SHORT_NAMES
+    if word not in known:
+        listed = (*DRAWN, *known.values(), *known)  # short ones too, for what is suggested
+        raise ValueError(known_name("search algorithm", name, dict.fromkeys(listed)))
+    return known[word]
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 @functools.lru_cache
@@ -144,7 +181,7 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
     import optax
     from evosax.algorithms import algorithms, population_based_algorithms
 
-    check_algorithm(name)
+    name = algorithm_named(name)
     options: dict[str, Any] = {}
     if name == "RandomSearch":
         options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))

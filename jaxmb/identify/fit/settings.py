@@ -1,11 +1,11 @@
 """How a fit searches and refines, from where, and when it stops."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from jaxmb.machine.values import Name, NonNegative, Part
 
@@ -13,11 +13,18 @@ Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 
 
 class SearchPart(Part):
-    """Population search that proposes starts; "random" draws them evenly over the bounds."""
+    """Population search that proposes starts; its algorithm's name alone stands for a table with nothing else."""
 
-    algorithm: Name = "random"
+    algorithm: Name = "auto"
+    """"auto": starts drawn evenly within the bounds, and a population search from the best minimum in later rounds, if
+    there are any; "random": drawn starts only; or an evosax algorithm, which then begins every round."""
     population: Count = 32
-    generations: Count = 10
+    generations: Count = 30
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, data: Any) -> Any:
+        return {"algorithm": data} if isinstance(data, str) else data
 
 
 class RefinePart(Part):

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -47,12 +48,20 @@ class Fit:
     """(evaluations so far, best objective so far)."""
     search_evaluations: int = 0
     refine_evaluations: int = 0
+    population_evaluations: int = 0
+    """Those of the search that were of a population."""
+    before_population: float = float("inf")
+    """Best objective when the first population search began; inf where none did, or nothing was known before it."""
     non_finite: int = 0
     compile_seconds: float = 0.0
     search_seconds: float = 0.0
     refine_seconds: float = 0.0
     candidates: np.ndarray | None = None
     """What the last finished stage of the round handed on."""
+    counts: list[int] = dataclasses.field(default_factory=list)
+    """Starts that came to each of these candidates on the coarse lines; empty where they do not come from there."""
+    refined: list[np.ndarray] = dataclasses.field(default_factory=list)
+    """Where starts came to on the coarse lines from which refinement came to its end: its objective, then that u."""
     scouts: np.ndarray | None = None
     """Starts around the best minimum that are still to be tried; None before there are any."""
     metric: np.ndarray | None = None
@@ -106,11 +115,15 @@ def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSett
             history=[(int(n), float(c)) for n, c in data["fit.history"]],
             search_evaluations=int(data["fit.search_evaluations"]),
             refine_evaluations=int(data["fit.refine_evaluations"]),
+            population_evaluations=int(data["fit.population_evaluations"]),
+            before_population=float(data["fit.before_population"]),
             non_finite=int(data["fit.non_finite"]),
             compile_seconds=float(data["fit.compile_seconds"]),
             search_seconds=float(data["fit.search_seconds"]),
             refine_seconds=float(data["fit.refine_seconds"]),
             candidates=data.get("fit.candidates"),
+            counts=data["fit.counts"].astype(int).tolist(),
+            refined=list(data["fit.refined"]),
             scouts=data.get("fit.scouts"),
             metric=data.get("fit.metric"),
             tried=list(data["fit.tried"]),
@@ -142,6 +155,11 @@ def distinct(ends: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Ends (objective, then u) without those that lie where an earlier one does."""
     kept: list[np.ndarray] = []
     for end in ends:
-        if not any(np.max(np.abs(end[1:] - other[1:])) <= SAME_END for other in kept):
+        if same_end(end[1:], kept) is None:
             kept.append(end)
     return kept
+
+
+def same_end(u: Float[np.ndarray, "d"], ends: Sequence[np.ndarray]) -> int | None:
+    """Number of the first of some ends (objective, then u) that lies at u; None where there is none."""
+    return next((k for k, end in enumerate(ends) if np.max(np.abs(u - end[1:])) <= SAME_END), None)

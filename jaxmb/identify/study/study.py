@@ -15,7 +15,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
-from jaxmb.identify.fit.search import check_algorithm
+from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
@@ -301,7 +301,7 @@ def make_study(
         with place(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)
     with place(f"{source}: [search]"):
-        check_algorithm(file.search.algorithm)
+        search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     with place(source):
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
@@ -326,7 +326,7 @@ def make_study(
         problem=problem,
         entries=tuple(entries),
         settings=FitSettings(
-            file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
+            search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
         ),
         start=Start(initial, stated, file.start == "random"),
         truth={n: truth[n] for names in free.tied for n in names if n in truth},

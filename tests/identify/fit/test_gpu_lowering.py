@@ -53,7 +53,7 @@ def test_search_and_refinement_of_frfs_and_deflections(tmp_path):
     box, points = points_of(problem)
     search = PopulationSearch(problem, box, "SimpleGA", 8, 10)
     state = search.begin(0, points)
-    found = cuda_calls(_some_generations, search._algorithm, search._params, problem, box, state, np.asarray(10))
+    found = cuda_calls(_some_generations, search._evosax[0], search._evosax[2], problem, box, state, np.asarray(10))
     assert found <= ON_CUDA
     assert refinement_calls(problem) <= ON_CUDA
 

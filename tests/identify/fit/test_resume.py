@@ -14,6 +14,7 @@ from tests.identify.arm import FREE, frf, study_of
 HOW = {
     "least squares": (SearchPart(), RefinePart()),
     "search": (SearchPart(algorithm="SimpleGA", population=16, generations=30), RefinePart()),
+    "search behind drawn starts": (SearchPart(population=16, generations=10), RefinePart()),
     "nelder-mead": (SearchPart(), RefinePart(method="nelder-mead", most_steps=1200)),
 }
 
@@ -59,7 +60,8 @@ class Interrupt:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_resume_is_as_if_never_stopped(base, how, tmp_path):
+def test_resume_is_as_if_never_stopped(base, how, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "DRAWN_ROUNDS", 1)
     # Of six parameters Nelder-Mead needs more evaluations than it makes between two reports.
     base = noisy_study(tmp_path, FREE | {"mass.*": {"lower": 1.0, "upper": 90.0}}) if how == "nelder-mead" else base
     study, state = with_method(base, how), tmp_path / "state.npz"

@@ -9,10 +9,13 @@ import pytest
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.estimation.least_squares import Box
+from jaxmb.identify.fit import loop
 from jaxmb.identify.fit.loop import coarsened, run_fit
 from jaxmb.identify.fit.refine import Descent, NelderMead
-from jaxmb.identify.fit.search import PopulationSearch, algorithm_names
+from jaxmb.identify.fit.search import PopulationSearch, algorithm_named, algorithm_names
+from jaxmb.identify.fit.settings import SearchPart
 from jaxmb.identify.fit.stage import objective
+from jaxmb.identify.fit.state import distinct
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
 from tests.identify.arm import frf, study_of
@@ -107,10 +110,51 @@ def test_non_finite_costs_of_nelder_mead_are_counted(problem, box, truth):
     assert end.non_finite == end.evaluations >= 20
 
 
-def test_unknown_algorithm(problem, box):
-    with pytest.raises(ValueError, match=r"search algorithm 'SimpelGA' does not exist, did you mean 'SimpleGA'\?"):
-        PopulationSearch(problem, box, "SimpelGA", 16, 30)
-    assert "CMA_ES" in algorithm_names()
+def test_algorithms_by_name():
+    """In any case and without _ and -, all that evosax has, and short ones."""
+    names = {"cmaes": "CMA_ES", "CMA-ES": "CMA_ES", "de": "DifferentialEvolution", "pso": "PSO", "Auto": "auto"}
+    assert {word: algorithm_named(word) for word in names} == names
+    assert [algorithm_named(name.lower()) for name in algorithm_names()] == [*algorithm_names()]
+    for wrong, near in {"SimpelGA": "SimpleGA", "cmeas": "cmaes", "randon": "random"}.items():
+        with pytest.raises(ValueError, match=f"search algorithm '{wrong}' does not exist, did you mean '{near}'"):
+            algorithm_named(wrong)
+
+
+def test_one_word_is_a_setting(tmp_path):
+    assert study_of(tmp_path, frf(), search="cmaes").settings.search == SearchPart(algorithm="CMA_ES")
+    assert study_of(tmp_path, frf()).settings.search.algorithm == "auto"
+    with pytest.raises(InputError, match=r"\[search\]: search algorithm 'cmeas' does not exist, did you mean 'cmaes'"):
+        study_of(tmp_path, frf(), search="cmeas")
+
+
+def test_default_searches_where_drawn_starts_did_not_end_the_fit(tmp_path, monkeypatch):
+    """Two rounds of drawn starts disagree by the standard of so many that agree; CMA-ES begins the third one."""
+    monkeypatch.setattr(loop, "DRAWN_ROUNDS", 2)
+    seen = {}
+    for algorithm in ("auto", "random"):
+        study = study_of(tmp_path, frf(noise=0.01, noise_log_std=0.01), start="random", rounds=3, agreement=100,
+                         search={"algorithm": algorithm, "population": 16, "generations": 10})  # fmt: skip
+        reports = []
+        fit = run_fit(study.problem, study.settings, study.start, 0, report=reports.append)
+        seen[algorithm] = fit, {r.stage: r.round for r in reports[::-1]}
+    (auto, stages), (drawn, others) = seen["auto"], seen["random"]
+    assert stages["starts"] == 1
+    assert stages["search"] == 3
+    assert "search" not in others
+    assert (auto.population_evaluations, drawn.population_evaluations) == (16 * 10, 0)
+    assert auto.before_population == pytest.approx(drawn.best, rel=1e-9)
+    assert auto.best <= auto.before_population < np.inf == drawn.before_population
+    # all starts of one population count as one that agrees, and a search from the best minimum is one more
+    assert sum(m <= auto.best * (1 + 1e-6) for m in auto.minima) <= 5
+
+
+def test_starts_that_came_to_a_known_point_are_not_refined_again(tmp_path):
+    """From few lines all starts of this arm that come to the lowest minimum come to one point: it is refined once."""
+    study = study_of(tmp_path, frf(noise=0.01, noise_log_std=0.01), start="random", rounds=6, agreement=100)
+    fit = run_fit(study.problem, study.settings, study.start, 0)
+    agreeing = [m for m in fit.minima if m <= fit.best * (1 + 1e-6)]
+    assert len(agreeing) > len(fit.refined) == len(distinct(fit.refined))
+    assert fit.refine_evaluations < 20 * len(fit.refined)
 
 
 def test_unknown_algorithm_in_a_study(tmp_path):
@@ -119,9 +163,9 @@ def test_unknown_algorithm_in_a_study(tmp_path):
     (tmp_path / "s.toml").write_text(
         'machine = "manipulator-3r"\n'
         f'[[test]]\nkind = "frf"\nsimulate = {{ lines = {{ {", ".join(f"{k} = {v}" for k, v in lines.items())} }} }}\n'
-        '[free]\n"stiffness.*" = { lower = 2e5, upper = 2e7 }\n[search]\nalgorithm = "CMAES"\n'
+        '[free]\n"stiffness.*" = { lower = 2e5, upper = 2e7 }\n[search]\nalgorithm = "CMAS"\n'
     )
-    message = r"s\.toml: \[search\]: search algorithm 'CMAES' does not exist, did you mean 'CMA_ES'\?"
+    message = r"s\.toml: \[search\]: search algorithm 'CMAS' does not exist, did you mean 'CMA_ES'\?"
     with pytest.raises(InputError, match=message):
         load_study(tmp_path / "s.toml")
 
