@@ -37,9 +37,9 @@ def test_importing_jaxmb_imports_nothing_slow():
 
 
 def test_identification_imports_no_statistics():
-    """`scipy.signal` and `scipy.stats` take half a second, and few tests need them."""
+    """`scipy.signal` and `scipy.stats` take half a second, and few tests need them; nor evosax before a search."""
     code = "import sys, jaxmb; jaxmb.identify(jaxmb.load_study('validation-3r')); "
-    code += "done = [name for name in ('scipy.signal', 'scipy.stats') if name in sys.modules]"
+    code += "done = [name for name in ('scipy.signal', 'scipy.stats', 'evosax') if name in sys.modules]"
     assert imported_after(code)[0] == []
 
 

@@ -2,8 +2,8 @@
 
     python experiments/search/run.py [--seeds 16] [--problem NAME ...] [--setting "cmaes" ...] [--out DIR]
 
-Every fit begins at random starts, with its own seed, and ends by itself. It is a success where its objective is within a
-millionth of what the stated noise leaves above the least one known: of all fits, and of a refinement from the truth.
+Every fit begins at random starts, with its own seed, and ends by itself. It is a success where its objective is within
+a millionth of what the stated noise leaves above the least one known: of all fits, and of a refinement from the truth.
 """
 
 import argparse

@@ -41,6 +41,13 @@ def identify(
         str | None,
         typer.Option(help="Published method to use: default or huynh2020.", show_default="the study's own"),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Population search: auto, random (none), cmaes, de, pso or another evosax algorithm.",
+            show_default="the study's own",
+        ),
+    ] = None,
     profile: Annotated[
         list[str] | None,
         typer.Option(help="Parameter, or pattern, along which the cost is followed, all others fitted again."),
@@ -66,7 +73,7 @@ def identify(
     with wrong_input():
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
-        file, path = read_study_file(study, preset)  # what is wrong in it is reported before JAX is imported
+        file, path = read_study_file(study, preset, search)  # what is wrong in it is reported before JAX is imported
     folder = Path("results") / path.stem if out is None else out
     state = folder / "state.npz"
     if distributed:

@@ -25,6 +25,7 @@ from jaxmb.identify.assess.remarks import (
     machine_remarks,
     on_bound,
     prior_remarks,
+    search_remarks,
     systematic_remarks,
     unmatched_remarks,
 )
@@ -178,6 +179,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
             *causes,
             *of_kinds,
             *data_remarks(study),
+            *search_remarks(study, fit),
             *sentences,
             *excess,
             *impossible,

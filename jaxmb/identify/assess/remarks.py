@@ -7,7 +7,10 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.experiments.test import called
+from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.fit.search import DEFAULT
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import sentence
@@ -115,3 +118,15 @@ def undamped(finding: Finding) -> bool:
     """Whether every free damping is on its lower bound."""
     damping = np.array([name.startswith("damping.") for name in finding.study.free.names], dtype=bool)
     return bool(damping.any() and (on_bound(finding.study, finding.u)[damping] < 0).all())
+
+
+def search_remarks(study: Study, fit: Fit) -> list[str]:
+    """A sentence where a population search began behind drawn starts."""
+    if study.settings.search.algorithm != "auto" or fit.population_evaluations == 0:
+        return []
+    lower = fit.best < fit.before_population * (1.0 - SAME_MINIMUM)
+    outcome = f"a lower one (cost {fit.best:.4g} instead of {fit.before_population:.4g})" if lower else "no lower one"
+    return [
+        f"after {DRAWN_ROUNDS} rounds of random starts without an agreed minimum that the noise explains, {DEFAULT}"
+        f" searched from the best minimum ({fit.population_evaluations} evaluations) and found {outcome}"
+    ]

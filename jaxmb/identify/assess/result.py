@@ -304,4 +304,9 @@ def initial_model(result: "Result") -> Model:
 
 def evaluations(fit: Fit) -> dict[str, int]:
     """Evaluations of the cost by part of the fit."""
-    return {"search": fit.search_evaluations, "refine": fit.refine_evaluations, "non_finite": fit.non_finite}
+    return {
+        "search": fit.search_evaluations,
+        "population": fit.population_evaluations,
+        "refine": fit.refine_evaluations,
+        "non_finite": fit.non_finite,
+    }

@@ -16,7 +16,6 @@ from jaxmb.identify.fit.problem import Problem, spread_for
 from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
-
 DEFAULT = "CMA_ES"
 """Algorithm of `"auto"`: of those compared it found hard minima most often (experiments/search)."""
 DRAWN = ("auto", "random")

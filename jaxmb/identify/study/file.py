@@ -31,18 +31,24 @@ def study_data(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
     return read_toml(find_description(name_or_path, "studies", "study", (".toml",)))
 
 
-def read_study_file(name_or_path: str | os.PathLike[str], preset: str | None = None) -> tuple[StudyFile, Path]:
+def read_study_file(
+    name_or_path: str | os.PathLike[str], preset: str | None = None, search: str | None = None
+) -> tuple[StudyFile, Path]:
     """Description of a study, and the file that it is in.
 
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
         preset: method instead of the study's own: "default" or "huynh2020".
+        search: algorithm of the population search instead of the study's own.
 
     Raises:
         InputError: there is no such file, or what it or its machine's says cannot be; one sentence says where.
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
     data = read_toml(path) | ({} if preset is None else {"preset": preset})
+    if search is not None:
+        own = data.get("search")
+        data["search"] = (own if isinstance(own, dict) else {}) | {"algorithm": search}
     file = validated(StudyFile, data, str(path))
     with place(str(path)):
         machine_named(file.machine, path.parent)

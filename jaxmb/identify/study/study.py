@@ -178,19 +178,25 @@ def linear_in(problem: Problem) -> np.ndarray | None:
     return None if np.any(by_reciprocal & by_value) else by_reciprocal
 
 
-def load_study(name_or_path: str | os.PathLike[str], noise_seed: int | None = None, preset: str | None = None) -> Study:
+def load_study(
+    name_or_path: str | os.PathLike[str],
+    noise_seed: int | None = None,
+    preset: str | None = None,
+    search: str | None = None,
+) -> Study:
     """Study from a built-in name or a TOML file; paths in it are relative to the file.
 
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
         noise_seed: seed of simulated noise instead of the study's own.
         preset: method instead of the study's own: "default" or "huynh2020".
+        search: algorithm of the population search instead of the study's own, in one word: "cmaes".
 
     Raises:
         InputError: (a ValueError) anything in the file, or in the files it names, cannot be; one sentence says where.
         NotImplementedError: the study asks for something this version does not have.
     """
-    file, path = read_study_file(name_or_path, preset)
+    file, path = read_study_file(name_or_path, preset, search)
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
