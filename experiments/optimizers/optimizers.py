@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cma
 import evosax.algorithms
 import jax
 import jax.numpy as jnp
@@ -91,6 +90,8 @@ def population(name: str, objective: Objective, seed: int) -> None:
 
 def covariance_matrix_adaptation(objective: Objective, seed: int) -> None:
     """CMA-ES of the package `cma`, with growing populations after each restart."""
+    import cma  # which comes with jaxmb's tests only
+
     for run in itertools.count():
         start = np.random.default_rng([seed, run]).uniform(size=objective.size)
         size = min(POPULATION * 2**run, 1024)
@@ -263,6 +264,7 @@ ALL: dict[str, Optimizer] = {
     "jaxmb, one start a round": functools.partial(own_fit, refine={"starts": 1}),
     "jaxmb, eight starts a round": functools.partial(own_fit, refine={"starts": 8}),
     "jaxmb, CMA_ES first": functools.partial(own_fit, search={"algorithm": "CMA_ES"}),
+    "jaxmb, random starts only": functools.partial(own_fit, search={"algorithm": "random"}),
     "jaxmb, PSO first": functools.partial(own_fit, search={"algorithm": "PSO"}),
     "jaxmb, DifferentialEvolution first": functools.partial(own_fit, search={"algorithm": "DifferentialEvolution"}),
     **{f"evosax {name}": functools.partial(population, name) for name in EVOSAX},

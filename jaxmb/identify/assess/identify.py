@@ -53,6 +53,11 @@ from jaxmb.response.modal import modes, some_modes
 
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
+CONVERGED_CHI2 = 1e-2
+"""Decrease of chi-square, over its mean for a row, that a movable parameter still promises at most at a minimum of noisy
+data: a tenth of its standard deviation."""
+NOISY = 0.1
+"""Mean square of the residual, in units of the stated noise, from which data are noisy."""
 
 
 def identify(
@@ -235,7 +240,8 @@ def _status(finding: Finding, fit: Fit, cost: float) -> str:
     of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
     slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
     worst = int(np.argmax(slope))
-    if slope[worst] <= CONVERGED_SLOPE:
+    noisy = float(residual @ residual) >= NOISY * residual.size
+    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * residual.size <= CONVERGED_CHI2):
         return ended
     return (
         f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"

@@ -22,7 +22,9 @@ from jaxmb.identify.fit.stage import Refinement, Stage
 from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, same_end, save_state
 
 SAME_MINIMUM = 1e-6
-"""Two starts came to the same minimum where their costs agree to this, relative."""
+"""Two starts came to the same minimum where their costs agree to this, relative, or"""
+SAME_CHI2 = 0.1
+"""their chi-squares to this, over their mean for a row."""
 SAVE_EVERY_S = 2.0
 SCOUTED = 2.0
 """Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
@@ -349,7 +351,8 @@ def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarr
 def _done(run: _Run, fit: Fit) -> bool:
     """Whether the minimum that was found is taken for the best one, or there is no round left."""
     settings = run.settings
-    agree = sum(m <= fit.best * (1.0 + SAME_MINIMUM) for m in fit.minima)
+    same = max(SAME_MINIMUM, SAME_CHI2 / max(run.problem.data_rows, 1))
+    agree = sum(m <= fit.best * (1.0 + same) for m in fit.minima)
     found = agree >= settings.agreement and fit.best <= explained_objective(run.problem)
     lasting = agree >= SURE * settings.agreement and fit.round * settings.refine.starts >= MANY_STARTS
     good = fit.best <= settings.tolerance and (fit.settled or settings.refine.method != "least-squares")

@@ -28,6 +28,12 @@ from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
 """From a point that is nearly a minimum already."""
+NEGLIGIBLE_CHI2 = 1e-3
+"""Decrease of chi-square, over its mean for a row, in `STEPS_AT_ONCE` steps that changes no estimate by more than a few
+hundredths of its standard deviation."""
+CREEPING_AFTER = 4 * STEPS_AT_ONCE
+"""Evaluations before a start may end for that reason: where all parameters act, steps converge to the last digits in
+fewer."""
 SETTLED = 1e-9
 """Cosine between residual and Jacobian at which a point is a minimum."""
 
@@ -58,6 +64,7 @@ class LeastSquares:
             _advance_least_squares, *everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
         )
         self._most_steps, self._exact = most_steps, exact
+        self._negligible = NEGLIGIBLE_CHI2 / max(problem.data_rows, 1)
         one_by_one = exact > 0.0 and problem.memory_of_fits == 0
         self._at_once = (1 if problem.spread else jax.device_count()) if one_by_one else starts
 
@@ -77,6 +84,8 @@ class LeastSquares:
         goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
         with np.errstate(invalid="ignore"):  # of starts that were never finite
             creeps = before - after < 1e-3 * after
+            negligible = before - after < self._negligible * after
+        stalled |= negligible & ~ended & (np.asarray(state.evaluations) >= CREEPING_AFTER) & ~waiting
         hopeless = ~ended & (after > 2.0 * goal) & (creeps | (goal <= self._exact))
         return state._replace(stalled=stalled | hopeless)
 

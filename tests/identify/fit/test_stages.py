@@ -11,7 +11,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit import loop
 from jaxmb.identify.fit.loop import coarsened, run_fit
-from jaxmb.identify.fit.refine import Descent, NelderMead
+from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch, algorithm_named, algorithm_names
 from jaxmb.identify.fit.settings import SearchPart
 from jaxmb.identify.fit.stage import objective
@@ -222,3 +222,15 @@ def test_published_method_does_not_claim_what_it_did_not_reach(tmp_path):
     result = identify(study)
     assert not result.converged
     assert result.status.startswith("not converged after 1 rounds: ")
+
+
+def test_a_start_that_creeps_ends(problem, box, truth):
+    """After forty evaluations, where ten more lower chi-square by less than anything that matters; not before."""
+    for part, most in ((1e-9, 40), (1e-2, 200)):
+        stage = LeastSquares("refine", problem, box, 200, 1, 1e-9)
+        stage._advance = lambda state, steps, part=part: state._replace(
+            objective=np.where(np.isinf(state.objective), 1.0, state.objective * (1.0 - part)),
+            evaluations=state.evaluations + steps,
+        )
+        states = advanced(stage, stage.begin(0, truth[None]))
+        assert stage.progress(states[-1]).evaluations == most
