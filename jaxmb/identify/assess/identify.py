@@ -54,7 +54,7 @@ from jaxmb.response.modal import modes, some_modes
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
 CONVERGED_CHI2 = 1e-2
-"""Decrease of chi-square, over its mean for a row, that a movable parameter still promises at most at a minimum of noisy
+"""Most decrease of chi-square, over its mean for a row, that a movable parameter still promises at a minimum of noisy
 data: a tenth of its standard deviation."""
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, from which data are noisy."""
