@@ -339,7 +339,11 @@ def test_studies(capsys, monkeypatch):
     assert main(["studies"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in jaxmb.study_names())
-    assert "Validation: six known parameters of a three-joint manipulator" in shown
+    text = " ".join(shown.split())
+    assert "Validation: six known parameters of a three-joint manipulator, from its FRFs (simulated, " in text
+    assert "the four modes that were measured on the real robot (measured, " in text
+    assert text.count("(measured, ") == 4
+    assert text.count("s, needs JAXMB_DATA)") == 3
 
 
 def test_progress_without_a_terminal(tmp_path, capsys, monkeypatch):
@@ -354,6 +358,20 @@ def test_progress_without_a_terminal(tmp_path, capsys, monkeypatch):
     seconds = strict(tmp_path / "result.json")["seconds"]
     assert 0.0 < seconds["read"] < seconds["total"]
     assert seconds["total"] >= sum(seconds[part] for part in ("read", "compile", "search", "refine")) - 1e-6
+
+
+def test_no_command_truncates_in_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    for command in (
+        ["predict", "manipulator-3r", "--band-hz", "1", "30"],
+        ["modal", str(tmp_path / "predict" / "frf.npz"), "--order", "8"],
+        ["map", "manipulator-3r", "--over", "z2=0:1", "--points", "3", "--show", "frequency"],
+        ["map", "kuka-kr240", "--over", "q2=0:1", "--over", "q3=-1:0", "--points", "5", "--length", "1"],
+    ):
+        assert main([*command, "--out", str(tmp_path / command[0])]) == 0
+        shown = [line.rstrip() for line in capsys.readouterr().out.splitlines() if not line.startswith("written in")]
+        assert "…" not in "".join(shown)
+        assert max(map(len, shown)) <= 60
 
 
 def test_as_a_program():

@@ -60,7 +60,11 @@ def _start(
 
 @app.command()
 def studies() -> None:
-    """List the studies, the measurements and the machines that come with jaxmb."""
+    """List the studies, the measurements and the machines that come with jaxmb; of studies whether their data are
+    measured or simulated, and the run time."""
+    from importlib import resources
+    from pathlib import Path
+
     from rich.table import Table
     from rich.text import Text
 
@@ -69,6 +73,7 @@ def studies() -> None:
     recorded = {name: read_toml(find_description(name, room, what, (".toml",)))
                 for room, what in (("measurements", "measurement"), ("motions", "motion"))
                 for name in library_names(room)}  # fmt: skip
+    run_times = read_toml(Path(str(resources.files("jaxmb.library") / "run_times.toml")))
     public = [name for name, about in recorded.items() if "public" in about]
     for room, what, command in (
         ("studies", "study", "identify"),
@@ -82,9 +87,14 @@ def studies() -> None:
         table.add_column(overflow="fold")
         for name in library_names(room):
             about = read_toml(find_description(name, room, what, (".toml",)))
-            files = [test.get("file") for test in about.get("test", ())]
-            needs = " (needs JAXMB_DATA)" if "public" in about or any(file in public for file in files) else ""
-            table.add_row(Text(name), Text(f"{about.get('description', '')}{needs}"))
+            tests = about.get("test", ())
+            needs = ", needs JAXMB_DATA" if "public" in about or any(test.get("file") in public for test in tests) else ""
+            if tests:
+                data = "simulated" if all("simulate" in test for test in tests) else "measured"
+                notes = f" ({data}, {run_times[name]} s{needs})"
+            else:
+                notes = f" ({needs.removeprefix(', ')})" if needs else ""
+            table.add_row(Text(name), Text(f"{about.get('description', '')}{notes}"))
         console_of().print(table)
 
 
