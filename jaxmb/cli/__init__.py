@@ -88,13 +88,15 @@ def studies() -> None:
         for name in library_names(room):
             about = read_toml(find_description(name, room, what, (".toml",)))
             tests = about.get("test", ())
-            needs = ", needs JAXMB_DATA" if "public" in about or any(test.get("file") in public for test in tests) else ""
+            notes = []
             if tests:
-                data = "simulated" if all("simulate" in test for test in tests) else "measured"
-                notes = f" ({data}, {run_times[name]} s{needs})"
-            else:
-                notes = f" ({needs.removeprefix(', ')})" if needs else ""
-            table.add_row(Text(name), Text(f"{about.get('description', '')}{notes}"))
+                simulated = all("simulate" in test for test in tests)
+                notes = ["simulated" if simulated else "measured"]
+                notes += [f"{run_times[name]} s"] if name in run_times else []
+            if "public" in about or any(test.get("file") in public for test in tests):
+                notes.append("needs JAXMB_DATA")
+            shown = f" ({', '.join(notes)})" if notes else ""
+            table.add_row(Text(name), Text(f"{about.get('description', '')}{shown}"))
         console_of().print(table)
 
 
