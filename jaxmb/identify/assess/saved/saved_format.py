@@ -108,7 +108,9 @@ class SavedResult(Strictly):
 
 def _is_consistent(name: str, saved: SavedParameter) -> bool:
     """Whether deviations and interval belong to the value, on one of the two scales."""
-    data = saved.model_dump() | {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
+    data: dict[str, Any] = saved.model_dump() | {
+        key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None
+    }
     found = Parameter(**data)
     if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
         return False
