@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.experiments.torque.gain_fit import GainChoice
 from jaxmb.identify.parameters.free_parameters import matching
@@ -30,6 +31,8 @@ class Setting(NamedTuple):
     """Seed of simulated noise instead of the study's own."""
     measured: Machine | None = None
     """What simulated tests are made of where they name no machine; `whole` where not given."""
+    fitted: tuple[Entry, ...] = ()
+    """Tests that are fitted, when those that are held out are read."""
     gains: GainChoice | None = None
     """Gains of drives of a first fit."""
     friction: FrictionChoice | None = None

@@ -118,7 +118,7 @@ def prepared(
             f"nothing is left {wanted}: without the filters' ends the record has {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = _moves(model, zd, least_speed, record.blurred)[inside][:, places]
+    fast = moving(model, zd, least_speed, record.blurred)[inside][:, places]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -141,7 +141,7 @@ def prepared(
     )
 
 
-def _moves(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
+def moving(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
     """Whether each independent coordinate, and each transmission that it turns, is faster than its least speed, and
     so many samples from where its speed reverses; one that reverses all the time, at rest, keeps its samples."""
     speed = np.broadcast_to(least_speed, zd.shape[1:])

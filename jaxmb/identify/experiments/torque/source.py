@@ -15,6 +15,8 @@ class TorqueSource(Source):
 
     time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """Of each row."""
+    cutoff_hz: float | None = None
+    """Of the filter of its angles, where it was searched."""
     coordinates: tuple[str, ...] = ()
     """Whose effort was measured, in the order of the test's numbers."""
     revolute: tuple[bool, ...] = ()

@@ -31,13 +31,15 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
         if names.count(name) > 1:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
     found: list[Entry] = []
-    for number, (label, part) in enumerate(zip(names, file.test, strict=True)):
-        own = setting._replace(noise_seed=_seed_of(setting.noise_seed, number))
+    for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
+        label, part = names[number], file.test[number]
+        fitted = tuple(found) if part.role == "check" else ()
+        own = setting._replace(noise_seed=_seed_of(setting.noise_seed, number), fitted=fitted)
         with place(f"{source}: {called(label)}"):
             found += KINDS[part.kind].reader(part, label, own)
     if all(entry.role == "check" for entry in found):
         raise InputError(f"{source}: every test has the role 'check', expected one to fit")
-    return sorted(found, key=lambda entry: entry.role == "check")
+    return found
 
 
 def test_names(parts: Sequence[TestPart]) -> list[str]:

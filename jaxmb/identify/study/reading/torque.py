@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.torque.cutoff_search import best_cutoff
+from jaxmb.identify.experiments.torque.cutoff_search import HIGHEST, best_cutoff
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise
 from jaxmb.identify.experiments.torque.further_columns import column_names
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
@@ -88,8 +88,15 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
         check_driven(record)
     path = recorded_path(model, record, start)
-    motion, chosen = _motion(part, model, record, path)
     last = np.inf if part.to_s is None else part.to_s
+    cutoff = None
+    if part.kalman is None and part.cutoff_hz == "search":
+        cutoff = _fitted_cutoff(part, setting, record)
+        if cutoff is None:
+            least_speed = _least_speed(part, model)
+            cutoff = best_cutoff(model, record, path, least_speed, part.from_s, last, part.robust, absent)
+    motion = _motion(part, record, cutoff)
+    chosen = [] if cutoff is None else [f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted worse"]
     names, where = regressor_names(model), places(model)
     first = setting.friction or setting.gains
     known = parameters(model) if first is None else first.values
@@ -137,6 +144,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     recorded = part.simulate is None
     source = TorqueSource(
         time_s=rows.time_s,
+        cutoff_hz=cutoff,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),
@@ -187,20 +195,19 @@ def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
     return read_described(file, setting.folder, names)
 
 
-def _motion(
-    part: TorqueTestPart, model: Model, record: MotionRecord, path: np.ndarray
-) -> tuple[MotionEstimate, list[str]]:
-    """What the record tells of the motion, and a remark on what was chosen for it."""
+def _fitted_cutoff(part: TorqueTestPart, setting: Setting, record: MotionRecord) -> float | None:
+    """That of the tests that are fitted, the highest, for one that is held out; None where none was searched."""
+    sources = [entry.source for entry in setting.fitted] if part.role == "check" else []
+    found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
+    return min(max(found), HIGHEST * record.rate_hz) if found else None
+
+
+def _motion(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> MotionEstimate:
+    """What the record tells of the motion, behind a cut-off where it was searched."""
     if part.kalman is not None:
         with place("kalman"):
-            given = [_by_name(part.kalman, key, record) for key in Kalman.model_fields]
-            return causal_motion(record, *given), []
-    if part.cutoff_hz != "search":
-        return low_passed_motion(record, part.cutoff_hz), []
-    cutoff = best_cutoff(model, record, path, part.robust)
-    return low_passed_motion(record, cutoff), [
-        f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted no better"
-    ]
+            return causal_motion(record, *(_by_name(part.kalman, key, record) for key in Kalman.model_fields))
+    return low_passed_motion(record, part.cutoff_hz if cutoff_hz is None else cutoff_hz)
 
 
 def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
