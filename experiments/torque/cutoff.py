@@ -20,7 +20,14 @@ from scipy.signal import lfilter
 import jaxmb
 
 GIVEN = (2.0, 5.0, 10.0, 20.0)
-BEFORE: dict[str, float] = {}
+BEFORE = {
+    "TX40": 53.0, "TX40, equations below 50 Hz": 53.0, "KR300": 50.0, "KR300, equations below 5 Hz": 50.0,
+    "slow, noise of angles 1e-5 rad": 2.13, "slow, noise of angles 3e-4 rad": 2.13, "slow, encoder of 4096 steps": 2.13,
+    "slow, coloured noise of torques": 2.13, "slow, Stribeck friction": 2.13,
+    "to 2 Hz, noise of angles 5e-5 rad": 5.07, "to 2 Hz, encoder of 4096 steps": 7.83,
+    "to 2 Hz, coloured noise of torques": 5.07, "to 6 Hz, noise of angles 5e-5 rad": 18.7,
+    "to 6 Hz, encoder of 65536 steps": 18.7,
+}  # fmt: skip
 BODY = {"mass": 2.0, "center_of_mass": [0.15, 0.02, 0.0], "inertia_products": {"xx": 0.02, "yy": 0.06, "zz": 0.07}}
 ARM = {
     "name": "arm",

@@ -81,7 +81,8 @@ def best_cutoff(
     found = {cutoff: each for cutoff, each in tries.items() if each is not None}
     if not found:
         raise ValueError("loops do not close along the motion behind any cut-off, expected cutoff_hz")
-    used = np.logical_and.reduce([fast for _, _, fast in found.values()])
+    # behind the lowest cut-offs hardly anything moves, behind the highest all does
+    used = np.mean([fast for _, _, fast in found.values()], axis=0) > 0.5
     used = used if used.any() else np.ones_like(used)
     block = np.broadcast_to((np.arange(chosen.size) * BLOCKS // chosen.size)[:, None], used.shape)[used]
     rows = [_over_size(regressor, effort, used, absent) for regressor, effort, _ in found.values()]
