@@ -42,6 +42,22 @@ def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate
     return MotionEstimate(position, velocity, acceleration, ends, ends)
 
 
+def delayed(motion: MotionEstimate, rate_hz: float, delay_s: float) -> MotionEstimate:
+    """The motion as it was so much before each sample, by cubic splines; samples of which it is not known are left out
+    at the ends."""
+    if delay_s == 0.0:
+        return motion
+    from scipy.interpolate import CubicSpline
+
+    samples = np.arange(len(motion.position))
+    parts = (
+        CubicSpline(samples, part, axis=0)(samples - delay_s * rate_hz)
+        for part in (motion.position, motion.velocity, motion.acceleration)
+    )
+    ends = int(np.ceil(abs(delay_s) * rate_hz))
+    return MotionEstimate(*parts, first=motion.first + ends, last=motion.last + ends)
+
+
 def causal_motion(
     record: MotionRecord,
     position_std: Float[np.ndarray, "c"],

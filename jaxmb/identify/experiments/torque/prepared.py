@@ -31,6 +31,10 @@ class Samples(NamedTuple):
     regressor: Float[np.ndarray, "k c p"]
     velocity: Float[np.ndarray, "k c"]
     temperature: Float[np.ndarray, "k"] | None
+    columns: Float[np.ndarray, "k c q"]
+    """The regressor with further columns of friction."""
+    constant: Float[np.ndarray, "k c"]
+    """Beside them."""
     kept: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
     """What becomes of something that adds to the efforts of all samples, in the rows of the equations."""
 
@@ -137,7 +141,7 @@ def prepared(
         measured=measured,
         temperature=None if temperature is None else temperature[inside[sample]],
         constant=rows[:, -2],
-        samples=Samples(regressor, speed, temperature, kept) if keep_samples else None,
+        samples=Samples(regressor, speed, temperature, columns, constant, kept) if keep_samples else None,
     )
 
 

@@ -1,15 +1,16 @@
 """A torque test: efforts of drives along a motion, linear in inertial and friction parameters."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
-from jaxmb.identify.experiments.torque.gain_fit import FAMILY
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import Place
 from jaxmb.identify.regression.base_parameters import acting_names, base_parameters
@@ -42,11 +43,11 @@ class TorqueTest(Test):
     that are alike count as if they were independent; 1 for all where there is none."""
     constant: Float[Array, "r"] | float = 0.0
     """Beside the columns of what is not linear, taken so about a value that is known."""
-    drives: tuple[str, ...] = eqx.field(static=True, default=())
-    """Whose gains may be free."""
-    gains: Float[Array, "g"] | None = None
-    """Of these."""
-    of_gains: Float[Array, "r g"] | None = None
+    own_names: tuple[str, ...] = eqx.field(static=True, default=())
+    """Of numbers of its own that may be free: gains of drives, and the delay of the torques."""
+    own: Float[Array, "g"] | None = None
+    """Values of these."""
+    of_own: Float[Array, "r g"] | None = None
     """Columns of these."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
@@ -56,9 +57,9 @@ class TorqueTest(Test):
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
         predicted = self.regressor @ view + self.constant
-        if self.of_gains is None or self.gains is None:
+        if self.of_own is None or self.own is None:
             return predicted
-        return predicted + self.of_gains @ self.gains
+        return predicted + self.of_own @ self.own
 
     def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """(predicted - measured) / standard deviation."""
@@ -109,14 +110,14 @@ class TorqueTest(Test):
         regressor = np.asarray(self.regressor)
         share, constant = affine_numbers(model, free, self.parameters)
         matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.constant)
-        if self.of_gains is not None:
-            columns, gains = np.asarray(self.of_gains), np.array(self.gains)
+        if self.of_own is not None:
+            columns, own = np.asarray(self.of_own), np.array(self.own)
             entries = free.entries_of(self.number_names)
             for k, entry in enumerate([] if entries is None else entries.tolist()):
                 if entry >= 0:
                     matrix[:, entry] += columns[:, k]
-                    gains[k] = 0.0
-            rest = rest + columns @ gains
+                    own[k] = 0.0
+            rest = rest + columns @ own
         return Equations(
             matrix=matrix,
             measured=np.asarray(self.effort) - rest,
@@ -127,17 +128,36 @@ class TorqueTest(Test):
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        """Gains of its drives."""
-        return tuple(f"{FAMILY}.{name}" for name in self.drives)
+        """Gains of its drives, and its delay."""
+        return self.own_names
 
     @property
     def numbers(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
         """Values of these."""
-        return np.zeros(0) if self.gains is None else self.gains
+        return np.zeros(0) if self.own is None else self.own
 
     def with_numbers(self, numbers: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
-        """The test with other gains."""
-        return dataclasses.replace(self, gains=numbers)
+        """The test with other such numbers."""
+        return dataclasses.replace(self, own=numbers)
+
+    def with_own(
+        self, names: Sequence[str], values: Float[np.ndarray, "k"], columns: Float[np.ndarray, "r k"]
+    ) -> "TorqueTest":
+        """The test with further numbers of its own.
+
+        Args:
+            names: of these.
+            values: about which their columns are taken: there the prediction is as before.
+            columns: derivatives of the prediction.
+        """
+        before = np.zeros((self.rows, 0)) if self.of_own is None else np.asarray(self.of_own)
+        return dataclasses.replace(
+            self,
+            constant=jax.device_put(np.asarray(self.constant) - columns @ values),
+            own_names=(*self.own_names, *names),
+            own=jax.device_put(np.concatenate([np.asarray(self.numbers), values])),
+            of_own=jax.device_put(np.concatenate([before, columns], axis=1)),
+        )
 
     def sums(self, model: Model, free: FreeParameters) -> Sums:
         """Base parameters."""

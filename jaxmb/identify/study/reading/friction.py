@@ -199,6 +199,8 @@ def _one_below_the_other(parts: Sequence[Prepared]) -> Prepared:
             np.concatenate([wide(s.regressor, p) for s, p in zip(all_samples, places, strict=True)]),
             np.concatenate([wide(s.velocity, p) for s, p in zip(all_samples, places, strict=True)]),
             np.concatenate([np.asarray(s.temperature) for s in all_samples]) if warm else None,
+            np.concatenate([wide(s.columns, p) for s, p in zip(all_samples, places, strict=True)]),
+            np.concatenate([wide(s.constant, p) for s, p in zip(all_samples, places, strict=True)]),
             kept,
         ),
     )

@@ -4,7 +4,6 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Sequence
 
-import jax
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
@@ -80,10 +79,4 @@ def with_free_gains(
     gains = np.array([choice.gains[name] for name in freed])
     values = np.array([choice.values.get(name, 0.0) for name in test.parameters[: samples.regressor.shape[-1]]])
     columns = gain_columns(samples, drives, freed, gains, values)
-    return dataclasses.replace(
-        test,
-        constant=jax.device_put(np.asarray(test.constant) - columns @ gains),
-        drives=tuple(freed),
-        gains=jax.device_put(gains),
-        of_gains=jax.device_put(columns),
-    )
+    return test.with_own([f"{FAMILY}.{name}" for name in freed], gains, columns)

@@ -11,12 +11,14 @@ import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.cutoff_search import HIGHEST, best_cutoff
+from jaxmb.identify.experiments.torque.delay_fit import DELAY, SLOPE_REACH, delay_column, first_delay
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise
 from jaxmb.identify.experiments.torque.further_columns import column_names
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
@@ -35,7 +37,7 @@ from jaxmb.io.validation import known_name, place
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.csv_motion import read_motion
 from jaxmb.measurement.motion.described import read_described
-from jaxmb.measurement.motion.estimate import MotionEstimate, causal_motion, low_passed_motion
+from jaxmb.measurement.motion.estimate import MotionEstimate, causal_motion, delayed, low_passed_motion
 from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
@@ -105,21 +107,32 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     freed = () if drives is None else free_gains(drives.names, setting.file.free)
     asks = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
     tries = asks and setting.friction is None
-    rows = prepared(
-        model,
-        record,
-        motion,
-        path,
-        part.effort_cutoff_hz,
-        _least_speed(part, model),
-        part.from_s,
-        last,
-        carrying,
-        tries or bool(freed),
-    )
-    rows.regressor[:, absent] = 0.0
-    if rows.samples is not None:
-        rows.samples.regressor[..., absent] = 0.0
+    own_delay = f"{DELAY}.{label}"
+    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in setting.file.free)
+    if is_late:  # the slope of an effort has a spike where friction changes its sign
+        record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
+
+    def equations(delay_s: float) -> Prepared:
+        rows = prepared(
+            model,
+            record,
+            delayed(motion, record.rate_hz, delay_s),
+            path,
+            part.effort_cutoff_hz,
+            _least_speed(part, model),
+            part.from_s,
+            last,
+            carrying,
+            tries or is_late or bool(freed),
+        )
+        rows.regressor[:, absent] = 0.0
+        if rows.samples is not None:
+            rows.samples.regressor[..., absent] = 0.0
+            rows.samples.columns[..., absent] = 0.0
+        return rows
+
+    with place("[free]"):
+        delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     names = column_names(model, rows.measured)
     std, alike = _noise(part, rows)
     test = TorqueTest(
@@ -137,10 +150,13 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     recordings = None
     if freed and drives is not None:
         if setting.gains is None:
-            used = slice(motion.first, len(record.time_s) - motion.last)
+            moved = delayed(motion, record.rate_hz, delay_s)
+            used = slice(moved.first, len(record.time_s) - moved.last)
             recordings = Recorded(_by_known_speeds(model, rows), drives.signal[used], drives, part.robust)
         else:
             test = with_free_gains(test, rows, drives, freed, setting.gains)
+    if is_late:
+        test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
     recorded = part.simulate is None
     source = TorqueSource(
         time_s=rows.time_s,
