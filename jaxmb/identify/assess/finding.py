@@ -57,6 +57,8 @@ class Finding:
     """Of u, from the Jacobian."""
     linear: Linear | None = None
     """Of a study that was fitted in one linear step."""
+    systematic_covariance: Float[np.ndarray, "d d"] | None = None
+    """Part of the covariance of u that is not that of noise."""
 
     @functools.cached_property
     def views(self) -> tuple[View, ...]:
@@ -126,6 +128,12 @@ class Finding:
         """The finding with other standard deviations, and verdicts by these."""
         known = self.known._replace(std=std, verdict=verdicts(std, self.known.prior_std))
         return dataclasses.replace(self, known=known)
+
+    def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Finding":
+        """The finding with a covariance of systematic errors of u added to that of noise."""
+        known = self.known._replace(covariance=self.known.covariance + covariance)
+        added = dataclasses.replace(self, known=known, systematic_covariance=covariance)
+        return added.with_std(np.sqrt(self.known.std**2 + np.diag(covariance)))
 
     @functools.cached_property
     def misfits(self) -> list[Misfit]:

@@ -44,6 +44,7 @@ from jaxmb.identify.fit.linear import (
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.possible import Possible
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
+from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.reading.parameters import held_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
 from jaxmb.io.validation import place
@@ -71,6 +72,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     began = time.monotonic()
     finding = linear_finding(study, seed)
     wrong = finding.not_followed or finding.far_off
+    finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
     finding = finding.believed(not wrong)
     solved = time.monotonic()
     if finding.linear is None:
@@ -87,6 +89,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         *excess_remarks(finding.misfit),
         *([NOT_BELIEVED] if wrong else []),
         *outlier_remarks(step.robust_weight),
+        *systematic,
         *body_remarks(finding, step),
         *machine_remarks(machine),
         *value_remarks(finding),
@@ -146,6 +149,17 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
+
+
+def with_systematic_errors(finding: Finding) -> tuple[Finding, list[str]]:
+    """The fit with standard deviations that contain what its tests show of systematic errors, and remarks on these."""
+    told = list[str]()
+    for kind, entries in by_kind(finding.study.entries):
+        systematic = KINDS[kind].systematic
+        if systematic is not None:
+            covariance, remarks = systematic(finding, entries)
+            finding, told = finding.with_added(covariance), [*told, *remarks]
+    return finding, told
 
 
 def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:

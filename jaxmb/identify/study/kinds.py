@@ -19,6 +19,7 @@ class Kind(NamedTuple):
     reader_at: str = ""
     metrics_at: str = ""
     remarks_at: str = ""
+    systematic_at: str = ""
     sections_at: str = ""
     next_at: str = ""
     next_report_at: str = ""
@@ -42,6 +43,11 @@ class Kind(NamedTuple):
     def remarks(self) -> Callable[..., Any] | None:
         """(finding, entries of the kind, its metrics) -> sentences on data that the machine does not follow."""
         return pkgutil.resolve_name(self.remarks_at) if self.remarks_at else None
+
+    @property
+    def systematic(self) -> Callable[..., Any] | None:
+        """(linear finding, entries of the kind) -> covariance of u that systematic errors add, and remarks."""
+        return pkgutil.resolve_name(self.systematic_at) if self.systematic_at else None
 
     @property
     def sections(self) -> Callable[..., Any] | None:
@@ -69,8 +75,8 @@ _INSPECTION = "jaxmb.report.inspection"
 KINDS: dict[str, Kind] = {
     "frf": Kind(
         f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:FrfMetrics",
-        f"{_ASSESS}.frf:frf_remarks", f"{_REPORT}.frf:frf_sections",
-        f"{_PLAN}.next_tests:plan_tests", f"{_INSPECTION}.next_tests:tests_report",
+        f"{_ASSESS}.frf:frf_remarks", sections_at=f"{_REPORT}.frf:frf_sections",
+        next_at=f"{_PLAN}.next_tests:plan_tests", next_report_at=f"{_INSPECTION}.next_tests:tests_report",
     ),
     "modes": Kind(
         f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:ModesMetrics",
@@ -79,11 +85,12 @@ KINDS: dict[str, Kind] = {
     "deflection": Kind(
         f"{_FORMAT}.deflection_format:DeflectionTestPart", f"{_READING}.deflections:read_deflection_test",
         f"{_ASSESS}.deflections:DeflectionMetrics", f"{_ASSESS}.deflections:deflection_remarks",
-        f"{_REPORT}.deflections:deflection_sections",
+        sections_at=f"{_REPORT}.deflections:deflection_sections",
     ),
     "torque": Kind(
         f"{_FORMAT}.torque_format:TorqueTestPart", f"{_READING}.torque:read_torque_test",
-        f"{_ASSESS}.torque:TorqueMetrics", f"{_ASSESS}.torque:torque_remarks", f"{_REPORT}.torque:torque_sections",
+        f"{_ASSESS}.torque:TorqueMetrics", f"{_ASSESS}.torque:torque_remarks", f"{_ASSESS}.joints:systematic_errors",
+        f"{_REPORT}.torque:torque_sections",
         f"{_PLAN}.motions.next_motion:plan_motion", f"{_INSPECTION}.next_motion:motion_report",
     ),
 }  # fmt: skip

@@ -21,7 +21,7 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     if metrics is None:
         return []
     files = file_names(result.study)
-    parts: list[Part | None] = [torque_table(metrics), base_table(metrics)]
+    parts: list[Part | None] = [torque_table(metrics), centre_table(metrics), base_table(metrics)]
     if metrics.base:
         draw = drawn_by("jaxmb.report.torque.base_figure:base_figure", result.study.name, metrics)
         parts.append(Picture("base-parameters", draw))
@@ -50,6 +50,18 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     return Table(
         "Efforts, Nm or N", columns, rows, caption + ("; essential %: by essential parameters alone" if few else "")
     )
+
+
+def centre_table(metrics: TorqueMetrics) -> Table | None:
+    """Centres of mass of bodies whose mass and first moments were found."""
+    if not metrics.centres:
+        return None
+    rows = tuple(
+        (row.body, row.axis, number(row.value), number(row.std, 2), *(number(end) for end in row.interval_95))
+        for row in metrics.centres
+    )
+    columns = (*left("body", "axis"), *right("centre", "std", "from", "to"))
+    return Table("Centres of mass, m", columns, rows, "of 95 % intervals, in the axes of each body")
 
 
 def base_table(metrics: TorqueMetrics) -> Table | None:

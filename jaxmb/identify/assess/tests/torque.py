@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -59,6 +60,24 @@ class BaseRow:
     essential_std: float | None = None
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class CentreRow:
+    """A coordinate of the centre of mass of a body or payload whose mass is known."""
+
+    body: str
+    axis: str
+    """x, y or z of the body's own frame."""
+    value: float
+    """m."""
+    std: float
+    """m, with the correlation of first moment and mass; inf where the first moment is not known."""
+
+    @property
+    def interval_95(self) -> tuple[float, float]:
+        """From and to, m."""
+        return self.value - INTERVAL * self.std, self.value + INTERVAL * self.std
+
+
 class Moved(NamedTuple):
     """Base parameters that have something free in them."""
 
@@ -76,6 +95,7 @@ class TorqueMetrics(KindMetrics):
 
     torques: tuple[TorqueRow, ...]
     base: tuple[BaseRow, ...] = ()
+    centres: tuple[CentreRow, ...] = ()
 
     @property
     def known_text(self) -> str:
@@ -106,7 +126,7 @@ class TorqueMetrics(KindMetrics):
                 few = None if left is None else percent[1]
                 rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few))
         if essential is None:
-            return cls(tuple(rows), base)
+            return cls(tuple(rows), base, _centres(finding))
         few = zip(essential.values.tolist(), map(_known, essential.std), strict=True)
         by_name = dict(zip(essential.names, few, strict=True))
         base = tuple(
@@ -115,7 +135,7 @@ class TorqueMetrics(KindMetrics):
             else dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
             for row in base
         )
-        return cls(tuple(rows), base)
+        return cls(tuple(rows), base, _centres(finding))
 
 
 def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> list[str]:
@@ -225,4 +245,28 @@ def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.
         step = finding.linear.step
         wide = np.arange(weights.size) < finding.study.problem.data_rows
         weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
-    return deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), sums)
+    std = deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), sums)
+    if finding.systematic_covariance is None:
+        return std
+    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", sums, finding.systematic_covariance, sums))
+
+
+def _centres(finding: Finding) -> tuple[CentreRow, ...]:
+    """Centres of mass that follow from free masses and first moments, c = h / m."""
+    free, own, found = finding.study.free, parameters(finding.model), list[CentreRow]()
+    by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
+    single = {name for names in free.tied for name in names}
+    for body in finding.model.masses:
+        names = [f"mass.{body}", *(f"first_moment.{body}.{axis}" for axis in "xyz")]
+        mass = own[names[0]]
+        if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
+            continue
+        share = affine_numbers(finding.study.model, free, names)[0] * by_value
+        known = [bool(np.isfinite(finding.known.std[row != 0.0]).all()) for row in share]
+        for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
+            centre = own[name] / mass
+            slope = (row - centre * share[0]) / mass
+            std = np.sqrt(slope @ finding.known.covariance @ slope) if is_known and known[0] else np.inf
+            if known[0]:
+                found.append(CentreRow(body, axis, centre, float(std)))
+    return tuple(found)

@@ -17,6 +17,8 @@ class TorqueSource(Source):
     """Of each row."""
     cutoff_hz: float | None = None
     """Of the filter of its angles, where it was searched."""
+    velocity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    """Of the coordinate of each row, rad/s or m/s."""
     coordinates: tuple[str, ...] = ()
     """Whose effort was measured, in the order of the test's numbers."""
     revolute: tuple[bool, ...] = ()

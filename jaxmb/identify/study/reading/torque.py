@@ -161,6 +161,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     source = TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=cutoff,
+        velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),

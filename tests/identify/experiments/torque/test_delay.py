@@ -45,12 +45,6 @@ def test_deviations_hold(tmp_path):
     assert 0.3 < np.sqrt(np.mean(own**2)) < 1.7  # within 2.5 standard deviations of that of ten normal numbers
 
 
-def test_without_the_delay_inertias_are_off(tmp_path):
-    found = identified(tmp_path, 0.02, 0.05, free=FREE).parameters
-    off = [abs(found[name].value - value) / found[name].std for name, value in TRUE.items()]
-    assert max(off) > 3.0
-
-
 def test_an_unknown_test(tmp_path):
     with pytest.raises(ValueError, match=r"parameter or pattern 'delay.other' does not exist"):
         identified(tmp_path, 0.0, free=FREE | {"delay.other": DELAY["delay.*"]})

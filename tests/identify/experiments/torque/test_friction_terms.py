@@ -47,7 +47,8 @@ def rows(extra=None, seed=0):
     effort = Y @ TRUE + NOISE * np.random.default_rng(seed).normal(size=time.size)
     if extra is not None:
         effort = effort + extra(v, np.abs(Y[:, :2] @ TRUE[:2]), WARM)
-    samples = Samples(Y[:, None], v[:, None], WARM, lambda part: part[:, 0])
+    zero = np.zeros((len(v), 1))
+    samples = Samples(Y[:, None], v[:, None], WARM, Y[:, None], zero, lambda part: part[:, 0])
     return Prepared(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), WARM, samples=samples)
 
 

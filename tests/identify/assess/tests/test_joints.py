@@ -1,0 +1,99 @@
+"""A payload of an arm whose equations are written by hand: joints that disagree, and friction that is not modelled."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.study.study import make_study
+from tests.identify.experiments.torque.test_free_gains import LOAD, loaded, motion
+from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, TRUE, efforts_by_hand
+
+RATE = 100.0
+NOISE = 0.03
+"""Nm."""
+OF_LOAD = ("mass.load", "first_moment.load.x", "first_moment.load.y", "inertia.load.zz")
+CENTRE = (0.3, 0.05)
+PAYLOAD = {name: {"lower": -9.0, "upper": 9.0} for name in OF_LOAD} | {"mass.load": {"lower": 0.0, "upper": 9.0}}
+
+
+def same(load, velocity):
+    return load
+
+
+def identified(folder, changed=same, seed=0):
+    """Runs with and without the payload; `changed` makes of the efforts without losses those that are recorded."""
+    time, draw, tests = np.arange(round(10.0 * RATE)) / RATE, np.random.default_rng(seed), []
+    lossless = {name: 0.0 for name in TRUE if name.split(".")[0] in ("damping", "friction", "offset")}
+    for number, carries in enumerate((True, False)):
+        states = motion(time, 1.0 + 0.2 * number)
+        p = loaded() if carries else TRUE
+        load = efforts_by_hand(*states, p | lossless)
+        tau = efforts_by_hand(*states, p) - load + changed(load, states[1])
+        table = np.stack([time, *states[0], *(tau + NOISE * draw.normal(size=tau.shape))], axis=1)
+        heads = "time_s,a,b,a.torque,b.torque"
+        np.savetxt(folder / f"run{number}.csv", table, fmt="%.17g", delimiter=",", header=heads, comments="")
+        test = {"kind": "torque", "file": f"run{number}.csv", "cutoff_hz": 20.0, "least_speed": 0.02}
+        tests.append(test | ({} if carries else {"without": ["load"]}))
+    machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"payload": [LOAD]})
+    jaxmb.write_machine(machine, folder / "arm.toml")
+    return jaxmb.identify(make_study({"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD}, "arm", folder))
+
+
+def told(result, word):
+    return [text for text in result.doubts if word in text]
+
+
+@pytest.fixture(scope="module")
+def correct(tmp_path_factory):
+    return identified(tmp_path_factory.mktemp("correct"))
+
+
+def test_a_correct_study(correct):
+    assert not told(correct, "disagree")
+    assert not told(correct, "friction")
+    for name, true in (("mass.load", 1.5), ("first_moment.load.x", 0.45)):
+        assert abs(correct.parameters[name].value - true) < 4.0 * correct.parameters[name].std
+
+
+def test_the_centre_of_mass(correct):
+    rows = {row.axis: row for row in correct.metrics.of(TorqueMetrics).centres}
+    found, covariance = (
+        correct.parameters,
+        correct.covariance * np.outer(correct.study.free.width, correct.study.free.width),
+    )
+    i, j = (correct.study.free.names.index(name) for name in OF_LOAD[:2])
+    mass, moment = found[OF_LOAD[0]].value, found[OF_LOAD[1]].value
+    slope = np.array([-moment / mass**2, 1.0 / mass])
+    std = np.sqrt(slope @ covariance[np.ix_([i, j], [i, j])] @ slope)
+    assert rows["x"].value == pytest.approx(moment / mass, rel=1e-12)
+    assert rows["x"].std == pytest.approx(std, rel=1e-9)
+    assert rows["x"].interval_95[0] == pytest.approx(rows["x"].value - 1.96 * std, rel=1e-12)
+    for axis, true in zip("xy", CENTRE, strict=True):
+        assert abs(rows[axis].value - true) < 4.0 * rows[axis].std
+    assert correct.as_json()["metrics"]["centres"][0]["body"] == "load"
+
+
+def test_joints_that_disagree(tmp_path, correct):
+    """Torques of the second joint are 15 % too large, which only the first moments of the payload can tell from others:
+    the joints' own values are 0.45 and 1.15 times that, and the reported deviation contains their scatter."""
+    result = identified(tmp_path, lambda load, v: load * np.array([[1.0], [1.15]]))
+    (text,) = told(result, "disagree")
+    own = next(part for part in text.split("; ") if "first_moment.load.x" in part)
+    assert "by a, " in own
+    assert "by b, " in own
+    by_b = float(own.split("by a, ")[1].split(" +- ")[0])
+    assert by_b == pytest.approx(1.15 * 0.45, rel=0.05)
+    x = result.parameters["first_moment.load.x"]
+    assert x.std > 3.0 * correct.parameters["first_moment.load.x"].std
+    assert abs(x.value - 0.45) < 1.96 * x.std
+
+
+def test_friction_that_is_not_modelled(tmp_path, correct):
+    """0.1 of the load at the first joint, as gears have."""
+    result = identified(tmp_path, lambda load, v: load + np.array([[0.1], [0.0]]) * np.abs(load) * np.sign(v))
+    (text,) = told(result, "the residual contains friction: a (load")
+    assert 'friction_terms = ["load"' in text
+    mass = result.parameters["mass.load"]
+    assert mass.std > 1.1 * correct.parameters["mass.load"].std
+    assert abs(mass.value - 1.5) < 1.96 * mass.std
