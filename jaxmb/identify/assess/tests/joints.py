@@ -1,7 +1,7 @@
 """Systematic errors of torque tests: joints that disagree on a parameter, and friction in the residual."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -56,12 +56,13 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
     size = finding.u.size
-    sizes = [entry.test.sizes(view) for entry, view, _ in finding.of(entries)]
+    tests: list[tuple[Any, Any]] = [(entry.test, view) for entry, view, _ in finding.of(entries)]
+    sizes = [test.sizes(view) for test, view in tests]
     if all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
         return np.zeros((size, size)), []
     joints = joint_rows(finding, entries)
     prior = finding.jacobian[finding.study.problem.data_rows :]
-    small = [np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r") for each in joints]
+    small = [np.asarray(np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r")) for each in joints]
     svd = scaled_svd(np.concatenate([prior, *(rows[:, :size] for rows in small)]), RANK_TOLERANCE)
     root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
     spread = root @ root.T
@@ -75,7 +76,8 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
     names = regressor_names(finding.model)
     loads, parts = carried_columns(names), dict[str, list[JointRows]]()
     for entry, view, rows in finding.of(entries):
-        test, source = entry.test, entry.source
+        test: Any = entry.test
+        source = entry.source
         number, seen = np.asarray(test.coordinate), np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
         factor = np.sqrt(finding.row_weights[rows]) / np.asarray(test.std)
@@ -83,13 +85,26 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
             own = number == i
             there = finding.model.further_friction[finding.model.coordinates.index(name)]
             absent = {kind for kind, family in FAMILY.items() if family not in there and kind not in source.kinds}
-            values = (finding.jacobian[rows], finding.residual[rows], factor, source.velocity, carried)
-            parts.setdefault(name, []).append(JointRows(name, *(part[own] for part in values), frozenset(absent)))
+            parts.setdefault(name, []).append(
+                JointRows(
+                    name=name,
+                    jacobian=finding.jacobian[rows][own],
+                    residual=finding.residual[rows][own],
+                    root=factor[own],
+                    velocity=source.velocity[own],
+                    load=carried[own],
+                    absent=frozenset(absent),
+                )
+            )
     return [
         JointRows(
-            name,
-            *(np.concatenate([getattr(part, key) for part in some]) for key in JointRows._fields[1:-1]),
-            frozenset.intersection(*(part.absent for part in some)),
+            name=name,
+            jacobian=np.concatenate([part.jacobian for part in some]),
+            residual=np.concatenate([part.residual for part in some]),
+            root=np.concatenate([part.root for part in some]),
+            velocity=np.concatenate([part.velocity for part in some]),
+            load=np.concatenate([part.load for part in some]),
+            absent=frozenset.intersection(*(part.absent for part in some)),
         )
         for name, some in parts.items()
     ]
@@ -128,7 +143,7 @@ def _disagreement(
         slope = finding.values[i] if free.logarithmic[i] else free.width[i]
         each = ", ".join(
             f"{finding.values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
-            for j in np.flatnonzero(own)
+            for j in np.flatnonzero(own).tolist()
         )
         rise = scatter[i] / finding.known.std[i] ** 2
         found.append((rise, f"{free.names[i]} is {each}, {finding.values[i]:.4g} by all"))
@@ -156,7 +171,7 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
             own = column @ column - acts @ spread @ acts
             if own > RANK_TOLERANCE * (column @ column):
                 right = float(acts @ spread @ slope - column @ joint.residual)
-                size = abs(right) / np.sqrt(own) / widening
+                size = abs(right) / float(np.sqrt(own)) / widening
                 if size > least and (best is None or size > best[0]):
                     best = size, kind, column, acts
         if best is not None:

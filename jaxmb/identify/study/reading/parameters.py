@@ -81,8 +81,9 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
 def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
     """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
     on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
-    tests = [entry.test for entry in entries if entry.role == "fit"]
-    if not all(isinstance(test, TorqueTest) for test in tests):
+    fitted = [entry.test for entry in entries if entry.role == "fit"]
+    tests = [test for test in fitted if isinstance(test, TorqueTest)]
+    if len(tests) < len(fitted):
         return []
     effect = dict.fromkeys(tests[0].parameters, 0.0)
     for test in tests:
