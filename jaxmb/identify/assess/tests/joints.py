@@ -78,6 +78,7 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
     for entry, view, rows in finding.of(entries):
         test: Any = entry.test
         source = entry.source
+        velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
         number, seen = np.asarray(test.coordinate), np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
         factor = np.sqrt(finding.row_weights[rows]) / np.asarray(test.std)
@@ -91,7 +92,7 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
                     jacobian=finding.jacobian[rows][own],
                     residual=finding.residual[rows][own],
                     root=factor[own],
-                    velocity=source.velocity[own],
+                    velocity=velocity[own],
                     load=carried[own],
                     absent=frozenset(absent),
                 )
