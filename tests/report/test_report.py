@@ -17,6 +17,7 @@ from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
+from jaxmb.measurement.modal.indicators import distinguishable
 from jaxmb.report import write_report
 from jaxmb.report.cells import deviation, number, percent, short
 from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
@@ -24,7 +25,7 @@ from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
 from jaxmb.report.frf.phase import continuous_deg, unbroken
 from jaxmb.report.frf.predicted import predicted_sections
 from jaxmb.report.modes.mode_figures import measured_modes_figure
-from jaxmb.report.modes.mode_pairs import distinguishable, fitted_modes
+from jaxmb.report.modes.mode_pairs import fitted_modes
 from jaxmb.report.modes.tables import identified_modes_table, measured_modes_table
 from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
 from jaxmb.report.parameters.parameter_table import _error

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
-from jaxmb.identify.fit.polish import polished
+from jaxmb.identify.fit.polish import insensitive_restored, polished
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
@@ -148,6 +148,8 @@ def run_fit(
                 _finish_round(run, fit)
         if fit.done and fit.settled and fit.best_u is not None and fit.best > settings.tolerance:
             fit.best_u = from_first(polished(problem, fit.best_u))
+        if fit.done and fit.best_u is not None and fit.initial_u is not None:
+            fit.best_u = from_first(insensitive_restored(problem, fit.best_u, fit.initial_u))
         if state_file is not None and is_first() and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
             save_state(state_file, mark, fit, stage_state)
             saved = time.monotonic()

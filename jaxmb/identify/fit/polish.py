@@ -1,4 +1,4 @@
-"""The last digits of a minimum."""
+"""The last digits of a minimum, and the parameters that it does not depend on."""
 
 import jax
 import numpy as np
@@ -7,6 +7,8 @@ from jaxtyping import Float
 from jaxmb.identify.fit.problem import Problem, final_state
 
 MOST_PASSES = 3
+INSENSITIVE = 1e-12
+"""Length of a column of the Jacobian, relative to the longest, up to which its parameter has no effect."""
 LARGEST = 1e-6
 """Change of any u by which the last step may still move it: beyond, the point is no minimum, or not a known one."""
 
@@ -37,3 +39,15 @@ def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "
         if not np.max(np.abs(step), initial=0.0) <= LARGEST:
             return best
     return best
+
+
+def insensitive_restored(
+    problem: Problem, u: Float[np.ndarray, "d"], initial: Float[np.ndarray, "d"]
+) -> Float[np.ndarray, "d"]:
+    """The minimum u with the initial values of all parameters that have no effect on the data or the prior.
+
+    The start that led to the minimum may have drawn any values of them.
+    """
+    jacobian = np.asarray(final_state(problem, jax.device_put(u))[1])
+    size = np.linalg.norm(jacobian, axis=0)
+    return np.where(size <= INSENSITIVE * size.max(initial=0.0), initial, u)

@@ -8,6 +8,9 @@ import numpy as np
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.measurement.modal.model import ModalModel
 
+FEW_SENSORS = 3
+"""Sensors that are too few to distinguish shapes."""
+
 
 def frac(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Frequency response assurance criterion [output, input] of two sets [freq, output, input]: 1 alike, 0 not at all.
@@ -108,3 +111,8 @@ def _unsigned(name: str) -> tuple[str, int]:
     except ValueError:
         return name, 1
     return f"{node} {direction}", sign
+
+
+def distinguishable(sensors: int, *modes: int) -> bool:
+    """Whether that many sensors distinguish the shapes of that many modes, so that their MAC is informative."""
+    return sensors > FEW_SENSORS and min(modes) > 0 and max(modes) <= sensors

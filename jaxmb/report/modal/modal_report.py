@@ -10,10 +10,9 @@ import numpy as np
 from jaxmb.io.strict_json import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
-from jaxmb.measurement.modal.indicators import frac, modal_phase_collinearity, modal_phase_deviation
+from jaxmb.measurement.modal.indicators import distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.cells import number
-from jaxmb.report.modes.mode_pairs import distinguishable
 from jaxmb.report.section import Lines, Picture, Section, Table, drawn_by, right
 
 SCHEMA = 1

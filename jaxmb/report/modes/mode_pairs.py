@@ -13,9 +13,6 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import working_point
 from jaxmb.response.modal import Modes, energy_shares, mac, modes, some_modes, spring_matrices
 
-FEW_SENSORS = 3
-"""Sensors that are too few to distinguish shapes."""
-
 
 @dataclasses.dataclass(frozen=True)
 class ModePairs:
@@ -33,11 +30,6 @@ class ModePairs:
     def unmeasured(self) -> tuple[int, ...]:
         """Fitted modes that stand alone beside measured ones."""
         return tuple(f for f, m in enumerate(self.partner) if m is None)
-
-
-def distinguishable(sensors: int, *modes: int) -> bool:
-    """Whether that many sensors can distinguish the shapes of that many modes: a MAC says something then."""
-    return sensors > FEW_SENSORS and min(modes) > 0 and max(modes) <= sensors
 
 
 def data_word(entry: Entry) -> str:

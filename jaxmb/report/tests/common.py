@@ -9,8 +9,9 @@ from jaxmb.identify.assess.holdout import TestPrediction
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import Study
+from jaxmb.measurement.modal.indicators import distinguishable
 from jaxmb.report.cells import number
-from jaxmb.report.modes.mode_pairs import ModePairs, data_word, distinguishable
+from jaxmb.report.modes.mode_pairs import ModePairs, data_word
 from jaxmb.report.section import Picture, Section, Table, drawn_by, left, right
 
 MOST_TESTS = 3

@@ -95,7 +95,7 @@ DAMPING = {"damping.*": {"lower": 0.0, "upper": 9.0, "scale": "linear"}}
     [
         (INERTIAL, {}, False),  # nothing is in the way
         ({"mass.b1": BOUND | {"lower": 0.0}}, {}, False),  # one number moves many sums
-        (INERTIAL, {"prior": {"mass.b0": 1.0}}, False),
+        (INERTIAL, {"prior": {"mass.b1": 1.0}}, False),
         (INERTIAL, {}, True),
     ],
 )

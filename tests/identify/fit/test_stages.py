@@ -18,7 +18,7 @@ from jaxmb.identify.fit.stage import objective
 from jaxmb.identify.fit.state import distinct
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
-from tests.identify.arm import frf, study_of
+from tests.identify.arm import BRIEF, FREE, frf, study_of
 
 # SciPy's Nelder-Mead warns of nothing here; a warning of evosax or optax would be an error.
 
@@ -234,3 +234,15 @@ def test_a_start_that_creeps_ends(problem, box, truth):
         )
         states = advanced(stage, stage.begin(0, truth[None]))
         assert stage.progress(states[-1]).evaluations == most
+
+
+@pytest.mark.parametrize("prior", [{}, {"stiffness.a": 0.5}])
+def test_a_parameter_without_effect_keeps_its_initial_value(tmp_path, prior):
+    """The joints turn about y alone, so that no response depends on the moment about x."""
+    free = FREE | {"inertia.upper.xx": {"lower": 0.01, "upper": 5.0, "initial": 0.7}}
+    if prior:
+        free = free | {"stiffness.a": FREE["stiffness.*"] | {"initial": 4e4}}
+    study = study_of(tmp_path, frf(noise=0.01, noise_log_std=0.01), free=free, prior=prior, **BRIEF)
+    moment = identify(study, seed=1).parameters["inertia.upper.xx"]
+    assert moment.value == pytest.approx(0.7, rel=1e-14)
+    assert moment.identifiable == "no"
