@@ -132,7 +132,8 @@ def identify(
         written = [*written, *(f"figures/{path.name}" for path in figures)]
     console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
     if not result.converged:
-        raise typer.Exit(say(result.status, NOT_CONVERGED))
+        reason = [text for text in result.doubts[:1] if text not in result.status]
+        raise typer.Exit(say("; ".join([result.status, *reason]), NOT_CONVERGED))
 
 
 def _draw(result: "Result", count: int, name: str, folder: Path) -> None:

@@ -37,16 +37,23 @@ def data_sentences(result: Result) -> list[str]:
 
 
 def _noise_line(result: Result) -> str:
-    left = result.metrics.misfit
+    left, agreed = result.metrics.misfit, result.metrics.one_model
+    follows = "followed"
     if result.outcome is Outcome.NOT_FOLLOWED:
-        return "NOT followed" + ("" if left is None else f", what is left is {number(left.factor, 3)} times the noise")
+        follows = "NOT followed"
+    elif left is not None and not left.explained:
+        follows = "NOT followed within the noise"
+    elif agreed is not None and not agreed.does:
+        follows = "NOT followed by one model for all tests"
+    elif result.outcome is Outcome.NOT_IDENTIFIED:
+        follows = "in doubt"
     if left is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
-        return ", ".join(["what is left was taken for noise", *levels]) if levels else ""
+        what = "the noise was estimated from the residual" if follows == "followed" else "residual"
+        return f"{follows}; {what}: {', '.join(levels)}" if levels else ""
     if left.exact:
         return "followed exactly"
-    follows = "followed" if left.explained else "NOT followed within the noise"
-    return f"{follows}, what is left is {number(left.factor, 3)} times the noise"
+    return f"{follows}, residual {number(left.factor, 3)} times the noise"
 
 
 def _parts(verdict: Verdict) -> list[str]:
@@ -96,10 +103,13 @@ def to_do(result: Result) -> list[str]:
     """What helps where the data are not followed, the fit did not converge, or parameters are not known."""
     sentences = []
     if result.outcome is Outcome.NOT_FOLLOWED:
-        return ["find out first why the data are not followed: nothing that was identified from them can be believed"]
+        return ["find out first why the data are not followed: nothing that was identified from them can be trusted"]
+    verdicts = [p.identifiable for p in result.parameters.values()]
+    if result.outcome is Outcome.NOT_IDENTIFIED or (result.doubts and not result.converged and "yes" not in verdicts):
+        return ["resolve the doubts first: further tests do not help while they stand"]
     if not result.converged:
         sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
-    unknown = any(p.identifiable != "yes" for p in result.parameters.values())
+    unknown = any(verdict != "yes" for verdict in verdicts)
     if unknown and result.study.complete is None:
         sentences.append("`jaxmb inspect` of this study says why parameters are not known, and what would help")
     return sentences

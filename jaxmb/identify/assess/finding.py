@@ -70,7 +70,8 @@ class Finding:
         """What the fit leaves of all data, over what their noise leaves; None where that is to be estimated."""
         tests = self.study.tests
         if self.linear is not None:
-            return self.linear.step.misfit
+            estimated = all(entry.source.noise_estimated for entry in self.study.fitted)
+            return None if estimated else self.linear.step.misfit
         if not all(test.noise_known for test in tests):
             return None
         data, own = slice(0, self.study.problem.data_rows), sum(test.nuisance_rows for test in tests)
@@ -85,9 +86,28 @@ class Finding:
             noise = left.explained
             if not test.noise_known:
                 noise = not (test.noise_goes_on or test.name in self.systematic)
-            if not noise and test.score(view, None).poor:
+            if test.name in self.gross_errors or (not noise and test.score(view, None).poor):
                 names.append(test.name)
         return tuple(names)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Names of all tests of which the machine predicts something else, those that are held out among them."""
+        return tuple(dict.fromkeys([*self.not_followed, *self.held_out_errors]))
+
+    @functools.cached_property
+    def gross_errors(self) -> dict[str, str]:
+        """Sentences on data that no noise explains, by name of a fitted test; see `Source.gross_errors`."""
+        pairs = zip(self.study.fitted, self.study.tests, self.study.problem.rows, strict=True)
+        found = {e.name: e.source.gross_errors(test, self.model, self.jacobian[rows]) for e, test, rows in pairs}
+        return {name: text for name, text in found.items() if text}
+
+    @functools.cached_property
+    def held_out_errors(self) -> dict[str, str]:
+        """The same of tests that are held out."""
+        entries = [entry for entry in self.study.entries if entry.role == "check"]
+        found = {entry.name: entry.source.gross_errors(entry.test, self.model, None) for entry in entries}
+        return {name: text for name, text in found.items() if text}
 
     @functools.cached_property
     def systematic(self) -> dict[str, float]:
@@ -105,7 +125,7 @@ class Finding:
     def far_off(self) -> bool:
         """Whether a test is missed by `FAR_OFF` times its stated noise and more."""
         if self.linear is not None:  # of robust tests the outliers do not count
-            left = self.linear.step.misfit
+            left = self.misfit
             return left is not None and not left.explained and left.square > FAR_OFF**2
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
         return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)

@@ -12,24 +12,31 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws
 from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
-from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_remarks
+from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_text
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.mistakes.mistakes import mistake_remarks, mistakes
+from jaxmb.identify.assess.mistakes.mistakes import mistake_text, mistakes
 from jaxmb.identify.assess.remarks import (
-    NOT_BELIEVED,
+    CAPPED,
     bound_remarks,
     data_remarks,
     excess_remarks,
+    gross_remarks,
     kind_remarks,
     machine_remarks,
     on_bound,
     prior_remarks,
     search_remarks,
-    systematic_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, evaluations, followed_text, found_parameters
+from jaxmb.identify.assess.result import (
+    Mode,
+    Outcome,
+    Result,
+    ended_text,
+    evaluations,
+    found_parameters,
+)
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_held_back
 from jaxmb.identify.assess.uncertainty.curvature import with_curvature
@@ -145,6 +152,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         row_weights=row_weights,
         known=knowledge(jacobian, variances, prior_std),
     )
+    plain = finding.known.verdict
     finding, doubts = ambiguity(finding, fit, variances)
     finding, pushed = not_held_back(with_curvature(finding))
     found_mistakes = mistakes(finding)
@@ -152,7 +160,6 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     apart = agreed is not None and not agreed.does
     wrong = finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart
     finding = finding.believed(not wrong)
-    weakened = [*systematic_remarks(finding), NOT_BELIEVED] if wrong else []
     rows = information_rows(jacobian, variances)
     metrics = dataclasses.replace(
         fit_metrics(finding),
@@ -163,17 +170,29 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
     machine = study.machine_with(finding.model)
-    of_kinds, excess, impossible = (
-        kind_remarks(finding, metrics),
-        excess_remarks(finding.misfit),
-        machine_remarks(machine),
-    )
-    causes = mistake_remarks(found_mistakes)
-    lonely, disagreements = unmatched_remarks(finding), one_model_remarks(metrics.one_model)
+    # what is wrong first, the likely cause before its signs; where an error is named, tests disagree for that
+    misfit = [
+        *gross_remarks(finding),
+        *excess_remarks(
+            finding.misfit,
+            finding.systematic,
+            mistake_text(found_mistakes) or one_model_text(agreed),
+        ),
+    ]
     unsettled = unsettled_laws(metrics.laws)
+    all_doubts = (
+        *misfit,
+        *([] if found_mistakes else kind_remarks(finding, metrics)),
+        *([CAPPED] if wrong else []),
+        *sentences,
+        *machine_remarks(machine),
+        *pushed,
+        *([] if finding.not_followed else (*doubts, *unmatched_remarks(finding))),
+        *unsettled,
+    )
     return Result(
         study=study,
-        status=_status(finding, fit, cost),
+        status=_status(finding, fit, cost, ended_text(finding.missed, plain, finding.known.verdict, all_doubts)),
         seed=seed,
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),
@@ -181,36 +200,14 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         modes=_modes(finding, rows),
         metrics=metrics,
         remarks=(
-            *causes,
-            *of_kinds,
+            *all_doubts,
             *data_remarks(study),
             *search_remarks(study, fit),
-            *sentences,
-            *excess,
-            *impossible,
             *prior_remarks(finding),
             *bound_remarks(finding, initial_u),
-            *lonely,
-            *doubts,
-            *pushed,
-            *disagreements,
-            *weakened,
             *law_remarks(metrics.laws),
-            *unsettled,
         ),
-        doubts=(
-            *causes,
-            *of_kinds,
-            *sentences,
-            *excess,
-            *impossible,
-            *disagreements,
-            *weakened,
-            *doubts,
-            *pushed,
-            *lonely,
-            *unsettled,
-        ),
+        doubts=all_doubts,
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
         model=finding.model,
@@ -227,10 +224,10 @@ def _one_model(finding: Finding) -> OneModel | None:
     return None if found is not None and found.does and finding.not_followed else found
 
 
-def _status(finding: Finding, fit: Fit, cost: float) -> str:
+def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
+    """Whether the fit converged; how it ended if it did."""
     if cost <= finding.study.settings.tolerance:
-        return Outcome.CONVERGED.value
-    ended = followed_text(finding.not_followed) or Outcome.CONVERGED.value
+        return ended
     residual, jacobian, bound = finding.residual, finding.jacobian, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)

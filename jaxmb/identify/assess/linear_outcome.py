@@ -10,15 +10,17 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.remarks import (
-    NOT_BELIEVED,
+    CAPPED,
     data_remarks,
     excess_remarks,
+    gross_remarks,
     kind_remarks,
     machine_remarks,
     prior_remarks,
+    tests_text,
 )
-from jaxmb.identify.assess.result import Outcome, Result, followed_text, found_parameters
-from jaxmb.identify.assess.value_remarks import value_remarks
+from jaxmb.identify.assess.result import Outcome, Result, ended_text, found_parameters
+from jaxmb.identify.assess.value_remarks import bound_doubts, value_remarks
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,
@@ -28,7 +30,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations, called
+from jaxmb.identify.experiments.test import Equations, called, listed
 from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import (
     LinearStep,
@@ -71,7 +73,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     """
     began = time.monotonic()
     finding = linear_finding(study, seed)
-    wrong = finding.not_followed or finding.far_off
+    wrong, plain = finding.not_followed or finding.far_off, finding.known.verdict
     finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
     finding = finding.believed(not wrong)
     solved = time.monotonic()
@@ -86,24 +88,25 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     # what is grossly wrong first: nothing else is worth reading then
     doubts = (
         *kind_remarks(finding, metrics),
-        *excess_remarks(finding.misfit),
-        *([NOT_BELIEVED] if wrong else []),
+        *gross_remarks(finding),
+        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
+        *([CAPPED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *systematic,
-        *body_remarks(finding, step),
+        *([] if finding.gross_errors else body_remarks(finding, step)),
         *machine_remarks(machine),
-        *value_remarks(finding),
+        *bound_doubts(finding),
     )
     return Result(
         study=study,
-        status=_followed(finding) or status_of(step),
+        status=status_of(step, ended=ended_text(finding.missed, plain, finding.known.verdict, doubts)),
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),
         parameters=found_parameters(study, finding.values, start, finding.known),
         modes=(),
         metrics=metrics,
-        remarks=(*doubts, *prior_remarks(finding), *data_remarks(study)),
+        remarks=(*doubts, *value_remarks(finding), *prior_remarks(finding), *data_remarks(study)),
         doubts=doubts,
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
@@ -170,15 +173,24 @@ def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[st
     return {name: before[name] + change for name, change in step.possible.added.items()}
 
 
-def status_of(*fits: LinearFit | LinearStep) -> str:
-    """Whether linear fits came to an end, and what did not."""
+def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
+    """Whether linear fits came to an end, and what did not; how they ended if they did."""
     if not all(fit.solved for fit in fits):
         return UNSOLVED
-    return Outcome.CONVERGED.value if all(fit.settled for fit in fits) else UNSETTLED
+    if ended.startswith(Outcome.NOT_FOLLOWED):
+        return ended
+    return ended if all(fit.settled for fit in fits) else UNSETTLED
 
 
-def _followed(finding: Finding) -> str:
-    return followed_text(finding.not_followed) if finding.linear is not None and finding.linear.step.solved else ""
+def _restricted_remarks(finding: Finding) -> list[str]:
+    """A sentence where the free parameters leave more of torques than all inertial and friction parameters would."""
+    if finding.missed or finding.misfit is not None or finding.linear is None or finding.linear.step.misfit.explained:
+        return []
+    factor = finding.linear.step.misfit.factor
+    return [
+        f"the residual is {factor:.3g} times that of a fit of all inertial and friction parameters: values that are"
+        " held, bounds or a prior keep the machine from these torques; standard deviations were inflated accordingly"
+    ]
 
 
 def seconds_of(began: float, solved: float) -> dict[str, float]:
@@ -216,7 +228,7 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
     with place("[free]"):
         _check_effect(study)
     rows = linear_equations(study.model, study.free, study.tests)
-    with place(tests_text(study.fitted)):
+    with place(tests_text([entry.name for entry in study.fitted])):
         check_equations(with_prior(found, rows, study.problem.prior), study.free.names, study.fitted)
     return found, rows
 
@@ -255,13 +267,6 @@ def parallel_loads(entries: tuple[Entry, ...]) -> bool:
     return bool(np.linalg.norm(across, axis=1).max() < PARALLEL)
 
 
-def tests_text(entries: tuple[Entry, ...]) -> str:
-    """Tests in a sentence: "test 'near'", "tests 'near', 'far'"."""
-    if len(entries) == 1:
-        return called(entries[0].name)
-    return f"tests {', '.join(repr(entry.name) for entry in entries)}"
-
-
 def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     """A sentence on measurements that a robust fit leaves out."""
     outliers = int(np.sum(robust_weight < OUTLIER))
@@ -279,9 +284,9 @@ def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
 
 
 def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) -> list[str]:
-    named = ", ".join(found.pressing)
+    named = listed(found.pressing)
     if found.shut_out:
-        bounds = ", ".join(names[i] for i in found.shut_out)
+        bounds = listed([names[i] for i in found.shut_out])
         return [
             f"no possible body is within the bounds of {bounds}: masses, first moments and inertias are those of the"
             " best fit within them, expected wider ones"
@@ -315,5 +320,5 @@ def moved_remarks(finding: Finding) -> list[str]:
     if not moved:
         return []
     return [
-        f"no measurement depends on some masses, which were changed for their bodies to be possible: {', '.join(moved)}"
+        f"no measurement depends on some masses, which were changed for their bodies to be possible: {listed(moved)}"
     ]

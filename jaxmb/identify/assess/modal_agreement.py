@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import View, called
+from jaxmb.identify.experiments.test import View
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.response.frf import response_rows
@@ -132,12 +132,9 @@ class LonelyMode:
     damping_percent: float
 
     @property
-    def remark(self) -> str:
+    def text(self) -> str:
         """The mode in a sentence."""
-        mode = f"{self.frequency_hz:.4g} Hz ({self.damping_percent:.2g} % damping)"
-        if self.of == "fitted":
-            return f"{called(self.posture)}: the identified machine has a mode at {mode} that was not measured"
-        return f"{called(self.posture)}: no mode of the identified machine stands for the one measured at {mode}"
+        return f"{self.frequency_hz:.4g} Hz ({self.damping_percent:.2g} % damping)"
 
 
 def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:

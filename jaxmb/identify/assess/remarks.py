@@ -1,12 +1,14 @@
 """What a user should know of an identification beside its numbers: sentences on noise, bounds and what does not act."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import called, listed
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -19,8 +21,8 @@ from jaxmb.machine.schema import Machine
 
 def data_remarks(study: Study) -> list[str]:
     """Sentences on the data themselves: lines that are not used, standard deviations that nobody stated."""
-    sentences = [f"{called(entry.name)}: {text}" for entry in study.entries for text in entry.remarks]
-    return sentences + [
+    texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
+    return grouped(texts) + [
         f"{called(test.name)}: {test.lines_text(test.lines_left_out)} left out, which do not belong to their neighbours"
         for test in study.tests
         if test.lines_left_out.size
@@ -36,29 +38,55 @@ def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
     return sentences
 
 
-NOT_BELIEVED = (
-    "no parameter is taken for better than weakly known: the machine that was fitted is not the one that was measured"
-)
+CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
 
 
-def systematic_remarks(finding: Finding) -> list[str]:
-    """A sentence for each test of which something is left that is no noise."""
-    return [
-        f"{called(name)}: {100.0 * share:.0f} % of what the fit leaves is no noise, since it goes on from line to line"
-        " or is the same in FRFs of different inputs: something in the description of the machine or of the test is"
-        " wrong or missing"
-        for name, share in finding.systematic.items()
-    ]
+def excess_remarks(misfit: Misfit | None, systematic: Mapping[str, float] | None = None, cause: str = "") -> list[str]:
+    """A sentence where the residual is larger than the stated noise, or systematic, with its cause where that is known.
+
+    Args:
+        misfit: of all data; None where the noise was not stated.
+        systematic: part of the residual's variance that is no noise, by name of the test.
+        cause: in words.
+    """
+    signs, advice = list[str](), "model error, or noise understated; standard deviations were inflated accordingly"
+    if misfit is not None and not misfit.explained:
+        signs.append(f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise)")
+    if systematic:
+        shares = sorted({round(100.0 * share) for share in systematic.values()})
+        percent = f"{shares[0]:.0f}" if len(shares) == 1 else f"{shares[0]:.0f} to {shares[-1]:.0f}"
+        signs.append(
+            f"{percent} % of the residual of {tests_text(list(systematic))} is systematic (correlated along frequency,"
+            " or common to several inputs)"
+        )
+        advice = "the description of the machine or of the test is wrong or incomplete"
+    if not signs:
+        return [cause] if cause else []
+    return [f"{'; '.join(signs)}: {cause or advice}"]
 
 
-def excess_remarks(misfit: Misfit | None) -> list[str]:
-    """A sentence where a fit leaves more than noise of the stated size; None where it was not stated."""
-    if misfit is None or misfit.explained:
-        return []
-    return [
-        f"the cost is {misfit.square:.3g} times what the noise alone gives: the model cannot follow the data, or the"
-        f" noise is larger than stated; standard deviations are widened for it"
-    ]
+def tests_text(names: Sequence[str]) -> str:
+    """Tests in a sentence: "test 'near'", "tests 'near', 'far'"."""
+    if len(names) == 1:
+        return called(names[0])
+    return f"tests {listed([repr(name) for name in names])}"
+
+
+def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
+    """One sentence for each text, with all tests that it is about.
+
+    Args:
+        remarks: name of a test and text, each.
+    """
+    tests = dict[str, list[str]]()
+    for name, text in remarks:
+        tests.setdefault(text, []).append(name)
+    return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
+
+
+def gross_remarks(finding: Finding) -> list[str]:
+    """A sentence for each cause of data that no noise explains."""
+    return grouped([*finding.gross_errors.items(), *finding.held_out_errors.items()])
 
 
 def machine_remarks(machine: Machine) -> list[str]:
@@ -78,7 +106,7 @@ def prior_remarks(finding: Finding) -> list[str]:
     names, held = np.asarray(finding.study.free.names), np.isfinite(np.asarray(prior.std))
     verdict = np.asarray(finding.known.verdict)
     return [
-        f"{what}: {', '.join(names[held & (verdict == which)]) or 'none'}"
+        f"{what}: {listed(names[held & (verdict == which)].tolist()) or 'none'}"
         for which, what in (("yes", "moved by the data"), ("weak", "narrowed by the data"), ("no", "left to the prior"))
     ]
 
@@ -92,12 +120,13 @@ def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
     """
     names = np.asarray(finding.study.free.names)
     data = finding.jacobian[: finding.study.problem.data_rows]
-    sentences = [f"{name} does not act on the data" for name in names[~data.any(axis=0)]]
+    idle = names[~data.any(axis=0)].tolist()
+    sentences = [f"no effect on the data: {listed(idle)}"] if idle else []
     for where, u in (("starting on their", initial_u), ("on their", finding.u)):
         sides = on_bound(finding.study, u)
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):
             if which.any():
-                sentences.append(f"{where} {side} bound: {', '.join(names[which])}")
+                sentences.append(f"{where} {side} bound: {listed(names[which].tolist())}")
     return sentences
 
 
@@ -109,9 +138,20 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
 
 
 def unmatched_remarks(finding: Finding) -> list[str]:
-    """A sentence on each mode that stands alone: measured, or of the identified machine."""
+    """A sentence on unpaired modes that were measured, and one on those of the identified machine."""
     compared = zip(finding.study.fitted, finding.agreements, strict=True)
-    return [m.remark for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
+    alone = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
+    sentences, many = [], len({mode.posture for mode in alone}) > 1
+    for of, text in (
+        ("measured", "measured without a mode of the identified machine that stands for them"),
+        ("fitted", "of the identified machine and not measured"),
+    ):
+        modes = [mode for mode in alone if mode.of == of]
+        named = [f"{m.text} in {called(m.posture)}" if many else m.text for m in modes]
+        if modes:
+            where = "" if many else f"{called(modes[0].posture)}: "
+            sentences.append(f"{where}modes {text}: {listed(named)}")
+    return sentences
 
 
 def undamped(finding: Finding) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import called, listed
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
@@ -42,13 +42,24 @@ class Outcome(enum.StrEnum):
     NOT_CONVERGED = "not converged"
     NOT_FOLLOWED = "data not followed"
     """The fit came to a minimum, and what the machine predicts there is something else than was measured."""
+    NOT_IDENTIFIED = "no parameter identified"
+    """The fit came to a minimum, and doubts cap the confidence in every parameter."""
 
 
-def followed_text(not_followed: Sequence[str]) -> str:
-    """The status where the machine does not follow some tests; empty where there are none."""
-    if not not_followed:
-        return ""
-    return f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {', '.join(map(called, not_followed))}"
+def ended_text(missed: Sequence[str], before: Sequence[str], now: Sequence[str], doubts: Sequence[str]) -> str:
+    """The status of a fit that came to a minimum.
+
+    Args:
+        missed: tests of which the machine predicts something else.
+        before: verdicts without the doubts.
+        now: verdicts with them.
+        doubts: the most important first.
+    """
+    if missed:
+        return f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {listed([*map(called, missed)])}"
+    if "yes" in before and "yes" not in now and doubts:
+        return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
+    return Outcome.CONVERGED.value
 
 
 class Parameter(NamedTuple):

@@ -1,14 +1,15 @@
 """What a user should know of the values of a linear step: which are not known, and where bounds were reached."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import Knowledge, limits
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
 
-MOST_NAMED = 8
-"""Parameters that a sentence names whose deviations stand in the table."""
 # what is said of one parameter, and of several
 _NO_EFFECT_OWN = (
     " is not known: no measurement depends on it, it keeps the machine's own value",
@@ -23,9 +24,8 @@ _NO_EFFECT_POSSIBLE = (
     " are not known: no measurement depends on them, they have values with which their bodies are possible",
 )
 _ALIKE = (
-    " is not known: other parameters act on these tests as it does, and its value is one of many that fit as well",
-    " are not known: other parameters act on these tests as they do, and their values are one set of many that"
-    " fit as well",
+    " is identifiable only in combination with others: its value is one of many that fit as well",
+    " are identifiable only in combination: their values are one set of many that fit as well",
 )
 _ON_LOWER, _ON_UPPER = (
     (
@@ -36,14 +36,27 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
+def bound_doubts(finding: Finding) -> list[str]:
+    """A sentence on the values that end on a bound, beyond which the data would move them."""
+    return _value_remarks(finding, (_ON_LOWER, _ON_UPPER))
+
+
 def value_remarks(finding: Finding) -> list[str]:
-    """A sentence on the values that are not determined for each reason, on those on a bound, and one on those that are
-    known beside the width of their bounds alone."""
+    """A sentence on the values that are not determined for each reason, and one on those that are known beside the
+    width of their bounds alone."""
+    if finding.linear is None:
+        return []
+    values = finding.linear.unknowns.decode(finding.linear.step.x)
+    found = _value_remarks(finding, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _ALIKE))
+    return found + _wide_remarks(finding.study, values, finding.known)
+
+
+def _value_remarks(finding: Finding, reasons: Sequence[tuple[str, str]]) -> list[str]:
     study, linear = finding.study, finding.linear
     if linear is None:
         return []
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
-    values, free, own = found.decode(fit.x), study.free, parameters(study.model)
+    free, own = study.free, parameters(study.model)
     for i, name in enumerate(free.names):
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
@@ -53,8 +66,7 @@ def value_remarks(finding: Finding) -> list[str]:
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_ALIKE, []).append(name)
-    sentences = [", ".join(names) + text[len(names) > 1] for text, names in named.items()]
-    return sentences + _wide_remarks(study, values, finding.known)
+    return [listed(names) + text[len(names) > 1] for text, names in named.items() if text in reasons]
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
@@ -74,8 +86,7 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[st
     if not percents:
         return []
     wide = [f"{name} ({p:.3g} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
-    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
     return [
         "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
-        f" itself it is large for {', '.join(wide[:MOST_NAMED])}{more}"
+        f" itself it is large for {listed(wide)}"
     ]

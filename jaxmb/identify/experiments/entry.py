@@ -1,7 +1,7 @@
 """A test of a study with what is known of it beside what the fit sees."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -33,6 +33,19 @@ class Source:
     def loads(self) -> np.ndarray:
         """Wrenches [case, 6] that were put on the machine; none where it was excited otherwise."""
         return np.zeros((0, 6))
+
+    noise_estimated: ClassVar[bool] = False
+    """Whether its noise is the residual of a fit, so that the size of a residual says nothing."""
+
+    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
+        """A sentence on data that the prediction does not follow, whatever their noise; empty where there is none.
+
+        Args:
+            test: the test.
+            model: the identified machine's.
+            jacobian: of its residual; None of a test that was not fitted.
+        """
+        return ""
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError where what was measured cannot be solved for in one linear step; the place is named."""

@@ -2,7 +2,7 @@
 
 import abc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import equinox as eqx
@@ -391,6 +391,16 @@ class Test(eqx.Module):
     def probe(self) -> Probe | None:
         """The test as one that could be made at other postures; None where that cannot be planned."""
         return None
+
+
+MOST_NAMED = 5
+"""Names in a sentence."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, "and 3 more" for those beyond `MOST_NAMED`."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def called(name: str) -> str:

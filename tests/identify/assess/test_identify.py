@@ -30,7 +30,7 @@ def test_what_only_a_bound_holds_back_is_not_known(tmp_path):
     assert found.value == pytest.approx(4e4)
     assert found.identifiable == "no"
     assert result.as_json()["parameters"]["stiffness.a"]["std"] is None
-    assert any("stiffness.a is held back by its upper bound" in remark for remark in result.remarks)
+    assert any("stiffness.a (upper)" in remark for remark in result.remarks)
     # a truth on the bound itself is a minimum there, and known
     free = FREE | {"stiffness.a": {"lower": 1e3, "upper": 5e4}}
     found = identify(study_of(tmp_path, frf(), free=free)).parameters["stiffness.a"]

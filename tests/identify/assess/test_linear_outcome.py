@@ -122,9 +122,10 @@ def test_a_misfit_widens_deviations(study, plain):
         # each relative deviation is proportional to the stiffness: that of the compliance is the same in both
         same = plain.parameters[name].std_log * p.value / plain.parameters[name].value
         assert p.std_log == pytest.approx(factor * same, rel=1e-6)
-    (remark,) = told(result, "the cost is ")
-    assert f"the cost is {factor**2:.3g} times what the noise alone gives" in remark
-    assert "standard deviations are widened for it" in remark
+    (remark,) = told(result, "reduced chi-square ")
+    assert f"{factor**2:.3g} (residual {factor:.3g} times the stated noise)" in remark
+    assert "standard deviations were inflated accordingly" in remark
+    assert result.status == "data not followed: the best fit predicts something else for test 'near'"
     (causes,) = told(result, "usual causes of deflections that a model does not follow")
     assert "offset of the tool" in causes
     row = result.metrics["deflections"][0]

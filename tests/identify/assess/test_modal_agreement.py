@@ -53,7 +53,6 @@ def test_a_fitted_mode_that_was_not_measured_stands_alone():
     (line,) = unmatched_metrics("t", agreement)
     assert line.of == "fitted"
     assert line.frequency_hz == pytest.approx(float(FOUND.damped_frequency_hz[2]))
-    assert "that was not measured" in line.remark
 
 
 def test_a_measured_mode_far_from_every_fitted_one_stands_alone():
@@ -62,7 +61,6 @@ def test_a_measured_mode_far_from_every_fitted_one_stands_alone():
     assert agreement.partner == (None, 1, 2)
     lines = unmatched_metrics("t", agreement)
     assert [line.of for line in lines] == ["measured", "fitted"]
-    assert "no mode of the identified machine" in lines[0].remark
 
 
 def test_more_measured_than_the_machine_has():

@@ -261,7 +261,7 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     # what does not follow the data is known weakly, by the deviation that what is left has widened
     finding = linear_finding(study)
     widened = finding.linear.step.misfit.widening * finding.linear.step.known.std * np.array(study.free.width)
-    assert any(text.startswith("no parameter is taken for better than weakly known") for text in result.doubts)
+    assert any(text.startswith("confidence is capped at 'weak'") for text in result.doubts)
     assert [p.std for p in result.parameters.values()] == pytest.approx(widened, rel=1e-9)
     assert max(widened[np.isfinite(widened)]) < 0.1 * 2e3  # "yes" by the width of the bounds
     assert {p.identifiable for p in result.parameters.values()} <= {"weak", "no"}

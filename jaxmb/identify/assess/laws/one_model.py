@@ -22,7 +22,14 @@ LARGE = 10.0
 MOST_APART = 20
 """Tests up to which parameters are fitted apart: each is a coefficient more."""
 LEVEL = 0.01
-"""Probability, under one model for all tests, below which the tests are taken to disagree."""
+"""Probability, of one candidate among several, below which it is taken for more than chance."""
+DISAGREE = 1e-4
+"""Probability, under one model for all tests, below which the tests are taken to disagree, which caps the confidence in
+all parameters: of a hundred correct studies none is to be accused."""
+TINY = 1e-12
+"""Probability that is not printed any more."""
+MOST = 0.5
+"""Part of the excess of chi^2 from which on a parameter of its own for each test is named as its cause."""
 ACTS = 1e-7
 """Length that is left of a column of length 1 beside all others, from which on it can do what they cannot."""
 
@@ -260,7 +267,7 @@ def one_model(finding: Finding) -> OneModel | None:
     ]
     lines.sort(key=lambda line: -line.drop)
     return OneModel(
-        does=found.separate.p >= LEVEL and min(corrected) >= LEVEL,
+        does=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
         residual_over_noise=found.ratio,
         chi2=found.chi2,
         degrees=found.degrees,
@@ -288,16 +295,24 @@ def _fitted_apart(
     return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
 
 
-def one_model_remarks(found: OneModel | None) -> list[str]:
-    """A sentence where one model does not do, with the parameter that explains most of it, and one on fits that did
-    not converge."""
+def one_model_text(found: OneModel | None) -> str:
+    """A sentence where one model does not do, with the parameter that explains most of it; empty where it does."""
     if found is None or found.does:
-        return []
-    size = f"one linear model does not do: the residual is {found.residual_over_noise:.2g} times the noise"
-    line, lost = found.parameters[0], ", ".join(line.parameter for line in found.parameters if line.unsettled)
-    doubt = [f"fits with an own {lost} in each test did not converge: they may leave less than is said"] if lost else []
-    if line.p_holm >= LEVEL:
-        return [f"{size}; the tests disagree (p {found.separate.p:.1g}), but on no single parameter", *doubt]
-    left = "" if line.leaves is None else f", which leaves {line.leaves:.3g} times the noise"
-    size = f"{size}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between the tests{left}"
-    return [size, *doubt]
+        return ""
+    line, p = found.parameters[0], min(found.separate.p, *(line.p_holm for line in found.parameters))
+    text = f"no single linear model is consistent with all tests (p {f'{p:.1g}' if p > TINY else f'below {TINY:g}'})"
+    if line.p_holm >= DISAGREE or not _explains(line, found):
+        return f"{text}, and no single parameter that differs between them explains it"
+    left = "" if line.leaves is None else f", which leaves a residual of {line.leaves:.3g} times the noise"
+    lost = " (that fit did not converge)" if line.unsettled else ""
+    return f"{text}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between them{left}{lost}"
+
+
+def _explains(line: OwnValue, found: OneModel) -> bool:
+    """Whether a value of its own for each test explains most of what one model leaves beside the noise."""
+    if line.leaves is None:
+        excess = max(found.chi2 - found.degrees, found.separate.drop - found.separate.degrees)
+        return line.drop - line.degrees >= MOST * excess
+    drop = found.residual_over_noise**2 - line.leaves**2
+    separate = (found.separate.drop - found.separate.degrees) / found.degrees
+    return drop >= MOST * max(found.residual_over_noise**2 - 1.0, separate)

@@ -123,12 +123,12 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
     return (Mistake(text, explains),) if explains >= EXPLAINS else ()
 
 
-def mistake_remarks(found: Sequence[Mistake]) -> list[str]:
-    """A sentence on the mistakes that would explain a misfit."""
+def mistake_text(found: Sequence[Mistake]) -> str:
+    """The mistakes that would explain a misfit, in a sentence; empty where there are none."""
     if not found:
-        return []
+        return ""
     texts = ", or ".join(mistake.text for mistake in found)
-    return [f"{texts} would explain {100.0 * found[0].explains:.0f} % of what noise does not"]
+    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of what noise does not"
 
 
 def _scatter(finding: Finding) -> np.ndarray | None:

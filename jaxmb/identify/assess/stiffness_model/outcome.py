@@ -6,10 +6,11 @@ import time
 import numpy as np
 
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of, tests_text
+from jaxmb.identify.assess.finding import FAR_OFF
+from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.remarks import data_remarks, excess_remarks
-from jaxmb.identify.assess.result import Parameter, Result, with_interval
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
+from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
 from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics
 from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
 from jaxmb.identify.assess.stiffness_model_metrics import (
@@ -43,6 +44,8 @@ from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.postures import build_model
 
+HALF = 0.5
+"""Residual over the displacements, from which on the model predicts something else."""
 PUBLISHED_MACHINE = "kuka-kr270"
 PUBLISHED_REDUCTION = {
     "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
@@ -83,7 +86,7 @@ def _identified(study: Study, seed: int) -> Result:
         complete, models = stiffness_models(model, cases, compensated)
     robust = any(entry.test.robust for entry in fitted)
     weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
-    with place(tests_text(fitted)):
+    with place(tests_text([entry.name for entry in fitted])):
         unseen = _unseen_joints(models["J1"], fitted, joint)
         variants = {name: fitted_variant(stiffness, model, cases, robust, weight) for name, stiffness in models.items()}
     best = variants["C1" if compensated is None else "C2"]
@@ -105,22 +108,32 @@ def _identified(study: Study, seed: int) -> Result:
         )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
+    far = left[best.model.name]
+    wrong = not far.explained and far.square > FAR_OFF**2
+    initial_cost = float(np.sum(counted * (measured / std) ** 2))
+    missed = [entry.name for entry in fitted] if wrong and cost > HALF**2 * initial_cost else []
+    found = _parameters(best, wider)
     doubts = (
         *factor_remarks(fitted, unexplained_by(models["J1"], model)),
         *size_remarks(fitted),
-        *excess_remarks(left[best.model.name]),
+        *excess_remarks(far),
+        *([CAPPED] if wrong else []),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
         *unseen,
         *_search_remarks(whole, metrics.compensator),
     )
+    plain = [p.identifiable for p in found.values()]
+    if wrong:
+        found = {name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in found.items()}
+    ended = ended_text(missed, plain, [p.identifiable for p in found.values()], doubts)
     return Result(
         study=study,
-        status=status_of(*(variant.fit for variant in variants.values())),
+        status=status_of(*(variant.fit for variant in variants.values()), ended=ended),
         seed=seed,
         cost=cost,
-        initial_cost=float(np.sum(counted * (measured / std) ** 2)),
-        parameters=_parameters(best, wider),
+        initial_cost=initial_cost,
+        parameters=found,
         modes=(),
         metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
         remarks=(

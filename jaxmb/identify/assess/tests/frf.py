@@ -9,9 +9,9 @@ import numpy as np
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair, agreement_metrics, unmatched_metrics
-from jaxmb.identify.assess.remarks import undamped
+from jaxmb.identify.assess.remarks import tests_text, undamped
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.frf.misfit import frf_misfit
+from jaxmb.identify.experiments.frf.misfit import FrfMisfit, frf_misfit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,9 +66,24 @@ class FrfMetrics(KindMetrics):
 
 def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> list[str]:
     """What may be wrong with FRFs that the machine does not follow."""
-    sentences = []
+    found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in finding.of(entries):
         test: Any = entry.test
         poor = test.name in finding.not_followed
-        sentences += frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
+        off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
+        if off is not None:
+            found.setdefault(off.cause, []).append((entry.name, off))
+    sentences = []
+    for cause, tests in found.items():
+        factors, degrees = (sorted(getattr(off, name) for _, off in tests) for name in ("factor", "degrees"))
+        sentences.append(
+            f"{tests_text([name for name, _ in tests])}: the fit is off by a factor of {_span(factors, '.3g')} and"
+            f" {_span(degrees, '.0f')} degrees on average; {cause}"
+        )
     return sentences
+
+
+def _span(sizes: Sequence[float], form: str) -> str:
+    """One number, or the range of several in ascending order."""
+    least, most = (format(size, form) for size in (sizes[0], sizes[-1]))
+    return least if least == most else f"{least} to {most}"

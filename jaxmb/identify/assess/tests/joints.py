@@ -10,6 +10,7 @@ from scipy.special import chdtri, ndtri
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.effort_noise import samples_alike
 from jaxmb.identify.experiments.torque.further_columns import stribeck
 from jaxmb.identify.fit.noise import FALSE_ALARM
@@ -19,6 +20,8 @@ SPEEDS = np.geomspace(0.02, 0.5, 5)
 """Stribeck speeds that are tried, of the largest speed."""
 EXACT = 1e-4
 """Residual over effort, root mean squares, below which rounding and differentiation are all there is to see."""
+SMALL = 0.01
+"""Residual over effort that need not be spoken of."""
 LOSSES = ("friction", "damping", "offset")
 NAMED = 3
 """Parameters in one remark."""
@@ -68,7 +71,7 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     spread = root @ root.T
     change, of_friction = _friction(finding, joints, spread)
     scatter, of_joints = _disagreement(finding, joints, small, spread)
-    return np.outer(change, change) + np.diag(scatter), [*of_joints, *of_friction]
+    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_friction or _beyond_noise(finding, entries))]
 
 
 def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
@@ -155,6 +158,25 @@ def _disagreement(
     return scatter, [
         f"joints disagree beyond their standard deviations: {'; '.join(worst[:NAMED])}{more}; this scatter is part of"
         " the standard deviations"
+    ]
+
+
+def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
+    """A sentence where the residual is larger than the torque that was recorded above the band of the motion."""
+    found = list[str]()
+    for entry, view, _ in finding.of(entries):
+        test: Any = entry.test
+        sizes = zip(entry.source.coordinates, *test.sizes(view), entry.source.noise_bound, strict=False)
+        found += [
+            f"{name} ({100.0 * missed / measured:.2g} % of its torque)"
+            for name, measured, missed, bound in sizes
+            if entry.source.noise_estimated and missed > max(bound, SMALL * measured)
+        ]
+    if not found:
+        return []
+    return [
+        f"the residual at {listed(found)} is larger than the noise that was recorded above the band of the motion:"
+        " friction or elasticity that the machine lacks; standard deviations take it for noise"
     ]
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.remarks import grouped
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
 from jaxmb.identify.estimation.identifiability import (
@@ -18,7 +19,6 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
 )
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -98,6 +98,12 @@ class TorqueMetrics(KindMetrics):
     centres: tuple[CentreRow, ...] = ()
 
     @property
+    def noise_text(self) -> str:
+        """What is left of the torques of fitted tests."""
+        left = sorted(row.relative_percent for row in self.torques if row.role == "fit" and row.rms > 0.0)
+        return f"{left[0]:.1f} to {left[-1]:.1f} % of the torque at each joint" if left else ""
+
+    @property
     def known_text(self) -> str:
         """How well base parameters are known beside their own values."""
         if not self.base:
@@ -140,7 +146,7 @@ class TorqueMetrics(KindMetrics):
 
 def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> list[str]:
     """Sentences on motions that cannot be the machine's, and on friction that is not where its equations are taken."""
-    sentences = [f"{called(entry.name)}: {text}" for entry in entries for text in entry.source.doubts]
+    sentences = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
     first = parameters(finding.study.model)
     for name, value in zip(finding.study.free.names, finding.values, strict=True):
         if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:

@@ -13,6 +13,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.estimation.identifiability import limits
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.state import Fit
 
@@ -44,13 +45,12 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
     apart = np.flatnonzero(distance > DISAGREES * known.std)
     std = known.std.copy()
     std[apart] = distance[apart]
-    remarks = []
-    for i in apart:
-        values = np.array([study.free.values(u)[i] for u in (*others, finding.u)])
-        remarks.append(
-            f"{study.free.names[i]} is ambiguous: fits that the noise does not tell apart have"
-            f" {values.min():.3g} to {values.max():.3g}"
-        )
+    remarks, names = [], study.free.names
+    if apart.size:
+        values = np.array([study.free.values(u) for u in (*others, finding.u)])
+        ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in apart]
+        remarks.append(f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}")
+    unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
     for test, agreement in zip(study.tests, finding.agreements, strict=True):
         if agreement is None:
@@ -62,11 +62,11 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
             governing = np.flatnonzero((shares[mode] >= GOVERNS) & (std < weakest))
             std[governing] = weakest[governing]
             frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
-            remarks += [
-                f"{study.free.names[i]} is at most weakly known: it governs the mode at {frequency_hz:.4g} Hz, which"
-                " was not measured"
-                for i in governing
-            ]
+            for i in governing:
+                unmeasured.setdefault(names[i], []).append(f"{frequency_hz:.4g} Hz")
+    if unmeasured:
+        which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
+        remarks.append(f"at most weakly known, since they govern a mode that was not measured: {listed(which)}")
     return finding.with_std(std), remarks
 
 
@@ -83,11 +83,8 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
     std = known.std.copy()
     std[beyond] = np.inf
-    sentences = [
-        f"{study.free.names[i]} is held back by its {'upper' if bound[i] > 0 else 'lower'} bound, beyond which the data"
-        " would move it: it is not known"
-        for i in beyond
-    ]
+    held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
+    sentences = [f"not known, since a bound keeps it from where the data would move it: {listed(held)}"] if held else []
     gain = -np.sum((finding.jacobian @ move) * (2.0 * finding.residual + finding.jacobian @ move))
     spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(finding.residual @ finding.residual) / spare

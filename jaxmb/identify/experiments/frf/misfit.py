@@ -1,11 +1,11 @@
 """What a fit that does not follow its FRFs looks like: sentences on what may be wrong with the test."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
-from jaxmb.identify.experiments.test import called
 from jaxmb.response.frf_kind import dof_names
 
 FACTOR = 0.3
@@ -16,8 +16,18 @@ MOST = 0.8
 """Share of lines that is nearly all."""
 
 
-def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> list[str]:
-    """A sentence where a fit does not follow an FRF test, with what that may come from where it can be told.
+class FrfMisfit(NamedTuple):
+    """How far a fit is off an FRF test, and what that may come from."""
+
+    cause: str
+    factor: float
+    """Of magnitudes, root mean square; 1 where only phases are off."""
+    degrees: float
+    """Of phases."""
+
+
+def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> FrfMisfit | None:
+    """How a fit does not follow an FRF test; None where it does.
 
     Args:
         test: what was measured.
@@ -28,22 +38,21 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) ->
     measured = np.asarray(test.measured)
     used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
     if not used.any() or not (poor or undamped):
-        return []
+        return None
     reversed_time = _other_sign_of_time(test, measured, fitted, used)
-    if poor:
-        cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
-        return [f"{called(test.name)}: the fit is off by {_size(test, measured, fitted, used)}; {cause}"]
-    if reversed_time:
-        return [f"{called(test.name)}: every damping is on its lower bound and {_reversed_time_text()}"]
-    return []
+    if not (poor or reversed_time):
+        return None
+    cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
+    cause = cause if poor else f"every damping is on its lower bound and {cause}"
+    return FrfMisfit(cause, *_size(test, measured, fitted, used))
 
 
-def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> str:
+def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> tuple[float, float]:
     """Root mean square errors of magnitude and phase, lines counting by their noise as in the error of log H."""
     error, counts = np.log(measured[used] / fitted[used]), np.asarray(test.noise_std)[used] ** -2.0
     squares = np.real(error) ** 2, np.imag(error) ** 2
     factor, angle = (math.sqrt(float(np.sum(counts * each) / np.sum(counts))) for each in squares)
-    return f"a factor of {math.exp(min(factor, 100.0)):.3g} and {math.degrees(angle):.0f} degrees on average"
+    return math.exp(min(factor, 100.0)), math.degrees(angle)
 
 
 def _reversed_time_text() -> str:

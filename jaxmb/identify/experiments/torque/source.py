@@ -1,12 +1,16 @@
 """What a torque test was made of."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
+from jaxmb.identify.experiments.torque.unexplained import unexplained
+from jaxmb.machine.build import Model
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,5 +35,27 @@ class TorqueSource(Source):
     """Which."""
     drives: tuple[str, ...] = ()
     """Names of those whose recordings it is."""
+    noise_bound: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    """Upper bound of the noise of each effort, Nm or N, from what was recorded above the band of the motion."""
+    noise_estimated: bool = False
+    """From the residual of a fit, which then says nothing of its size."""
     recorded: Recorded | None = None
     """Its equations with the recordings of its drives, where gains of these are to be found first."""
+
+    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
+        """A sentence on joints whose torque is not explained; see `Source.gross_errors`."""
+        if not self.noise_bound.size:
+            return ""  # states without a record in time
+        predicted = np.asarray(test.predict(test.view(model)))
+        found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
+        if found is None:
+            return ""
+        joints = [f"{name} ({p:.0f} %)" for name, p in zip(found.joints, found.percent, strict=True)]
+        cause = found.cause or (
+            "usual causes: order, sign or unit of columns, sign or zero of an angle, torque and angle at different"
+            " times, the direction of gravity"
+        )
+        return (
+            f"the machine does not explain the torque of {listed(joints)} (residual over the standard deviation of the"
+            f" torque); {cause}"
+        )

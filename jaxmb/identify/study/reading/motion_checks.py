@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import cumulative_trapezoid
 
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
@@ -56,14 +57,14 @@ def check_driven(record: MotionRecord) -> None:
 
 
 def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
-    """Sentences on coordinates that leave the range which the machine gives them.
+    """A sentence on coordinates that leave the range which the machine gives them.
 
     Args:
         machine: it has `range` of its coordinates.
         record: of its motion.
         recorded: not simulated, so that its unit and zero may be wrong.
     """
-    own, found = {part.name: part for part in machine.moving_parts}, []
+    own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
     for name, column in zip(record.names, record.position.T, strict=True):
         part, least, most = own[name], float(column.min()), float(column.max())
         if part.range is None:
@@ -71,15 +72,15 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
         low, high = part.range
         more = BEYOND * (high - low)
         if least < low - more or most > high + more:
-            unit, asked = "m", "in mm"
-            if part.type == "revolute":
-                unit, asked = "rad", "in degrees"
-            why = f": is it {asked}, or counted from another zero?" if recorded else ""
+            unit = "rad" if part.type == "revolute" else "m"
+            units.add("in degrees" if unit == "rad" else "in mm")
             found.append(
                 f"{name} goes from {least:.3g} to {most:.3g} {unit}, beyond its range of {low:.3g} to {high:.3g} {unit}"
-                f"{why}"
             )
-    return found
+    asked = (
+        f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
+    )
+    return [listed(found) + (asked if recorded else "")] if found else []
 
 
 def rates_beside_angles(record: MotionRecord) -> list[str]:

@@ -18,6 +18,7 @@ from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters, places
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -147,11 +148,10 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         alike=jax.device_put(alike),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
-    recordings = None
+    moved = delayed(motion, record.rate_hz, delay_s)
+    recordings, used = None, slice(moved.first, len(record.time_s) - moved.last)
     if freed and drives is not None:
         if setting.gains is None:
-            moved = delayed(motion, record.rate_hz, delay_s)
-            used = slice(moved.first, len(record.time_s) - moved.last)
             recordings = Recorded(_by_known_speeds(model, rows), drives.signal[used], drives, part.robust)
         else:
             test = with_free_gains(test, rows, drives, freed, setting.gains)
@@ -167,6 +167,13 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),
         tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
+        noise_bound=noise_bound(
+            record.effort[used][:, [record.names.index(name) for name in rows.measured]],
+            moved.velocity[used],
+            record.rate_hz,
+            part.effort_cutoff_hz or record.rate_hz,
+        ),
+        noise_estimated=part.torque_std == "estimate",
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
