@@ -171,7 +171,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
             record.effort[used][:, [record.names.index(name) for name in rows.measured]],
             moved.velocity[used],
             record.rate_hz,
-            part.effort_cutoff_hz or record.rate_hz,
+            np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
         noise_estimated=part.torque_std == "estimate",
         drives=() if drives is None else drives.names,
