@@ -171,7 +171,9 @@ def _single_number(
     joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
     for own in joints:
         variation[own] = np.std(effort[own]) or np.inf
-    columns: list[tuple[int | None, float, np.ndarray]] = [(i, 0.0, np.where(coordinate == i, predicted, 0.0)) for i in range(len(names))]
+    columns: list[tuple[int | None, float, np.ndarray]] = [
+        (i, 0.0, np.where(coordinate == i, predicted, 0.0)) for i in range(len(names))
+    ]
     step = float(np.median(np.diff(np.unique(time_s)))) if np.ptp(time_s) > 0.0 else 0.0
     for delay in [sign * k * step for k in DELAYS for sign in (1, -1)]:
         later = np.empty(effort.size)
