@@ -100,7 +100,8 @@ def test_what_is_known(fitted):
     elastic = {n: p.identifiable for n, p in fitted.parameters.items() if not n.startswith("damping.")}
     assert set(elastic.values()) == {"yes"}, elastic
     assert all(p.identifiable != "no" for p in fitted.parameters.values())
-    assert fitted.remarks == (fitted.study.note,)
+    assert not fitted.doubts
+    assert fitted.remarks[0] == fitted.study.note
 
 
 @here
