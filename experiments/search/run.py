@@ -55,10 +55,8 @@ def frf_test(first_hz: float, last_hz: float, **others: Any) -> dict[str, Any]:
 
 def chain_study(joints: int, last_hz: float, folder: Path) -> jaxmb.Study:
     """Stiffness and damping of all hinges over four and six decades, from two FRFs at the end."""
-    from jaxmb.machine.file import write_machine
-    from jaxmb.machine.schema import Machine
 
-    write_machine(Machine.model_validate(chain(joints)), folder / f"chain-{joints}.toml")
+    jaxmb.write_machine(jaxmb.Machine.model_validate(chain(joints)), folder / f"chain-{joints}.toml")
     posture = {f"a{k}": angle for k, angle in enumerate(ANGLES[:joints])}
     free = {"stiffness.*": {"lower": 1e2, "upper": 1e6}, "damping.*": {"lower": 1e-3, "upper": 1e3}}
     test = frf_test(2.0, last_hz, posture=posture)
