@@ -107,6 +107,7 @@ from .measurement.modal.model import (
     synthesize as synthesize,
 )
 from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
+from .measurement.motion.described import read_described as read_described
 from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (

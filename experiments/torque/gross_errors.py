@@ -18,8 +18,6 @@ import numpy as np
 from scipy.signal import lfilter
 
 import jaxmb
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.measurement.motion.described import read_described
 from jaxmb.studies import study_data
 
 RATE = 200.0
@@ -127,7 +125,7 @@ def status(folder: Path, description: dict[str, Any]) -> str:
         result = jaxmb.identify(jaxmb.make_study(description, "gross", folder))
     except ValueError as error:
         return f"refused: {str(error).split(': ')[-1]}"
-    test: TorqueTest = result.study.tests[0]
+    test: Any = result.study.tests[0]
     size, missed = test.sizes(test.view(result.model))
     return f"{result.status.split(':')[0]} ({100.0 * np.max(missed / size):.0f} %){'; '.join(('', *result.doubts[:1]))}"
 
@@ -148,7 +146,7 @@ def of_record(machine: str, change: Error, folder: Path) -> str:
     name, every, cutoff = {"staubli-tx40": ("tx40", 10, 50.0), "kuka-kr300": ("kr300", 1, 50.0)}[machine]
     data = study_data(name)
     names = list(jaxmb.coordinates(jaxmb.build_model(jaxmb.load_machine(machine))))
-    record = read_described(machine, folder, tuple(names))
+    record = jaxmb.read_described(machine, folder, tuple(names))
     table = change((record.time_s[::every] - record.time_s[0], record.position[::every], record.effort[::every]))
     own = {key: value for key, value in data["test"][0].items() if key not in ("kind", "name", "file")}
     test = study(folder, names, table, **(own | {"cutoff_hz": cutoff}))

@@ -158,7 +158,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
     apart = agreed is not None and not agreed.does
-    wrong = finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart
+    wrong = bool(finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart)
     finding = finding.believed(not wrong)
     rows = information_rows(jacobian, variances)
     metrics = dataclasses.replace(
@@ -192,7 +192,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     )
     return Result(
         study=study,
-        status=_status(finding, fit, cost, ended_text(finding.missed, plain, finding.known.verdict, all_doubts)),
+        status=_status(finding, fit, cost, ended_text(finding.missed, wrong, plain, finding.known.verdict, all_doubts)),
         seed=seed,
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),

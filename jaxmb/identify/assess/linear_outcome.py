@@ -73,7 +73,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     """
     began = time.monotonic()
     finding = linear_finding(study, seed)
-    wrong, plain = finding.not_followed or finding.far_off, finding.known.verdict
+    wrong, plain = bool(finding.not_followed) or finding.far_off, finding.known.verdict
     finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
     finding = finding.believed(not wrong)
     solved = time.monotonic()
@@ -87,9 +87,9 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     machine = study.machine_with(finding.model)
     # what is grossly wrong first: nothing else is worth reading then
     doubts = (
+        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
         *kind_remarks(finding, metrics),
         *gross_remarks(finding),
-        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
         *([CAPPED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *systematic,
@@ -99,7 +99,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     )
     return Result(
         study=study,
-        status=status_of(step, ended=ended_text(finding.missed, plain, finding.known.verdict, doubts)),
+        status=status_of(step, ended=ended_text(finding.missed, wrong, plain, finding.known.verdict, doubts)),
         seed=seed,
         cost=step.cost,
         initial_cost=_cost(finding, found.encode(start)),

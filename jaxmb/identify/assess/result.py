@@ -46,18 +46,21 @@ class Outcome(enum.StrEnum):
     """The fit came to a minimum, and doubts cap the confidence in every parameter."""
 
 
-def ended_text(missed: Sequence[str], before: Sequence[str], now: Sequence[str], doubts: Sequence[str]) -> str:
+def ended_text(
+    missed: Sequence[str], wrong: bool, before: Sequence[str], now: Sequence[str], doubts: Sequence[str]
+) -> str:
     """The status of a fit that came to a minimum.
 
     Args:
         missed: tests of which the machine predicts something else.
+        wrong: the model does not reproduce the data, which caps all verdicts.
         before: verdicts without the doubts.
         now: verdicts with them.
         doubts: the most important first.
     """
     if missed:
         return f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {listed([*map(called, missed)])}"
-    if "yes" in before and "yes" not in now and doubts:
+    if doubts and "yes" not in now and (wrong or "yes" in before):
         return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
     return Outcome.CONVERGED.value
 

@@ -24,8 +24,8 @@ PULL = 1e-4
 GAP = 1e-10
 """Of chi^2, at which the search for the best possible machine ends."""
 FARTHEST = 1e6
-"""Standard deviations from the start to the best fit above which chi^2 is taken in larger units: without noise they are
-1e10 and the search is lost in rounding."""
+"""Standard deviations from the start to the best fit, or in a body's own size, above which chi^2 is taken in larger
+units: without noise they are 1e10 and the search is lost in rounding."""
 PRESSING = 0.01
 """Part of the largest multiplier from which on a body is one of those that keep the data from being followed."""
 
@@ -78,9 +78,11 @@ def possible_values(
         parameters using optimization on manifolds", IROS 2016.
     """
     corner = np.asarray(np.linalg.qr(np.column_stack([matrix, measured - matrix @ start]), mode="r"))
-    unit = max(1.0, float(np.linalg.norm(corner[:-1, :-1] @ (best - start))) / FARTHEST)
+    scale = _scales(found, corner[:, :-1])
+    sizes = np.linalg.norm(corner[:-1, :-1] * scale[: start.size], axis=0)
+    farthest = max(float(np.linalg.norm(corner[:-1, :-1] @ (best - start))), float(sizes.max(initial=0.0)))
+    unit = max(1.0, farthest / FARTHEST)
     rows, right = corner[:, :-1] / unit, corner[:, -1] / unit
-    scale = _scales(found, rows)
     problem = _Problem(found, rows, right, scale, start, least, most)
     for fixed in [np.zeros(start.size, bool), held] if held.any() else [np.zeros(start.size, bool)]:
         centre = _centred(problem, np.where(fixed, best, start), fixed)

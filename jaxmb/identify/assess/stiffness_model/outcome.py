@@ -126,7 +126,7 @@ def _identified(study: Study, seed: int) -> Result:
     plain = [p.identifiable for p in found.values()]
     if wrong:
         found = {name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in found.items()}
-    ended = ended_text(missed, plain, [p.identifiable for p in found.values()], doubts)
+    ended = ended_text(missed, wrong, plain, [p.identifiable for p in found.values()], doubts)
     return Result(
         study=study,
         status=status_of(*(variant.fit for variant in variants.values()), ended=ended),

@@ -29,6 +29,8 @@ class TorqueSource(Source):
     """Which of them are angles."""
     doubts: tuple[str, ...] = ()
     """Sentences on what may be wrong with the motion."""
+    impossible: str = ""
+    """A sentence on a motion that cannot be the machine's."""
     tried: Prepared | None = None
     """Its equations, where further terms of friction are to be tried on them."""
     kinds: tuple[str, ...] = ()
@@ -44,8 +46,8 @@ class TorqueSource(Source):
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
         """A sentence on joints whose torque is not explained; see `Source.gross_errors`."""
-        if not self.noise_bound.size:
-            return ""  # states without a record in time
+        if self.impossible or not self.noise_bound.size:
+            return self.impossible  # states without a record in time
         predicted = np.asarray(test.predict(test.view(model)))
         found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if found is None:

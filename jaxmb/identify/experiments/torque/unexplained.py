@@ -26,7 +26,8 @@ RISE = 6.0
 """Widths of the band below that from which noise is taken, by which there may be more of it: a spectrum that rises as
 1 / f^2 over two octaves, as that of first order with a correlation of 0.95 between neighbours."""
 OF_NOISE, FAR = 1.5, 4.0
-"""Residual over the bound of the noise, beyond which a large one, and one of `LEAST`, is no noise."""
+"""Residual over the bound of the noise, beyond which a large one, and one of `LEAST`, is no noise; the second over the
+noise as stated or as a fit of all parameters leaves it, beyond which a large one is none."""
 PREDICTED = 0.25
 """Part of the residual's variance that the rest of the record predicts, from which on it is no noise."""
 BLOCKS = 6
@@ -116,7 +117,8 @@ def unexplained(
             continue
         of_size, of_spread = (OF_TORQUE, OF_VARIATION) if jacobian is not None else OF_CHECK
         large = missed > of_size * size or (missed > of_spread * spread and missed > LEAST * size)
-        noise = missed <= OF_NOISE * bound[i]
+        own_std = float(np.sqrt(np.mean(np.asarray(test.std)[own] ** 2)))
+        noise = missed <= OF_NOISE * bound[i] and missed <= FAR * own_std
         if (jacobian is not None and missed > FAR * bound[i]) or (
             large and not (noise and _predicted_share(part, np.asarray(test.regressor)[own], time_s[own]) < PREDICTED)
         ):

@@ -25,6 +25,8 @@ ALIKE = 0.9
 """Least correlation of a motion and an integral that are compared."""
 BEYOND = 0.03
 """Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
+TOO_FAR = 2.0
+"""Travel over the width of a range, from which on it is not the machine's motion, whatever the zero and the limits."""
 
 
 def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"], free: Sequence[str]) -> None:
@@ -81,6 +83,13 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
         f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
     )
     return [listed(found) + (asked if recorded else "")] if found else []
+
+
+def travels_too_far(machine: Machine, record: MotionRecord) -> bool:
+    """Whether a coordinate travels further than its range allows from any zero: it is not the machine's motion."""
+    ranges = {part.name: part.range for part in machine.moving_parts if part.range is not None}
+    travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
+    return any(travel[name] > TOO_FAR * (high - low) for name, (low, high) in ranges.items() if name in travel)
 
 
 def rates_beside_angles(record: MotionRecord) -> list[str]:

@@ -31,6 +31,7 @@ from jaxmb.identify.study.reading.motion_checks import (
     check_moves,
     motion_remarks,
     rates_beside_angles,
+    travels_too_far,
 )
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
@@ -158,13 +159,16 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
     recorded = part.simulate is None
+    beyond = beyond_range(setting.whole, record, recorded)
+    too_far = recorded and travels_too_far(setting.whole, record)
     source = TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=cutoff,
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*beyond_range(setting.whole, record, recorded), *rates_beside_angles(record)),
+        doubts=(*([] if too_far else beyond), *rates_beside_angles(record)),
+        impossible=" ".join(beyond) if too_far else "",
         tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
         noise_bound=noise_bound(

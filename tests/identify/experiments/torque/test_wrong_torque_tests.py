@@ -114,6 +114,10 @@ def test_joints_beyond_their_range(tmp_path):
         f"test 'motion': a goes from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
         f" {high:.3g} rad: is it in degrees, or counted from another zero?"
     )
+    # no zero makes that the machine's motion
+    far = identified(tmp_path, recorded, machine=with_range(low, low + 0.4 * width))
+    assert far.status == "data not followed: the best fit predicts something else for test 'motion'"
+    assert len(remarks(far, "beyond its range")) == 1
     # as far beyond as zeros of encoders are off
     assert not remarks(identified(tmp_path, recorded, machine=with_range(low + 0.01 * width, high)), "range")
 
@@ -191,3 +195,12 @@ def test_tx40(tmp_path):
     errors = [row["relative_percent"] for row in rows]
     assert [row["coordinate"] for row in rows] == ["q1", "q2", "q3", "q4", "q5", "q6"]
     assert np.all(np.array(errors) <= [6.6, 8.0, 10.1, 12.2, 25.0, 17.0]), errors
+
+
+def test_a_record_of_the_machine_itself(tmp_path):
+    """No noise, and bodies that are thin plates: at the limit of what can exist, where the search starts."""
+    result = identified(tmp_path, written(tmp_path))
+    own = jaxmb.parameters(jaxmb.build_model(ARM))
+    assert result.status == "converged"
+    found = {name: p.value for name, p in result.parameters.items()}
+    assert found == pytest.approx({name: own[name] for name in found}, rel=1e-6, abs=1e-7)
