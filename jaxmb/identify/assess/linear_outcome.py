@@ -87,9 +87,9 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     machine = study.machine_with(finding.model)
     # what is grossly wrong first: nothing else is worth reading then
     doubts = (
-        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
         *kind_remarks(finding, metrics),
         *gross_remarks(finding),
+        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
         *([CAPPED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *systematic,
