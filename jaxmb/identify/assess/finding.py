@@ -9,7 +9,15 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.estimation.identifiability import Knowledge, Verdict, limits, verdicts
+from jaxmb.identify.estimation.identifiability import (
+    Jacobian,
+    Knowledge,
+    Verdict,
+    limits,
+    row_blocks,
+    triangular_factor,
+    verdicts,
+)
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
@@ -50,7 +58,7 @@ class Finding:
     """The identified machine's."""
     residual: Float[np.ndarray, "m"]
     """In units of the noise, scaled by the roots of the weights; the prior's rows last."""
-    jacobian: Float[np.ndarray, "m d"]
+    jacobian: Jacobian
     """Of the residual by u."""
     row_weights: Float[np.ndarray, "m"]
     known: Knowledge
@@ -64,6 +72,13 @@ class Finding:
     def views(self) -> tuple[View, ...]:
         """What each fitted test sees of the identified machine."""
         return tuple(test.view(self.model) for test in self.study.tests)
+
+    @functools.cached_property
+    def compressed(self) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
+        """Residual and Jacobian rotated into at most d + 1 rows (see `triangular_factor`)."""
+        blocks = (np.column_stack([self.jacobian[rows], self.residual[rows]]) for rows in row_blocks(self.jacobian))
+        factor = triangular_factor(blocks)
+        return factor[:, -1], factor[:, :-1]
 
     @functools.cached_property
     def misfit(self) -> Misfit | None:

@@ -53,7 +53,7 @@ from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
-from jaxmb.identify.fit.problem import final_state, objective_at
+from jaxmb.identify.fit.problem import linearized, objective_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes, some_modes
@@ -136,7 +136,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     free, u, initial_u = study.free, fit.best_u, fit.initial_u
     study = study.at_values(free.values(u))
     problem = study.problem
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    residual, jacobian, row_weights = linearized(problem, u)
     variances = row_variances(problem, residual, jacobian, row_weights)
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
     # exp(log(bound)) may differ from the bound in the last digit.
@@ -228,7 +228,7 @@ def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
     """Whether the fit converged; how it ended if it did."""
     if cost <= finding.study.settings.tolerance:
         return ended
-    residual, jacobian, bound = finding.residual, finding.jacobian, on_bound(finding.study, finding.u)
+    (residual, jacobian), bound = finding.compressed, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
     outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
@@ -237,8 +237,8 @@ def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
     of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
     slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
     worst = int(np.argmax(slope))
-    noisy = float(residual @ residual) >= NOISY * residual.size
-    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * residual.size <= CONVERGED_CHI2):
+    noisy = float(residual @ residual) >= NOISY * finding.residual.size
+    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * finding.residual.size <= CONVERGED_CHI2):
         return ended
     return (
         f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
+from jaxmb.identify.estimation.identifiability import row_blocks
 from jaxmb.identify.experiments.test import called, listed
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
@@ -119,8 +120,9 @@ def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
         initial_u: where it started.
     """
     names = np.asarray(finding.study.free.names)
-    data = finding.jacobian[: finding.study.problem.data_rows]
-    idle = names[~data.any(axis=0)].tolist()
+    data = row_blocks(finding.jacobian, slice(0, finding.study.problem.data_rows))
+    acts = np.any([finding.jacobian[rows].any(axis=0) for rows in data], axis=0)
+    idle = names[~acts].tolist()
     sentences = [f"no effect on the data: {listed(idle)}"] if idle else []
     for where, u in (("starting on their", initial_u), ("on their", finding.u)):
         sides = on_bound(finding.study, u)

@@ -1,8 +1,8 @@
 """What can be known of the free parameters from the tests: one SVD of the weighted Jacobian answers."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +20,53 @@ TOGETHER = 0.5
 """Correlation from which on two parameters are taken to be known together rather than each for itself."""
 NOTABLE = 0.2
 """Part of a parameter in a direction of length 1, from which on it belongs to it."""
+CHUNK = 1000
+"""Rows of a Jacobian that are factorized together: they stay in the cache."""
+
+
+class BlockJacobian(Protocol):
+    """A Jacobian [m, d] of which only some blocks of rows are in the memory at a time."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+    @property
+    def blocks(self) -> Sequence[slice]:
+        """Blocks of rows; they cover all."""
+        ...
+
+    def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
+        """The rows of a block."""
+        ...
+
+
+Jacobian = Float[np.ndarray, "m d"] | BlockJacobian
+
+
+def row_blocks(jacobian: Jacobian, rows: slice | None = None) -> list[slice]:
+    """Blocks of some rows of a Jacobian, of all where not given; of an array the rows themselves."""
+    rows = slice(0, jacobian.shape[0]) if rows is None else rows
+    if isinstance(jacobian, np.ndarray):
+        return [rows]
+    return [block for block in jacobian.blocks if rows.start <= block.start and block.stop <= rows.stop]
+
+
+def triangular_factor(blocks: Iterable[Float[np.ndarray, "k d"]]) -> Float[np.ndarray, "r d"]:
+    """R of the QR decomposition of a matrix given in blocks of rows: R^T R = J^T J, without squaring J.
+
+    Source: Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", SIAM J. Sci.
+    Comput. 34, A206 (2012).
+    """
+    found = []
+    for block in blocks:
+        whole = len(block) // CHUNK * CHUNK
+        if whole > CHUNK:
+            parts = np.linalg.qr(block[:whole].reshape(-1, CHUNK, block.shape[1]), mode="r")
+            block = np.concatenate([parts.reshape(-1, block.shape[1]), block[whole:]])
+        found.append(np.linalg.qr(block, mode="r"))
+    return found[0] if len(found) == 1 else np.linalg.qr(np.concatenate(found), mode="r")
 
 
 class Knowledge(NamedTuple):
@@ -47,6 +94,10 @@ class ScaledSvd(NamedTuple):
     rank: int
     """Directions that act on the data."""
 
+    def basis(self, rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "k r"]:
+        """Rows of the first `rank` left singular vectors, from those rows of the matrix."""
+        return rows @ (self.right[: self.rank].T / self.values[: self.rank] / self.scale[:, None])
+
     @property
     def unknown(self) -> np.ndarray:
         """Which parameters have a part in a direction that does not act on the data [d]."""
@@ -59,13 +110,20 @@ def without_rounding(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d
     return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), matrix, 0.0)
 
 
-def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None) -> ScaledSvd:
+def jacobian_svd(jacobian: Jacobian) -> ScaledSvd:
+    """`scaled_svd` of a Jacobian of any number of rows; `left` is that of its triangular factor."""
+    rows = jacobian.shape[0]
+    return scaled_svd(triangular_factor(jacobian[block] for block in row_blocks(jacobian)), rows=rows)
+
+
+def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None, rows: int = 0) -> ScaledSvd:
     """Singular value decomposition with the columns scaled to length 1: what is weak by its units alone is resolved.
 
     Args:
         matrix: of any sizes; with fewer rows than columns, rows of zeros are added, so that all d directions come back.
         tolerance: singular value, of the largest, below which a direction does not act; of the size of rounding where
             not given. Where it is given, columns that are the rounding of zeros count as zeros.
+        rows: number of rows of the matrix of which this is the triangular factor.
     """
     matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
     if tolerance is not None:
@@ -73,14 +131,16 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None)
     size = np.linalg.norm(matrix, axis=0)
     scale = np.where(size > 0.0, size, 1.0)
     left, values, right = np.linalg.svd(matrix / scale, full_matrices=False)
-    least = (max(matrix.shape) * np.finfo(float).eps if tolerance is None else tolerance) * values.max(initial=0.0)
+    if tolerance is None:
+        tolerance = max(rows, *matrix.shape) * np.finfo(float).eps
+    least = tolerance * values.max(initial=0.0)
     rank = int(np.sum(values > least))
     right[:rank, ~matrix.any(axis=0)] = 0.0  # the rounding there would couple what does not act to what does
     return ScaledSvd(scale, left, values, right, rank)
 
 
 def knowledge(
-    jacobian: Float[np.ndarray, "m d"],
+    jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
     prior_std: Float[np.ndarray, "d"] | None = None,
 ) -> Knowledge:
@@ -98,15 +158,19 @@ def knowledge(
         What is known. A parameter is identifiable ("yes") where its standard deviation is below 0.1, "weak" below 1,
         "no" above; with a prior where the standard deviation falls below half, or 0.95, of the prior's.
     """
-    svd = scaled_svd(jacobian)
-    missing = svd.left.shape[0] - jacobian.shape[0]
-    jacobian = np.pad(jacobian, ((0, missing), (0, 0)))
-    row_weights = np.pad(row_weights, (0, missing))
-    gain = (svd.right[: svd.rank].T / svd.values[: svd.rank]) @ svd.left[:, : svd.rank].T
-    spread = (gain * row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
+    factor = triangular_factor(jacobian[block] for block in row_blocks(jacobian))
+    svd = scaled_svd(factor, rows=jacobian.shape[0])
+    gain = svd.right[: svd.rank].T / svd.values[: svd.rank]
+    spread = gain @ _weighted(svd, jacobian, row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
-    _, singular_values, directions = np.linalg.svd(jacobian, full_matrices=False)
+    _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
     return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+
+
+def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Float[np.ndarray, "r r"]:
+    """U^T diag(W) U of the left singular vectors U of a Jacobian."""
+    bases = ((svd.basis(jacobian[block]), row_weights[block]) for block in row_blocks(jacobian))
+    return sum(((basis.T * weights) @ basis for basis, weights in bases), start=np.zeros((svd.rank, svd.rank)))
 
 
 def deviations(rows: Float[np.ndarray, "k d"], sums: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
@@ -135,18 +199,15 @@ class Group(NamedTuple):
     """Number of independent directions."""
 
 
-def information_rows(
-    jacobian: Float[np.ndarray, "m d"], row_weights: Float[np.ndarray, "m"]
-) -> Float[np.ndarray, "d d"]:
+def information_rows(jacobian: Jacobian, row_weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
     """R with R^T R = M, the information of the weighted estimate of `knowledge`: its covariance is M^-1.
 
     With J = U S V^T and U^T diag(W) U = L L^T it is R = L^-1 S V^T, without ever squaring S; the triangular factor of
     J where all weights are 1, but for a rotation. Rows of further tests below it, in units of their noise, give what is
     known of all of them together, and a test is no more than d rows.
     """
-    svd = scaled_svd(jacobian)
-    left = svd.left[: jacobian.shape[0], : svd.rank]
-    lower = np.linalg.cholesky((left.T * row_weights) @ left)
+    svd = jacobian_svd(jacobian)
+    lower = np.linalg.cholesky(_weighted(svd, jacobian, row_weights))
     rows = np.linalg.solve(lower, svd.values[: svd.rank, None] * svd.right[: svd.rank]) * svd.scale
     return np.pad(rows, ((0, jacobian.shape[1] - svd.rank), (0, 0)))
 

@@ -14,7 +14,7 @@ from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.polish import insensitive_restored, polished
-from jaxmb.identify.fit.problem import Problem, final_state
+from jaxmb.identify.fit.problem import Problem, compressed
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -305,7 +305,7 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
     fit.scouted = fit.best
-    triangle = from_first(np.linalg.qr(np.asarray(final_state(problem, jax.device_put(fit.best_u))[1])).R)
+    triangle = from_first(compressed(problem, fit.best_u)[1])
     fit.metric, fit.tried = triangle, []
     directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)

@@ -1,13 +1,14 @@
 """What the residuals of a fit say of the noise of each test."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem
 
@@ -81,7 +82,7 @@ def misfit(
 
 def misfits(
     residual: Float[np.ndarray, "m"],
-    jacobian: Float[np.ndarray, "m d"],
+    jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
     groups: Sequence[slice],
     nuisance: Sequence[int] = (),
@@ -103,35 +104,44 @@ def misfits(
 
     Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 2, 110 (1946).
     """
-    svd = scaled_svd(jacobian)
-    basis = svd.left[: residual.size, : svd.rank]
-    whole = (basis.T * row_weights) @ basis
-    # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
-    used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
-    found = []
+    svd = jacobian_svd(jacobian)
+
+    @functools.cache
+    def moments(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """U^T W^k U of a block, U its rows of the left singular vectors, and the sum of W^k, for k = 0, 1, 2."""
+        block, w = jacobian[start:stop], row_weights[start:stop]
+        # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
+        used = (w > 0.0) & ((residual[start:stop] != 0.0) | np.any(block != 0.0, axis=1))
+        u, powers = svd.basis(block[used]), w[used] ** np.arange(3)[:, None]
+        return np.array([(u.T * power) @ u for power in powers]), powers.sum(axis=1)
+
+    def of(rows: slice | None) -> list[np.ndarray]:
+        parts = [moments(block.start, block.stop) for block in row_blocks(jacobian, rows)]
+        return [np.sum(part, axis=0) for part in zip(*parts, strict=True)]
+
+    whole, found = of(None)[0][1], []
     for k, rows in enumerate(groups):
-        u, w = basis[rows][used[rows]], row_weights[rows][used[rows]]
-        if not w.size:
+        (own, once, twice), (count, weight, squared) = of(rows)
+        if not count:
             found.append(Misfit(0.0, 1.0))
             continue
-        own, once, twice = u.T @ u, (u.T * w) @ u, (u.T * w**2) @ u
-        mean = float(np.sum(w) - 2.0 * np.trace(once) + np.sum(whole * own))
+        mean = float(weight - 2.0 * np.trace(once) + np.sum(whole * own))
         mixed = own @ whole
         square = float(
-            np.sum(w**2) - 4.0 * np.trace(twice) + 2.0 * np.sum(whole * once) + 2.0 * np.sum(once**2)
+            squared - 4.0 * np.trace(twice) + 2.0 * np.sum(whole * once) + 2.0 * np.sum(once**2)
             + 2.0 * np.sum(twice * own) - 4.0 * np.sum(once * mixed.T) + np.sum(mixed * mixed.T)
         )  # fmt: skip
         degrees = mean**2 / square if square > 0.0 else 0.0
         # At least one degree: where the fit can follow all rows, nothing is left that says how large the noise is.
-        each = mean / degrees if degrees > 0.0 else float(np.mean(w))
+        each = mean / degrees if degrees > 0.0 else float(weight / count)
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
         independent = max(degrees / (alike[k] if alike else 1.0), 1.0)
-        found.append(Misfit(float(np.sum(residual[rows] ** 2)) / (each * degrees), independent))
+        found.append(Misfit(float(residual[rows] @ residual[rows]) / (each * degrees), independent))
     return found
 
 
 def misfits_of_tests(
-    problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray
+    problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray
 ) -> list[Misfit]:
     """Of each test of a problem (see `misfits`)."""
     nuisance = [test.nuisance_rows for test in problem.tests]
@@ -139,7 +149,7 @@ def misfits_of_tests(
     return misfits(residual, jacobian, row_weights, problem.rows, nuisance, alike)
 
 
-def row_variances(problem: Problem, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray) -> np.ndarray:
     """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated.
 
     So it is where the noise was stated and the model does not follow the test: intervals by the stated noise would be
@@ -148,14 +158,14 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: np.ndarray, 
     the estimate scatter.
     """
     variances = row_weights.copy()
-    left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), scaled_svd(jacobian)
+    left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
     for rows, test, own in zip(problem.rows, problem.tests, left, strict=True):
         if test.noise_known and own.explained:
             larger = 1.0
         else:
             larger = own.square * correlated_by_misfit(test, residual[rows], row_weights[rows])
             larger = larger if test.noise_is_one_factor else max(larger, 1.0)
-        variances[rows] *= larger * test.variance_factor(svd.left[rows, : svd.rank], row_weights[rows])
+        variances[rows] *= larger * test.variance_factor(svd.basis(jacobian[rows]), row_weights[rows])
     return variances
 
 

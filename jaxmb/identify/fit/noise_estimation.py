@@ -8,7 +8,7 @@ import numpy as np
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit, misfits_of_tests
-from jaxmb.identify.fit.problem import Problem, final_state, objective_at, test_at, with_tests
+from jaxmb.identify.fit.problem import Problem, linearized, objective_at, test_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 
@@ -78,7 +78,7 @@ def _decides(problem: Problem, test: Test) -> bool:
 
 def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
     """The tests of a study without odd lines, with their noise as it is at u, where a fit to some other noise ended."""
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+    residual, jacobian, row_weights = linearized(problem, u)
     values, tests = problem.free.values(u), []
     left = misfits_of_tests(problem, residual, jacobian, row_weights)
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):

@@ -1,10 +1,9 @@
 """The last digits of a minimum, and the parameters that it does not depend on."""
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.fit.problem import Problem, final_state
+from jaxmb.identify.fit.problem import Problem, compressed
 
 MOST_PASSES = 3
 INSENSITIVE = 1e-12
@@ -27,7 +26,7 @@ def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "
     free = (u > lower) & (u < upper)
     best, slope = u, np.inf
     for _ in range(MOST_PASSES + 1):
-        residual, jacobian = (np.asarray(x) for x in final_state(problem, jax.device_put(u))[:2])
+        residual, jacobian = compressed(problem, u)
         jacobian = jacobian[:, free]
         left = float(np.linalg.norm(jacobian.T @ residual))
         if not left < slope:
@@ -48,6 +47,5 @@ def insensitive_restored(
 
     The start that led to the minimum may have drawn any values of them.
     """
-    jacobian = np.asarray(final_state(problem, jax.device_put(u))[1])
-    size = np.linalg.norm(jacobian, axis=0)
+    size = np.linalg.norm(compressed(problem, u)[1], axis=0)
     return np.where(size <= INSENSITIVE * size.max(initial=0.0), initial, u)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
 from jaxmb.identify.fit.blocks import in_blocks, memory_of_fits, memory_of_points, memory_of_tests
@@ -21,6 +22,9 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import moving_independently
+
+MOST_ENTRIES = 2**24
+"""Of a Jacobian that is held in the memory, an eighth of a gigabyte; of a larger one a test at a time."""
 
 
 class Prior(eqx.Module):
@@ -185,8 +189,7 @@ class Problem(eqx.Module):
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
 
     def _residual_of(self, test: Test, entries: Any, view: AffineView | None, values: Array) -> Array:
-        seen = test.view(self.free.apply(self.model, values)) if view is None else view(values)
-        return with_free_numbers(test, entries, values).residual(seen)
+        return _residual_of(self.model, self.free, test, entries, view, values)
 
     def _each(self, form: Form, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
         """`of` the tests of a form, along the first axis, one program for all postures: of a test, its entries, its
@@ -306,9 +309,96 @@ def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
 
 
 def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
-    """The objective at u, by the program of `final_state`, which every fit compiles anyway."""
-    residual = np.asarray(final_state(problem, jax.device_put(u))[0]) * float(problem.noise_unit)
+    """The objective at u."""
+    residual = residual_at(problem, u) * float(problem.noise_unit)
     return float(residual @ residual)
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether the Jacobian of all tests is too large to be held in the memory (`MOST_ENTRIES`)."""
+    return problem.data_rows * problem.free.size > MOST_ENTRIES
+
+
+def residual_at(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "m"]:
+    """Residual in units of the noise; that of an ordinary problem by the program that every fit compiles anyway."""
+    if not is_large(problem):
+        return np.asarray(final_state(problem, jax.device_put(u))[0])
+    return np.concatenate([*(_of_test(problem, k, u, False) for k in range(len(problem.tests))), _prior(problem, u)[0]])
+
+
+def linearized(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[np.ndarray, Jacobian, np.ndarray]:
+    """`final_state` in NumPy, with the Jacobian of a large problem in blocks of the rows of one test."""
+    if is_large(problem):
+        return residual_at(problem, u), JacobianByTest(problem, u), np.asarray(problem.row_weights())
+    residual, jacobian, row_weights = final_state(problem, jax.device_put(u))
+    return np.asarray(residual), np.asarray(jacobian), np.asarray(row_weights)
+
+
+def compressed(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
+    """Residual and Jacobian in units of the noise, rotated into at most d + 1 rows: the same least-squares problem."""
+
+    def blocks() -> Iterator[tuple[Any, Any]]:
+        if not is_large(problem):
+            yield final_state(problem, jax.device_put(u))[:2]
+            return
+        yield from (_of_test(problem, k, u, True) for k in range(len(problem.tests)))
+        yield _prior(problem, u)
+
+    factor = triangular_factor(np.column_stack([jacobian, residual]) for residual, jacobian in blocks())
+    return factor[:, -1], factor[:, :-1]
+
+
+class JacobianByTest:
+    """Jacobian of a large problem at u in units of the noise: the rows of a test are computed when they are used."""
+
+    def __init__(self, problem: Problem, u: Float[np.ndarray, "d"]):
+        """Of a problem; nothing is computed yet."""
+        self._problem, self._u = problem, u
+        rows = problem.data_rows + (0 if problem.prior is None else u.size)
+        self.shape = rows, u.size
+        self.blocks = (*problem.rows, slice(problem.data_rows, rows))
+
+    def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
+        """The rows of a test, or of the prior."""
+        k = self.blocks.index(slice(*rows.indices(self.shape[0])[:2]))
+        last = k == len(self.blocks) - 1
+        return (_prior(self._problem, self._u) if last else _of_test(self._problem, k, self._u, True))[1]
+
+
+def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Residual and Jacobian of the prior; no rows where there is none."""
+    if problem.prior is None:
+        return np.zeros(0), np.zeros((0, u.size))
+    return np.asarray(problem.prior_residual(jax.device_put(u))), np.diag(1.0 / np.asarray(problem.prior.std))
+
+
+def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) -> Any:
+    """Residual of a test, or that and its Jacobian; tests of one form share a program."""
+    test = problem.tests[number]
+    entries = problem.free.entries_of(test.number_names)
+    parts = problem.model, problem.free, nameless(test), entries, problem.views[number], jax.device_put(u)
+    return jax.tree.map(np.asarray, (_state_of if derivatives else _values_of)(*parts))
+
+
+@compiled
+def _state_of(
+    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, u: Array
+) -> tuple[Array, Array]:
+    return residual_and_jacobian(lambda x: _residual_of(model, free, test, entries, view, free.values(x)), u)
+
+
+@compiled
+def _values_of(
+    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, u: Array
+) -> Array:
+    return _residual_of(model, free, test, entries, view, free.values(u))
+
+
+def _residual_of(
+    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, values: Array
+) -> Array:
+    seen = test.view(free.apply(model, values)) if view is None else view(values)
+    return with_free_numbers(test, entries, values).residual(seen)
 
 
 @compiled

@@ -8,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.fit.problem import alike, final_state, nameless
+from jaxmb.identify.estimation.identifiability import information_rows, knowledge, row_blocks
+from jaxmb.identify.fit import problem as problem_module
+from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
+from jaxmb.identify.fit.problem import alike, compressed, final_state, linearized, nameless
 from jaxmb.identify.fit.stage import objective
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import load_study
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.frf import response_rows
-from tests.identify.arm import TRUTH, frf, loads, shapes, study_of
+from tests.identify.arm import FREE, TRUTH, frf, loads, shapes, study_of
 from tests.identify.crane import crane_study, frf_test
 from tests.identify.derivatives import assert_jacobian, residual_alone, residual_of
 
@@ -196,3 +199,37 @@ def test_laws_take_other_values_in_each_test(tmp_path):
     for part, test, own in zip(parts, problem.tests, values, strict=True):
         alone = residual_alone(test, problem.free.apply(problem.model, jnp.asarray(own)))
         np.testing.assert_allclose(part, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_the_jacobian_of_a_large_problem_is_never_whole(tmp_path, monkeypatch):
+    """Block by block the same numbers as from the whole Jacobian in dense algebra: weights, a prior, a free delay."""
+    free = FREE | {"delay.one": {"lower": -1e-3, "upper": 1e-3}}
+    peaks = {"peaks": 80, "elsewhere": 0.5}
+    tests = frf(noise=0.02, noise_log_std=0.02, weights=peaks, name="one"), frf(b=0.9, name="two"), loads()
+    problem = study_of(tmp_path, *tests, free=free, prior={"damping.*": 0.5}).problem
+    u = np.append(np.log(list(TRUTH.values())) + 0.01, 0.4)
+    residual, whole, weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
+    monkeypatch.setattr(problem_module, "MOST_ENTRIES", 0)
+    values, jacobian, same = linearized(problem, u)
+    blocks = row_blocks(jacobian)
+    assert len(blocks) == 4
+    assert jacobian.shape == whole.shape
+    np.testing.assert_allclose(values, residual, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.concatenate([jacobian[rows] for rows in blocks]), whole, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(same, weights)
+    r, rows = compressed(problem, u)
+    assert rows.shape == (6, 5)
+    np.testing.assert_allclose(rows.T @ rows, whole.T @ whole, rtol=1e-9, atol=1e-9 * np.abs(whole.T @ whole).max())
+    np.testing.assert_allclose(rows.T @ r, whole.T @ residual, rtol=1e-7)
+    assert r @ r == pytest.approx(residual @ residual, rel=1e-12)
+    hat = whole @ np.linalg.pinv(whole)
+    left = (np.eye(weights.size) - hat) * weights @ (np.eye(weights.size) - hat)
+    for found, own in zip(misfits_of_tests(problem, values, jacobian, weights), problem.rows, strict=True):
+        mean, spread = np.trace(left[own, own]), np.sum(left[own, own] ** 2)
+        assert found.degrees == pytest.approx(mean**2 / spread, rel=1e-9)
+        assert found.square == pytest.approx(residual[own] @ residual[own] / mean, rel=1e-8)
+    variances = row_variances(problem, values, jacobian, weights)
+    gain = np.linalg.pinv(whole)
+    np.testing.assert_allclose(knowledge(jacobian, variances).covariance, gain * variances @ gain.T, rtol=1e-7)
+    information = information_rows(jacobian, variances)
+    np.testing.assert_allclose(np.linalg.inv(information.T @ information), gain * variances @ gain.T, rtol=1e-7)

@@ -10,9 +10,10 @@ from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
-from jaxmb.identify.estimation.identifiability import scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, scaled_svd
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
+from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.study.study import Study
 
 FITTED_APART = 3
@@ -123,7 +124,7 @@ class Agreement(NamedTuple):
 def blocks(
     study: Study,
     residual: Float[np.ndarray, "m"],
-    jacobian: Float[np.ndarray, "m d"],
+    jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
 ) -> list[Block]:
     """What each test says near a fit; the prior says nothing here.
@@ -281,7 +282,7 @@ def _fitted_apart(
     study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
 ) -> list[OwnValue]:  # fmt: skip
     """The parameters, the first of them fitted with a value for each test where they make a large difference."""
-    if len(study.tests) > MOST_APART or any(test.posture is None for test in study.tests):
+    if len(study.tests) > MOST_APART or is_large(study.problem) or any(test.posture is None for test in study.tests):
         return list(lines)
     fitted = []
     for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:

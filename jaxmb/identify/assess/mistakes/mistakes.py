@@ -21,7 +21,7 @@ from jaxmb.identify.assess.mistakes.changed_machine import (
     stated_joints,
 )
 from jaxmb.identify.experiments.test import Change, Test, called
-from jaxmb.identify.fit.problem import Problem, nameless, with_free_numbers
+from jaxmb.identify.fit.problem import Problem, is_large, nameless, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
@@ -56,11 +56,15 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
     does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
     line. Nothing is looked for where noise explains all, or where what is left cannot be told from noise that was to be
-    estimated (`Finding.systematic`), nor for machines with many small motions (`Problem.one_by_one`).
+    estimated (`Finding.systematic`), nor for machines with many small motions (`Problem.one_by_one`) or large problems
+    (`is_large`).
     """
-    scatter = _scatter(finding)
-    if scatter is None or finding.study.problem.one_by_one:
+    problem = finding.study.problem
+    if problem.one_by_one or is_large(problem):
         return ()  # each change of a machine with many small motions would take minutes
+    scatter = _scatter(finding)
+    if scatter is None:
+        return ()
     study, size = finding.study, finding.u.size
     stated = stated_joints(finding.model, study.free)
     changes, places = _changes(study.problem, finding.model, stated)

@@ -5,16 +5,15 @@ to quite different values at nearly the same cost. And the best fit may have fou
 a mode beside a measured one, where it fits what is noise.
 """
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
-from jaxmb.identify.estimation.identifiability import limits
+from jaxmb.identify.estimation.identifiability import limits, row_blocks
 from jaxmb.identify.experiments.test import listed
-from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.fit.problem import residual_at
 from jaxmb.identify.fit.state import Fit
 
 AS_GOOD = 0.05
@@ -79,15 +78,16 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     """
     study, known = finding.study, finding.known
     bound = on_bound(study, finding.u)
-    move = -np.linalg.lstsq(finding.jacobian, finding.residual, rcond=None)[0]
+    residual, jacobian = finding.compressed
+    move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
     beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
     std = known.std.copy()
     std[beyond] = np.inf
     held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
     sentences = [f"not known, since a bound keeps it from where the data would move it: {listed(held)}"] if held else []
-    gain = -np.sum((finding.jacobian @ move) * (2.0 * finding.residual + finding.jacobian @ move))
+    gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
-    far = beyond.size > 0 and gain > HELD**2 * float(finding.residual @ finding.residual) / spare
+    far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
     return finding.with_std(std).believed(not far), sentences
 
 
@@ -103,14 +103,14 @@ def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) 
     study, u, residual, jacobian = finding.study, finding.u, finding.residual, finding.jacobian
     found, limit = [], -2.0 * np.log(AS_GOOD)
     for end in fit.ends:
-        other = np.asarray(final_state(study.problem, jax.device_put(end[1:]))[0])
+        other = residual_at(study.problem, end[1:])
         change = other - residual
         if not np.isfinite(other).all() or not change.any():
             continue
         variance = float(np.average(variances, weights=change**2))
-        linear = jacobian @ (end[1:] - u)
         if other @ other - residual @ residual > limit * variance:
             continue
+        linear = np.concatenate([jacobian[rows] @ (end[1:] - u) for rows in row_blocks(jacobian)])
         if np.linalg.norm(change - linear) > CURVED * np.linalg.norm(change):
             found.append(end[1:])
     return np.array(found).reshape(-1, study.free.size)

@@ -1,13 +1,12 @@
 """Standard deviations where the cost is no parabola: a parameter that others which are hardly known can make up for."""
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import limits
-from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.fit.problem import compressed
 
 ENOUGH = 0.8
 """Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
@@ -28,7 +27,8 @@ def with_curvature(finding: Finding) -> Finding:
     if not well or float(finding.residual @ finding.residual) <= 0.0:
         return finding
     std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
-    inverse = np.linalg.pinv(finding.jacobian.T @ finding.jacobian, hermitian=True)
+    jacobian = finding.compressed[1]
+    inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
     for i in well:
         for side in (-1.0, 1.0):
             std[i] = max(std[i], _std_on_side(finding, i, side, known.std[i], most[i], inverse[:, i]))
@@ -61,7 +61,7 @@ def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     best = np.inf
     for _ in range(MOST_STEPS):
-        residual, jacobian, _ = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
+        residual, jacobian = compressed(problem, u)
         cost = float(residual @ residual)
         if not cost < best:
             break

@@ -14,7 +14,7 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.fit.noise import row_variances
-from jaxmb.identify.fit.problem import Problem, final_state
+from jaxmb.identify.fit.problem import Problem, compressed, linearized, residual_at
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import known_name
@@ -82,7 +82,7 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     low, high = max(float(study.free.lower[i]), best[i] - reach), min(float(study.free.upper[i]), best[i] + reach)
     below = np.linspace(best[i], low, points // 2 + 1)[1:] if low < best[i] else np.zeros(0)
     above = np.linspace(best[i], high, points // 2 + 1)[1:] if high > best[i] else np.zeros(0)
-    at_best = float(np.sum(np.asarray(final_state(problem, jnp.asarray(best))[0]) ** 2))
+    at_best = float(np.sum(residual_at(problem, best) ** 2))
     scale = _scale(result, best, i)
     rises, unsettled = zip(*(_side(problem, best, i, side) for side in (below, above)), strict=True)
     u = np.concatenate([below[::-1], best[i : i + 1], above])
@@ -123,9 +123,10 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     What made the fit's own standard deviation larger afterwards, other fits as good for one, is left out.
     """
     study = result.study
-    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
-    others = np.delete(jacobian, i, axis=1)
-    column = jacobian[:, i] - others @ np.linalg.lstsq(others, jacobian[:, i], rcond=None)[0]
+    residual, jacobian, weights = linearized(study.problem, u)
+    rows = compressed(study.problem, u)[1]
+    others = np.delete(rows, i, axis=1)
+    column = rows[:, i] - others @ np.linalg.lstsq(others, rows[:, i], rcond=None)[0]
     curvature = float(column @ column)
     variance = float(knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights)).std[i] ** 2)
     return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0

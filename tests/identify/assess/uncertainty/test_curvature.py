@@ -20,10 +20,11 @@ class TwoThatMakeUp(eqx.Module):
     shape: str = eqx.field(static=True)
     bound: float = eqx.field(static=True, default=3.0)
     noise_unit: float = 1.0
+    data_rows: int = eqx.field(static=True, default=3)
 
     @property
     def free(self):
-        return SimpleNamespace(lower=np.full(2, -self.bound), upper=np.full(2, self.bound))
+        return SimpleNamespace(size=2, lower=np.full(2, -self.bound), upper=np.full(2, self.bound))
 
     def residual(self, u):
         alone = jnp.arcsinh(u[1] / TAU) if self.shape == "flattens" else u[1] / TAU
@@ -38,7 +39,8 @@ def found(shape, bound=3.0):
     residual, jacobian, weights = (np.asarray(x) for x in final_state(problem, jnp.zeros(2)))
     known = knowledge(jacobian, weights)
     finding = SimpleNamespace(
-        study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(2), residual=residual, jacobian=jacobian,
+        study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(2), residual=residual,
+        compressed=(residual, jacobian),
         known=known, with_std=lambda std: SimpleNamespace(known=known._replace(std=std)),
     )  # fmt: skip
     np.testing.assert_allclose(known.std, TAU, rtol=1e-5)
