@@ -63,10 +63,10 @@ def triangular_factor(blocks: Iterable[Float[np.ndarray, "k d"]]) -> Float[np.nd
     for block in blocks:
         whole = len(block) // CHUNK * CHUNK
         if whole > CHUNK:
-            parts = np.linalg.qr(block[:whole].reshape(-1, CHUNK, block.shape[1]), mode="r")
+            parts = np.asarray(np.linalg.qr(block[:whole].reshape(-1, CHUNK, block.shape[1]), mode="r"))
             block = np.concatenate([parts.reshape(-1, block.shape[1]), block[whole:]])
-        found.append(np.linalg.qr(block, mode="r"))
-    return found[0] if len(found) == 1 else np.linalg.qr(np.concatenate(found), mode="r")
+        found.append(np.asarray(np.linalg.qr(block, mode="r")))
+    return found[0] if len(found) == 1 else np.asarray(np.linalg.qr(np.concatenate(found), mode="r"))
 
 
 class Knowledge(NamedTuple):
