@@ -214,6 +214,8 @@ def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence
     """
     rows, row_signs = _found("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
     columns, column_signs = _found("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
+    if (outputs is None or tuple(outputs) == frf_set.outputs) and (inputs is None or tuple(inputs) == frf_set.inputs):
+        return frf_set
     picked = frf_set.frf[:, rows][:, :, columns]
     coherence = frf_set.coherence
     if coherence is not None:

@@ -212,6 +212,10 @@ class Test(eqx.Module):
         """The test with other such numbers."""
         return self
 
+    def for_residual(self) -> "Test":
+        """The test without arrays that neither its residual nor its row weights depend on."""
+        return self
+
     # Mistakes in how it is described
 
     def changes(self, model: Model) -> tuple[Change, ...]:

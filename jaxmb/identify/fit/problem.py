@@ -270,8 +270,8 @@ def _stacked(*leaves: Any) -> Array:
 
 
 def nameless(test: Test) -> Test:
-    """The test without its name, which is all that tells the form of two tests alike apart."""
-    return dataclasses.replace(test, name="")
+    """The test as its residual sees it: without its name, which is all that tells the form of two tests alike apart."""
+    return dataclasses.replace(test.for_residual(), name="")
 
 
 def alike(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
@@ -304,7 +304,9 @@ def noise_unit(tests: Sequence[Test]) -> Float[Array, ""]:
 
 
 def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
-    """The problem with other data of the same tests, in units of their noise."""
+    """The problem with other data of the same tests, in units of their noise; itself where they are the same."""
+    if all(new is old for new, old in zip(tests, problem.tests, strict=True)):
+        return problem
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))
 
 

@@ -107,7 +107,7 @@ def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) 
         change = other - residual
         if not np.isfinite(other).all() or not change.any():
             continue
-        variance = float(np.average(variances, weights=change**2))
+        variance = float(variances @ change**2 / (change @ change))
         if other @ other - residual @ residual > limit * variance:
             continue
         linear = np.concatenate([jacobian[rows] @ (end[1:] - u) for rows in row_blocks(jacobian)])

@@ -168,6 +168,13 @@ class FrfTest(PostureTest):
         scale = jnp.sqrt(self.weight) / self.noise_std
         return equations_by_entries(view, names, values, u, self.omega, self.decay, compared, scale)
 
+    def for_residual(self) -> "FrfTest":
+        """The test without the parts of which its noise is made, more than half of its numbers."""
+        nothing = np.zeros(0)
+        return dataclasses.replace(
+            self, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
+        )
+
     def changes(self, model: Model) -> tuple[Change, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
         highest = float(np.asarray(self.omega).max())

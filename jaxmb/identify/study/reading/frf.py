@@ -1,6 +1,7 @@
 """From one test in a study file to what the fit compares with."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -73,12 +74,12 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         phase=part.phase,
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
         measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
-        weight=jax.device_put(weight),
-        noise_std=jax.device_put(noise),
-        known_std=jax.device_put(known),
-        additive_std=jax.device_put(additive),
+        weight=_on_device(weight),
+        noise_std=_on_device(noise),
+        known_std=_on_device(known),
+        additive_std=_on_device(additive),
         level=jax.device_put(random.size),
-        leak=jax.device_put(np.where(usable, leak, 0.0)),
+        leak=_on_device(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
@@ -112,6 +113,17 @@ def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
         if not counts[chosen].any():
             raise ValueError(f"check_every is {every}: no line with a weight is {what}")
     return test.at_lines(~out), test.at_lines(out)
+
+
+def _on_device(array: np.ndarray) -> jax.Array:
+    """An array on the device; tests of one size share those with one value throughout."""
+    value = array.flat[0]
+    return _constant(array.shape, value.item()) if (array == value).all() else jax.device_put(array)
+
+
+@functools.lru_cache(maxsize=8, typed=True)
+def _constant(shape: tuple[int, ...], value: complex) -> jax.Array:
+    return jax.device_put(np.full(shape, value))
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
