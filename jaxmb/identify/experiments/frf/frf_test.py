@@ -170,7 +170,7 @@ class FrfTest(PostureTest):
 
     def for_residual(self) -> "FrfTest":
         """The test without the parts of which its noise is made, more than half of its numbers."""
-        nothing = np.zeros(0)
+        nothing = np.zeros(())
         return dataclasses.replace(
             self, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
         )
