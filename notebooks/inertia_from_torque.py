@@ -128,9 +128,9 @@ plt.show()
 # %% [markdown]
 # ## While the machine runs: sensors
 #
-# Filters that run forwards and backwards need the whole record. A Kalman filter needs what was measured so far, and a
-# gyroscope at the crank helps it more than any tuning would: accelerations are differences of rates then, and no longer
-# second differences of angles.
+# Filters that run forwards and backwards need the whole record. A causal Kalman filter needs what was measured so far,
+# and a gyroscope at the crank helps it more than any tuning would: accelerations are differences of rates then, no
+# longer second differences of angles.
 
 # %%
 time_s = np.arange(0.0, 4.0 * best.duration_s, 1.0 / RATE_HZ)
@@ -139,8 +139,8 @@ draw = np.random.default_rng(3)
 GYROSCOPE_STD = 1e-2
 angle = z + ANGLE_STD * draw.normal(size=z.shape)
 rate = zd + GYROSCOPE_STD * draw.normal(size=z.shape)
-alone = jaxmb.kalman_motion(angle, RATE_HZ, ANGLE_STD)
-both = jaxmb.kalman_motion(angle, RATE_HZ, ANGLE_STD, velocity=rate, velocity_std=GYROSCOPE_STD)
+alone = jaxmb.kalman_motion(angle, RATE_HZ, ANGLE_STD, causal=True)
+both = jaxmb.kalman_motion(angle, RATE_HZ, ANGLE_STD, velocity=rate, velocity_std=GYROSCOPE_STD, causal=True)
 missed_by = {}
 for sensors, motion in (("encoder", alone), ("encoder and gyroscope", both)):
     missed_by[sensors] = np.sqrt(np.mean((motion.acceleration - zdd)[200:] ** 2))

@@ -1,6 +1,6 @@
-"""What a record tells of positions, rates and accelerations: without delay from the whole, or causal."""
+"""Positions, rates and accelerations from a record, without delay: by a low-pass filter, or a Kalman smoother."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -58,26 +58,47 @@ def delayed(motion: MotionEstimate, rate_hz: float, delay_s: float) -> MotionEst
     return MotionEstimate(*parts, first=motion.first + ends, last=motion.last + ends)
 
 
-def causal_motion(
+def smoothed_motions(
     record: MotionRecord,
-    position_std: Float[np.ndarray, "c"],
-    velocity_std: Float[np.ndarray, "c"] | None,
-    acceleration_std: Float[np.ndarray, "c"] | None,
-    jerk_density: Float[np.ndarray, "c"] | None,
-) -> MotionEstimate:
-    """Motion by `kalman_motion` of all that was measured.
+    position_std: Float[np.ndarray, "c"] | float,
+    velocity_std: Float[np.ndarray, "c"] | float | None,
+    acceleration_std: Float[np.ndarray, "c"] | float | None,
+    jerk_density: Float[np.ndarray, "c"] | float | None,
+    draws: int,
+) -> list[MotionEstimate]:
+    """Motion by `kalman_motion` of all that was measured, and then of the same with errors of the sensors drawn once
+    more on top, each draw with both signs: they show how far errors of the motion move what is found from it.
 
     Raises:
         ValueError: a deviation is missing.
     """
-    found = kalman_motion(
-        record.position,
-        record.rate_hz,
-        position_std,
-        velocity=record.velocity,
-        velocity_std=velocity_std,
-        acceleration=record.acceleration,
-        acceleration_std=acceleration_std,
-        jerk_density=jerk_density,
-    )
-    return MotionEstimate(found.position, found.velocity, found.acceleration, int(found.settled.max()), 0)
+    random = np.random.default_rng(0)
+    measured = (record.position, record.velocity, record.acceleration)
+    std = (position_std, velocity_std, acceleration_std)
+
+    def smoothed(errors: list[np.ndarray | float], density: Any) -> tuple[MotionEstimate, np.ndarray]:
+        position, velocity, acceleration = (
+            None if part is None else part + error for part, error in zip(measured, errors, strict=True)
+        )
+        motion = kalman_motion(
+            np.asarray(position),
+            record.rate_hz,
+            position_std,
+            velocity=velocity,
+            velocity_std=velocity_std,
+            acceleration=acceleration,
+            acceleration_std=acceleration_std,
+            jerk_density=density,
+        )
+        ends = int(motion.settled.max())
+        return MotionEstimate(motion.position, motion.velocity, motion.acceleration, ends, ends), motion.jerk_density
+
+    first, density = smoothed([0.0, 0.0, 0.0], jerk_density)
+    found = [first]
+    for _ in range(draws):
+        errors = [
+            0.0 if part is None else size * random.normal(size=part.shape)
+            for part, size in zip(measured, std, strict=True)
+        ]
+        found += [smoothed([sign * error for error in errors], density)[0] for sign in (1.0, -1.0)]
+    return found

@@ -1,4 +1,4 @@
-"""Motion from encoders, gyroscopes and accelerometers as it happens: a Kalman filter whose jerk is white noise."""
+"""Motion from encoders, gyroscopes and accelerometers: a Kalman filter whose jerk is white noise, and its smoother."""
 
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ NOISE = np.array([[1 / 20, 1 / 8, 1 / 6], [1 / 8, 1 / 3, 1 / 2], [1 / 6, 1 / 2, 
 
 
 class KalmanMotion(NamedTuple):
-    """Motion of c coordinates at k samples, each from what was measured up to it."""
+    """Motion of c coordinates at k samples, from all measurements, or causal: from those up to each sample."""
 
     position: Float[np.ndarray, "k c"]
     velocity: Float[np.ndarray, "k c"]
@@ -44,7 +44,8 @@ class KalmanMotion(NamedTuple):
     """What the prediction misses of position, velocity and acceleration, made white with variance 1; NaN where not
     measured, and at the first position."""
     settled: Int[np.ndarray, "c"]
-    """Sample from which on standard deviations are at most a tenth above those at the end."""
+    """Sample from which on standard deviations of the causal motion are at most a tenth above those at the end; a
+    smoother needs about as many at either end."""
 
 
 def kalman_motion(
@@ -57,8 +58,9 @@ def kalman_motion(
     acceleration: Float[np.ndarray, "k c"] | None = None,
     acceleration_std: float | Float[np.ndarray, "c"] | None = None,
     jerk_density: float | Float[np.ndarray, "c"] | None = None,
+    causal: bool = False,
 ) -> KalmanMotion:
-    """Position, velocity and acceleration of coordinates, causal, from all sensors together.
+    """Position, velocity and acceleration of coordinates, from all sensors together.
 
     Accelerations are Wiener processes, E x'''(t) x'''(s) = q delta(t - s), for which x_{k+1} = F x_k + w_k is exact.
     Each coordinate has a filter of its own. At the first sample the position is as measured, velocity and acceleration
@@ -73,12 +75,15 @@ def kalman_motion(
         acceleration: measured [k, c], less gravity.
         acceleration_std: of each sample, where accelerations were measured.
         jerk_density: q of all or each coordinate; of the largest likelihood of the innovations where not given.
+        causal: each sample from the measurements up to it, as they come in real time: accelerations lag. Otherwise from
+            all measurements, by the smoother of Rauch, Tung and Striebel behind the filter.
 
     Raises:
         ValueError: sizes differ, a number is not finite, or a deviation is missing or not positive.
 
     Source: Bar-Shalom, Li and Kirubarajan 2001, "Estimation with applications to tracking and navigation", sections
-    5.2 and 6.2.3; Schweppe 1965, "Evaluation of likelihood functions for Gaussian signals".
+    5.2, 6.2.3 and 8.6; Schweppe 1965, "Evaluation of likelihood functions for Gaussian signals"; Rauch, Tung and
+    Striebel 1965, "Maximum likelihood estimates of linear dynamic systems".
     """
     if not (np.isfinite(rate_hz) and rate_hz > 0.0):
         raise ValueError(f"rate_hz is {rate_hz:g}, expected a positive number of samples per second")
@@ -99,12 +104,12 @@ def kalman_motion(
     found = [_of_coordinate(measured[:, i], std[i], None if density is None else density[i], step)
              for i in range(shape[1])]  # fmt: skip
     units = step ** -np.arange(3.0)
-    state = np.stack([run.state for run, _ in found], axis=1) * units
+    state = np.stack([run.state if causal else _smoothed(run, q) for run, q in found], axis=1) * units
     return KalmanMotion(
         position=state[..., 0],
         velocity=state[..., 1],
         acceleration=state[..., 2],
-        covariance=np.stack([run.covariance for run, _ in found]) * np.outer(units, units),
+        covariance=np.stack([run.covariances[-1] for run, _ in found]) * np.outer(units, units),
         jerk_density=np.array([q for _, q in found]) / step**5,
         log_likelihood=np.array([run.log_likelihood for run, _ in found])
         - np.log(step) * (np.sum(~np.isnan(measured), axis=0) @ -np.arange(3.0)),
@@ -117,7 +122,8 @@ class _Run(NamedTuple):
     """One filter over one record, in units of the time step."""
 
     state: np.ndarray
-    covariance: np.ndarray
+    covariances: list[np.ndarray]
+    """Of the first samples; the last of these is that of all further ones."""
     log_likelihood: float
     innovations: np.ndarray
     settled: int
@@ -146,7 +152,7 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
     z, H, noise = measured[:, sensors], np.eye(3)[sensors], np.diag(std[sensors] ** 2)
     ahead = np.diag([std[0] ** 2, (START_STD[0] * step) ** 2, (START_STD[1] * step**2) ** 2])
     predicted = np.array([z[0, 0], 0.0, 0.0])
-    states, white, variances = np.empty((len(z), 3)), np.full(z.shape, np.nan), []
+    states, white, covariances = np.empty((len(z), 3)), np.full(z.shape, np.nan), []
     likelihood, k = 0.0, 0
     while True:
         used = slice(int(k == 0), None)  # the first position stands in the start already
@@ -162,7 +168,7 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
         states[k] = predicted + gain @ missed
         white[k, used], score = _scores(missed[None], root)
         likelihood += score
-        variances.append(np.diag(covariance))
+        covariances.append(covariance)
         ahead, predicted, k = following, TRANSITION @ states[k], k + 1
         if k == len(z):
             break
@@ -172,8 +178,25 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
         likelihood += score
     innovations = np.full((len(z), 3), np.nan)
     innovations[:, sensors] = white
-    wide = np.flatnonzero((np.array(variances) > SETTLED**2 * np.diag(covariance)).any(axis=1))
-    return _Run(states, covariance, likelihood, innovations, int(wide[-1]) + 1 if wide.size else 0)
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    wide = np.flatnonzero((variances > SETTLED**2 * variances[-1]).any(axis=1))
+    return _Run(states, covariances, likelihood, innovations, int(wide[-1]) + 1 if wide.size else 0)
+
+
+def _smoothed(run: _Run, density: float) -> np.ndarray:
+    """States from all measurements: x_k + G_k (x_{k+1} - F x_k), with the x_{k+1} of the step before, from the end."""
+    states, first = run.state.copy(), len(run.covariances) - 1
+    predicted = states @ TRANSITION.T
+    gains = []
+    for covariance in run.covariances:
+        ahead = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
+        gains.append(np.linalg.solve(ahead, TRANSITION @ covariance).T)
+    if first < len(states) - 1:
+        driven = states[first:-1] - predicted[first:-1] @ gains[-1].T
+        states[first:-1] = _constant(driven[::-1], gains[-1], states[-1])[::-1]
+    for k in range(first - 1, -1, -1):
+        states[k] += gains[k] @ (states[k + 1] - predicted[k])
+    return states
 
 
 def _scores(missed: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, float]:

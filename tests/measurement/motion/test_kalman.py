@@ -1,4 +1,4 @@
-"""The Kalman filter of a motion against SciPy's Riccati equation and against conditioning of Gaussian vectors."""
+"""The Kalman filter of a motion and its smoother against SciPy's Riccati equation and Gaussian conditioning."""
 
 import numpy as np
 import pytest
@@ -32,10 +32,12 @@ def drawn(count, seed=0):
     return states, states + STD * random.normal(size=states.shape)
 
 
-def filtered(measured, sensors, **settings):
+def filtered(measured, sensors, causal=True, **settings):
     names = ("position", "velocity", "acceleration")
     given = {names[i]: measured[:, [i]] for i in sensors} | {f"{names[i]}_std": STD[i] for i in sensors}
-    return jaxmb.kalman_motion(given.pop("position"), RATE, given.pop("position_std"), **given, **settings)
+    return jaxmb.kalman_motion(
+        given.pop("position"), RATE, given.pop("position_std"), causal=causal, **given, **settings
+    )
 
 
 def states_of(found):
@@ -43,8 +45,8 @@ def states_of(found):
 
 
 @pytest.mark.parametrize("sensors", [(0,), (0, 1), (0, 2), (0, 1, 2)])
-def test_each_estimate_is_the_mean_given_all_measured_so_far(sensors):
-    """Joint Gaussian of 12 samples, conditioned densely on the first k."""
+def test_each_estimate_is_the_mean_given_what_was_measured(sensors):
+    """Joint Gaussian of 12 samples, conditioned densely on the first k, and of the smoother on all."""
     count, (F, Q) = 12, exact_step()
     _, measured = drawn(count)
     found = filtered(measured, sensors, jerk_density=DENSITY)
@@ -58,6 +60,9 @@ def test_each_estimate_is_the_mean_given_all_measured_so_far(sensors):
     picked = np.array([3 * k + i for k in range(count) for i in sensors if (k, i) != (0, 0)])
     noise = np.diag((STD**2)[picked % 3])
     of_measured, z = covariance[np.ix_(picked, picked)] + noise, measured.ravel()[picked]
+    smoothed = states_of(filtered(measured, sensors, causal=False, jerk_density=DENSITY)).ravel()
+    every = mean + covariance[:, picked] @ np.linalg.solve(of_measured, z - mean[picked])
+    np.testing.assert_allclose(smoothed, every, rtol=1e-7, atol=1e-7)
     for k in (0, 1, 4, count - 1):
         until = picked < 3 * (k + 1)
         cross = covariance[3 * k : 3 * k + 3][:, picked[until]]
@@ -119,7 +124,9 @@ def test_coordinates_are_apart_and_estimates_causal():
     position, velocity = (np.stack([one[:, i], other[:, i]], axis=1) for i in (0, 1))
     velocity[:, 1] = np.nan
     density = [DENSITY, 2 * DENSITY]
-    both = jaxmb.kalman_motion(position, RATE, STD[0], velocity=velocity, velocity_std=STD[1], jerk_density=density)
+    both = jaxmb.kalman_motion(
+        position, RATE, STD[0], velocity=velocity, velocity_std=STD[1], jerk_density=density, causal=True
+    )
     alone = filtered(one, (0, 1), jerk_density=DENSITY), filtered(other, (0,), jerk_density=2 * DENSITY)
     for i, single in enumerate(alone):
         np.testing.assert_array_equal(both.acceleration[:, i], single.acceleration[:, 0])
@@ -143,3 +150,19 @@ def test_coordinates_are_apart_and_estimates_causal():
 def test_wrong_requests(changes, message):
     with pytest.raises(ValueError, match=message):
         jaxmb.kalman_motion(**{"position": np.zeros((30, 1)), "rate_hz": RATE, "position_std": 1e-3} | changes)
+
+
+def test_the_smoother_with_constant_gain_is_that_of_all_samples():
+    """300 samples, of which the last gains are constant: the mean is that of one least squares problem."""
+    _, measured = drawn(300)
+    (F, Q), count = exact_step(), len(measured)
+    root = np.linalg.inv(np.linalg.cholesky(Q))
+    rows = np.zeros((4 * count - 1, 3 * count))
+    right = np.zeros(len(rows))
+    rows[:count, ::3], right[:count] = np.eye(count) / STD[0], measured[:, 0] / STD[0]
+    for k in range(count - 1):
+        rows[count + 3 * k : count + 3 * k + 3, 3 * k : 3 * k + 6] = root @ np.hstack([-F, np.eye(3)])
+    rows[-2:, 1:3] = np.diag(1.0 / np.array(START))
+    expected = np.linalg.lstsq(rows, right, rcond=None)[0]
+    found = states_of(filtered(measured, (0,), causal=False, jerk_density=DENSITY)).ravel()
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)

@@ -1,12 +1,13 @@
 """How far measured efforts scatter, where neighbouring samples may be alike."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
-from jaxmb.identify.estimation.linear import tukey
+from jaxmb.identify.estimation.linear import linear_fit, tukey
 from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
 
 ROUNDS = 3
@@ -17,6 +18,8 @@ SMALLEST = 1e-12
 """Of the largest effort: a smaller deviation is rounding."""
 MOST_ORDER = 10
 """Of the autoregressive process."""
+MOST_SHARE = 0.9
+"""Of errors of the motion in residuals: what efforts scatter beside them is no better known."""
 SAMPLES_EACH = 10
 """Samples for each of its coefficients, at least."""
 NORMAL_MEDIAN = 0.674490
@@ -70,6 +73,51 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
         size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, taken, strict=True)]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
     return EffortNoise(std * np.sqrt(alike), alike)
+
+
+class MotionErrors(NamedTuple):
+    """Effect of errors of the motion on a fit of all parameters."""
+
+    bias: Float[np.ndarray, "p"]
+    """Of the parameters."""
+    variance: Float[np.ndarray, "c"]
+    """Of independent errors of the efforts at each coordinate that make parameters scatter as much."""
+    share: Float[np.ndarray, "c"]
+    """Of the variance of residuals that errors of the motion have at each coordinate."""
+
+
+def motion_errors(
+    rows: Prepared, others: Sequence[Prepared], std: Float[np.ndarray, "r"], robust: bool = False
+) -> MotionErrors:
+    """Bias and scatter of the parameters from fits to the same efforts with the motion's errors drawn once more.
+
+    Errors of a motion are small and slow beside the noise of efforts, so that the residual of a fit hardly shows them.
+    The mean over both signs of the errors changes by their square: the bias of errors in the regressor, which shrinks
+    inertias. Half the difference is linear in the errors, and scatters as the parameters do.
+
+    Args:
+        rows: of the motion.
+        others: of the same with errors on top, each draw followed by the one with opposite sign.
+        std: of the efforts.
+        robust: outliers of the efforts do not count.
+
+    Source: Cook and Stefanski 1994, "Simulation-extrapolation estimation in parametric measurement error models".
+    """
+    size = np.array([std[rows.coordinate == i][0] for i in range(len(rows.measured))])
+    found, left = [], []
+    for each in (rows, *others):
+        fit = linear_fit(each.regressor, each.effort - each.constant, size[each.coordinate], robust=robust)
+        found.append(fit.values)
+        squares = fit.weights * fit.residual**2
+        left.append(np.bincount(each.coordinate, squares) / np.bincount(each.coordinate, fit.weights))
+    own, drawn = found[0], found[1:]
+    plus, minus = np.array(drawn[::2]), np.array(drawn[1::2])
+    along = rows.regressor @ (0.5 * (plus - minus)).T
+    squares = np.bincount(rows.coordinate, np.mean(along**2, axis=1))
+    told = _parameters_told(rows.regressor / size[rows.coordinate, None], rows.coordinate)
+    # twice the errors have twice their variance
+    share = np.clip(np.mean(left[1:], axis=0) / left[0] - 1.0, 0.0, MOST_SHARE)
+    return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(told, 1e-9), share)
 
 
 def _robust_noise(rows: Prepared) -> EffortNoise:

@@ -21,7 +21,7 @@ class Motion(Part):
 
 
 class Kalman(Part):
-    """A causal filter of the motion, from all sensors that there are; see `kalman_motion`."""
+    """A Kalman smoother of the motion, from all sensors that there are; see `kalman_motion`."""
 
     position_std: Positive | dict[Name, Positive]
     """Standard deviation of each sample, rad or m, of all or each recorded coordinate."""

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.cutoff_search import HIGHEST, best_cutoff
 from jaxmb.identify.experiments.torque.delay_fit import DELAY, SLOPE_REACH, delay_column, first_delay
-from jaxmb.identify.experiments.torque.effort_noise import effort_noise
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.further_columns import column_names
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
@@ -39,11 +39,17 @@ from jaxmb.io.validation import known_name, place
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.csv_motion import read_motion
 from jaxmb.measurement.motion.described import read_described
-from jaxmb.measurement.motion.estimate import MotionEstimate, causal_motion, delayed, low_passed_motion
+from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
+from jaxmb.measurement.motion.signals import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
 from jaxmb.mechanics.tangent import motion_coordinates
+
+MOTION_DRAWS = 2
+"""Of the errors of sensors, each with both signs."""
+LARGE_SHARE = 0.25
+"""Of the variance of efforts: larger contributions of the motion do not act as independent errors do."""
 
 
 def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -99,7 +105,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         if cutoff is None:
             least_speed = _least_speed(part, model)
             cutoff = best_cutoff(model, record, path, least_speed, part.from_s, last, part.robust, absent)
-    motion = _motion(part, record, cutoff)
+    motion, *drawn = _motions(part, record, cutoff)
     chosen = [] if cutoff is None else [f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted worse"]
     names, where = regressor_names(model), places(model)
     first = setting.friction or setting.gains
@@ -114,7 +120,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
 
-    def equations(delay_s: float) -> Prepared:
+    def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
         rows = prepared(
             model,
             record,
@@ -137,6 +143,20 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     names = column_names(model, rows.measured)
     std, alike = _noise(part, rows)
+    unsure = []
+    if drawn:
+        errors = motion_errors(rows, [equations(delay_s, each) for each in drawn], std, part.robust)
+        rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
+        share = np.sqrt(errors.variance[rows.coordinate]) / std
+        unsure = [
+            f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
+            " are not reliable; a gyroscope, or an encoder with less noise, reduces them"
+            for i, name in enumerate(rows.measured)
+            if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
+        ]
+        counted = errors.share[rows.coordinate] if part.torque_std == "estimate" else 0.0
+        more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
+        std, alike = np.sqrt(more), alike * more / std**2
     test = TorqueTest(
         name=label,
         parameters=names,
@@ -167,7 +187,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rates_beside_angles(record)),
+        doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *unsure),
         impossible=" ".join(beyond) if too_far else "",
         tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
@@ -230,12 +250,15 @@ def _fitted_cutoff(part: TorqueTestPart, setting: Setting, record: MotionRecord)
     return min(max(found), HIGHEST * record.rate_hz) if found else None
 
 
-def _motion(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> MotionEstimate:
-    """What the record tells of the motion, behind a cut-off where it was searched."""
-    if part.kalman is not None:
-        with place("kalman"):
-            return causal_motion(record, *(_by_name(part.kalman, key, record) for key in Kalman.model_fields))
-    return low_passed_motion(record, part.cutoff_hz if cutoff_hz is None else cutoff_hz)
+def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
+    """The recorded motion, behind a cut-off where it was searched; where a Kalman smoother finds it for a fit, also
+    with errors of the sensors drawn once more."""
+    if part.kalman is None:
+        given_hz = part.cutoff_hz if cutoff_hz is None else cutoff_hz
+        return [low_passed_motion(record, cast(Cutoff, given_hz))]
+    with place("kalman"):
+        given = [_by_name(part.kalman, key, record) for key in Kalman.model_fields]
+        return smoothed_motions(record, *given, draws=MOTION_DRAWS if part.role == "fit" else 0)
 
 
 def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:

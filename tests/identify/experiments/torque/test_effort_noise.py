@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 
 import jaxmb
 from jaxmb.identify.experiments.torque import prepared as prepared_rows
-from jaxmb.identify.experiments.torque.effort_noise import effort_noise, effort_std
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, effort_std, motion_errors
 from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
 from jaxmb.identify.fit.noise import misfit
 
@@ -98,3 +98,32 @@ def test_rounding_of_parameters_without_effect_is_not_fitted(monkeypatch: pytest
     regressor, _, _ = prepared_rows.equations_at(model, record, none, none, none, np.arange(300))
     assert least_squares(regressor[:, 0], np.ones(300))[1] == 5
     assert not regressor[..., 5:].any()
+
+
+def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
+    """Columns of variance 1 with errors of 0.2 make parameters too small by 1 - 1 / 1.04, and scatter them by errors of
+    the efforts of 0.2 times the length of the parameters. Limits: 4.5 standard errors, and what a bias of second order
+    (0.04^2) leaves."""
+    clean, draw = rows_of(0), np.random.default_rng(1)
+    values = least_squares(clean.regressor, clean.effort)[0]
+    effort = clean.regressor @ values
+
+    def with_errors(matrix, sign=1.0, errors=None):
+        errors = draw.normal(scale=0.2, size=matrix.shape) if errors is None else errors
+        return clean._replace(regressor=matrix + sign * errors, effort=effort), errors
+
+    rows, _ = with_errors(clean.regressor)
+    others = []
+    for _ in range(20):
+        plus, errors = with_errors(rows.regressor)
+        others += [plus, with_errors(rows.regressor, -1.0, errors)[0]]
+    found = motion_errors(rows, others, np.ones(effort.size))
+    fitted = least_squares(rows.regressor, effort)[0]
+    size = np.linalg.norm(values)
+    limit = 4.5 * 0.2 * size / np.sqrt(effort.size) + 0.04**2 * 2.0 * np.abs(values)
+    assert np.all(np.abs(fitted - found.bias - values) < limit)
+    assert np.linalg.norm(fitted - values) > 0.03 * size
+    # 20 draws of 8 parameters, half of them told by either coordinate: 80 squares
+    np.testing.assert_allclose(found.variance, (0.2 * size) ** 2, rtol=0.5)
+    # nothing else is in these residuals
+    assert np.all(found.share > 0.8)
