@@ -6,7 +6,7 @@ from jaxtyping import Float
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import limits
-from jaxmb.identify.fit.problem import compressed
+from jaxmb.identify.fit.problem import compressed, is_large
 
 ENOUGH = 0.8
 """Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
@@ -20,11 +20,12 @@ def with_curvature(finding: Finding) -> Finding:
     For each parameter that is well known to first order the cost is looked at on either side, all others fitted again
     (the profile of the cost). Where it rises less at the ends of the 95 % interval, the interval is widened to where
     it has risen as much, or to the parameter's bound. It is never narrowed. Few steps with the program that every fit
-    has compiled do for that; `cost_profile` follows the cost further.
+    has compiled do for that; `cost_profile` follows the cost further. Of large problems (`is_large`) each step takes
+    minutes, and standard deviations are so small that the cost is a parabola: they stay as they are.
     """
     known = finding.known
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
-    if not well or float(finding.residual @ finding.residual) <= 0.0:
+    if not well or is_large(finding.study.problem) or float(finding.residual @ finding.residual) <= 0.0:
         return finding
     std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
     jacobian = finding.compressed[1]
