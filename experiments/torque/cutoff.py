@@ -84,7 +84,7 @@ def held_out(data: dict[str, Any], folder: Path, cutoff: dict[str, float]) -> tu
     metrics: Any = result.metrics.tests["torque"]
     errors = [row.relative_percent for row in metrics.torques if row.role == "check"]
     source: Any = result.study.entries[0].source
-    return float(np.sqrt(np.mean(np.square(errors)))), cutoff.get("cutoff_hz", source.cutoff_hz)
+    return float(np.sqrt(np.mean(np.square(errors)))), float(cutoff.get("cutoff_hz", source.cutoff_hz) or np.nan)
 
 
 def halves(name: str, length: float, ends: float, **settings: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def smoothed_motions(
     found = [first]
     for _ in range(draws):
         errors = [
-            0.0 if part is None else size * random.normal(size=part.shape)
+            0.0 if part is None or size is None else size * random.normal(size=part.shape)
             for part, size in zip(measured, std, strict=True)
         ]
         found += [smoothed([sign * error for error in errors], density)[0] for sign in (1.0, -1.0)]
