@@ -16,6 +16,8 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0"
     + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
 )
+# Commands print lines of the width that they have without a terminal.
+os.environ.pop("COLUMNS", None)
 # In a folder of the tests' own, also of the processes that they start; JAX reads it when it is imported.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".cache" / "jax")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
