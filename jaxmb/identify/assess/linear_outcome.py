@@ -299,11 +299,11 @@ def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) ->
     if found.rise < SMALL_RISE:
         return []
     noise = 1.0 if step.misfit.explained else step.misfit.square
-    price = f"that they are possible raises chi^2 by {found.rise:.3g} to {step.cost:.4g}"
+    price = f"physically consistent ones have a chi^2 of {step.cost:.4g} instead of {step.cost - found.rise:.4g}"
     if found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM)):
-        return [f"the data alone would have impossible bodies ({named}): {price}, which noise explains"]
+        return [f"the data alone would have impossible bodies ({named}): {price}, no more than noise explains"]
     return [
-        f"the data ask for impossible bodies ({named}): {price}, which noise does not explain; what is kept fixed of"
+        f"the data ask for impossible bodies ({named}): {price}, more than noise explains; what is kept fixed of"
         " them, or something else in the description, is wrong"
     ]
 

@@ -66,8 +66,7 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     joints = joint_rows(finding, entries)
     prior = finding.jacobian[finding.study.problem.data_rows :]
     small = [np.asarray(np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r")) for each in joints]
-    svd = scaled_svd(np.concatenate([prior, *(rows[:, :size] for rows in small)]), RANK_TOLERANCE)
-    root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
+    root = _least_squares(np.pad(np.concatenate([prior, *(rows[:, :size] for rows in small)]), ((0, 0), (0, 1)))).root
     spread = root @ root.T
     change, of_friction = _friction(finding, joints, spread)
     scatter, of_joints = _disagreement(finding, joints, small, spread)
@@ -114,27 +113,46 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
     ]
 
 
+class _Solution(NamedTuple):
+    """Least squares over some rows."""
+
+    step: Float[np.ndarray, "d"]
+    root: Float[np.ndarray, "d r"]
+    """Its product with its transpose is the covariance for noise of 1."""
+    unknown: np.ndarray
+    """Which entries the rows do not determine [d]."""
+
+
+def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
+    """Step from equations [jacobian, residual]."""
+    svd = scaled_svd(rows[:, :-1], RANK_TOLERANCE)
+    root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
+    return _Solution(-root @ (svd.left[: len(rows), : svd.rank].T @ rows[:, -1]), root, svd.unknown)
+
+
 def _disagreement(
     finding: Finding, joints: Sequence[JointRows], small: Sequence[np.ndarray], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Variance of each entry of u by the scatter between joints."""
     size, free = finding.u.size, finding.study.free
+    # bounds, bodies that have to be possible and priors keep a fit from the torques, which is no disagreement of joints
+    whole = _least_squares(np.concatenate(small))
     steps, stds, weights = (np.zeros((len(small), size)) for _ in range(3))
     for j, (joint, rows) in enumerate(zip(joints, small, strict=True)):
-        svd = scaled_svd(rows[:, :size], RANK_TOLERANCE)
-        root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
-        steps[j] = -root @ (svd.left[: len(rows), : svd.rank].T @ rows[:, size])
+        own = _least_squares(rows)
+        steps[j] = own.step - whole.step
         # by what the joint's own fit misses: what the fit to all misses contains the disagreement
-        missed = joint.residual + joint.jacobian @ steps[j]
-        noise = missed @ missed / max(1.0, missed.size - svd.rank) * samples_alike(missed, svd.rank)
-        stds[j] = np.where(svd.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(root, axis=1))
+        missed, rank = joint.residual + joint.jacobian @ own.step, own.root.shape[1]
+        noise = missed @ missed / max(1.0, missed.size - rank) * samples_alike(missed, rank)
+        stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
-    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(finding.u))
-    told = (stds < limit) & np.isfinite(finding.known.std)
-    compared = np.flatnonzero(told.any(axis=0))
+    values = finding.values + np.where(free.logarithmic, finding.values, free.width) * whole.step
+    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(finding.u + whole.step))
+    determined = (stds < limit) & np.isfinite(finding.known.std) & ~whole.unknown
+    compared = np.flatnonzero(determined.any(axis=0))
     scatter, found = np.zeros(size), []
     for i in compared.tolist():
-        own = told[:, i]
+        own = determined[:, i]
         step, precision = steps[own, i], stds[own, i] ** -2.0
         excess, count = float(precision @ step**2), int(own.sum())
         if excess <= float(chdtri(count, FALSE_ALARM / compared.size)):
@@ -146,11 +164,11 @@ def _disagreement(
         scatter[i] = between * float(np.sum(weights[:, i] ** 2)) + float(equal @ step / equal.sum()) ** 2
         slope = finding.values[i] if free.logarithmic[i] else free.width[i]
         each = ", ".join(
-            f"{finding.values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
+            f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
         )
         rise = scatter[i] / finding.known.std[i] ** 2
-        found.append((rise, f"{free.names[i]} is {each}, {finding.values[i]:.4g} by all"))
+        found.append((rise, f"{free.names[i]} is {each}, {values[i]:.4g} by all"))
     worst = [text for _, text in sorted(found, reverse=True)]
     if not worst:
         return scatter, []
@@ -185,7 +203,7 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
     tried = [_candidates(joint) for joint in joints]
     least = -float(ndtri(0.5 * FALSE_ALARM / max(1, sum(len(some) for some in tried))))
-    slope = sum((joint.jacobian.T @ joint.residual for joint in joints), np.zeros(finding.u.size))
+    slope = finding.jacobian.T @ finding.residual
     columns, squares, rights, texts, kinds = [], [], [], [], list[str]()
     for joint, some in zip(joints, tried, strict=True):
         best: tuple[float, str, np.ndarray, np.ndarray] | None = None
@@ -211,7 +229,7 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
     change = -spread @ acts @ np.linalg.solve(np.diag(squares) - acts.T @ spread @ acts, np.array(rights))
     std, free = finding.known.std, finding.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
-    # friction of the joint itself moves most, and is not what else is told by it
+    # friction of the joint itself moves most; the remark is on another parameter where one moves
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
     by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
     asked = ", ".join(f'"{kind}"' for kind in dict.fromkeys(kinds))

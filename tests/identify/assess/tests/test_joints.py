@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.linear_outcome import linear_finding, with_systematic_errors
+from jaxmb.identify.assess.tests.joints import joint_rows
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.study.study import make_study
 from tests.identify.experiments.torque.test_free_gains import LOAD, loaded, motion
@@ -21,7 +23,7 @@ def same(load, velocity):
     return load
 
 
-def identified(folder, changed=same, seed=0):
+def recorded(folder, changed=same, seed=0, **settings):
     """Runs with and without the payload; `changed` makes of the efforts without losses those that are recorded."""
     time, draw, tests = np.arange(round(10.0 * RATE)) / RATE, np.random.default_rng(seed), []
     lossless = {name: 0.0 for name in TRUE if name.split(".")[0] in ("damping", "friction", "offset")}
@@ -37,7 +39,15 @@ def identified(folder, changed=same, seed=0):
         tests.append(test | ({} if carries else {"without": ["load"]}))
     machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"payload": [LOAD]})
     jaxmb.write_machine(machine, folder / "arm.toml")
-    return jaxmb.identify(make_study({"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD}, "arm", folder))
+    return make_study({"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD} | settings, "arm", folder)
+
+
+def identified(folder, changed=same):
+    return jaxmb.identify(recorded(folder, changed))
+
+
+def gear_friction(load, velocity):
+    return load + np.array([[0.1], [0.0]]) * np.abs(load) * np.sign(velocity)
 
 
 def told(result, word):
@@ -91,9 +101,37 @@ def test_joints_that_disagree(tmp_path, correct):
 
 def test_friction_that_is_not_modelled(tmp_path, correct):
     """0.1 of the load at the first joint, as gears have."""
-    result = identified(tmp_path, lambda load, v: load + np.array([[0.1], [0.0]]) * np.abs(load) * np.sign(v))
+    result = identified(tmp_path, gear_friction)
     (text,) = told(result, "the residual contains friction: a (load")
     assert 'friction_terms = ["load"' in text
     mass = result.parameters["mass.load"]
     assert mass.std > 1.1 * correct.parameters["mass.load"].std
     assert abs(mass.value - 1.5) < 1.96 * mass.std
+
+
+def test_friction_beside_a_prior(tmp_path):
+    """The change is that between two least-squares fits, without and with a column of friction, the prior in both."""
+    free = FREE | PAYLOAD | {"mass.load": PAYLOAD["mass.load"] | {"initial": 1.9}}
+    finding = linear_finding(recorded(tmp_path, gear_friction, free=free, prior={"mass.load": 0.02}))
+    added, (text, *_) = with_systematic_errors(finding)
+    assert "friction: a (load" in text
+    assert " b (" not in text
+    joint, column, at = joint_rows(finding, finding.study.fitted)[0], np.zeros(finding.residual.size), 0
+    for entry, _, rows in finding.of(finding.study.fitted):
+        own = rows.start + np.flatnonzero(np.asarray(entry.test.coordinate) == 0)
+        part = slice(at, at + own.size)
+        column[own] = (joint.root * np.abs(joint.load) * np.sign(joint.velocity))[part]
+        at += own.size
+    before = np.linalg.lstsq(finding.jacobian, -finding.residual)[0]
+    change = np.linalg.lstsq(np.column_stack([finding.jacobian, column]), -finding.residual)[0][:-1] - before
+    expected, apart = np.outer(change, change), ~np.eye(change.size, dtype=bool)
+    found = added.systematic_covariance
+    np.testing.assert_allclose(found[apart], expected[apart], rtol=1e-4, atol=1e-9 * expected.max())
+
+
+def test_a_prior_is_no_disagreement_of_joints(tmp_path):
+    """A narrow prior keeps the payload from the value on which the joints agree, 70 of their deviations away."""
+    free = FREE | PAYLOAD | {"mass.load": PAYLOAD["mass.load"] | {"initial": 1.55}}
+    result = jaxmb.identify(recorded(tmp_path, free=free, prior={"mass.load": 1e-5}))
+    assert result.parameters["mass.load"].value > 1.54
+    assert not told(result, "disagree")
