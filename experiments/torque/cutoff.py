@@ -118,7 +118,7 @@ def main() -> None:
         test = {"kind": "torque", "least_speed": 0.05, "from_s": 1.6, "to_s": LENGTH - 1.6}
         parts = [test | {"file": f"run{number}-0.csv"}, test | {"file": f"run{number}-1.csv", "role": "check"}]
         studies[name] = {"machine": "arm.toml", "free": FREE, "test": parts}
-    told = {}
+    results = {}
     print(
         f"{'error of held-out torques, %':38}"
         + "".join(f"{f'{c:g} Hz':>8}" for c in GIVEN)
@@ -129,11 +129,11 @@ def main() -> None:
             continue
         before = [BEFORE[name]] if name in BEFORE else []
         cases: list[dict[str, float]] = [*({"cutoff_hz": cutoff} for cutoff in (*GIVEN, *before)), {}]
-        told[name] = [held_out(data, arguments.out, case) for case in cases]
-        given, chosen = told[name][: len(GIVEN)], told[name][len(GIVEN) :]
+        results[name] = [held_out(data, arguments.out, case) for case in cases]
+        given, chosen = results[name][: len(GIVEN)], results[name][len(GIVEN) :]
         line = "".join(f"{error:8.3f}" for error, _ in given)
         print(f"{name:38}{line}" + "".join(f"{error:8.3f} ({cutoff:.3g} Hz)" for error, cutoff in chosen), flush=True)
-    (arguments.out / "cutoff.json").write_text(json.dumps(told, indent=2))
+    (arguments.out / "cutoff.json").write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     jaxmb.write_machine(jaxmb.Machine.model_validate(ARM), arguments.out / "arm.toml")
-    told = {}
+    results = {}
     for name, data in cases().items():
         if arguments.only not in name:
             continue
@@ -86,11 +86,11 @@ def main() -> None:
         off, std = np.moveaxis(np.array(errors), 2, 0)
         inside = 100.0 * np.mean(np.abs(off) < 1.959964 * std, axis=0)
         bias = np.mean(off, axis=0) / np.mean(std, axis=0)
-        told[name] = {"inside_percent": inside.tolist(), "mean_error_over_std": bias.tolist()}
+        results[name] = {"inside_percent": inside.tolist(), "mean_error_over_std": bias.tolist()}
         print(f"{name:52} {np.mean(inside):5.1f} % of {off.size} hold, by parameter {inside.min():5.1f} to"
               f" {inside.max():5.1f} %; mean errors up to {np.abs(bias).max():.2f} std"
               f" ({time.perf_counter() - start:.0f} s)", flush=True)  # fmt: skip
-    (arguments.out / "kalman.json").write_text(json.dumps(told, indent=2))
+    (arguments.out / "kalman.json").write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

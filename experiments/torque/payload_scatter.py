@@ -131,7 +131,7 @@ def case(folder: Path, arm: dict, kind: str, correlation: float, pairs: int) -> 
     jaxmb.write_machine(machine(arm), folder / "arm.toml")
     true = truth(arm)
     centre = dict(zip("xy", arm["centre"], strict=True))
-    inside, shown, told = [], [], {"joints": 0, "friction": 0}
+    inside, shown, remarks = [], [], {"joints": 0, "friction": 0}
     for seed in range(2 * pairs):
         lot = np.random.default_rng([seed // 2, 1])
         friction = {"kind": kind, "joint": lot.integers(2), "share": lot.uniform(0.03, 0.12),
@@ -144,8 +144,8 @@ def case(folder: Path, arm: dict, kind: str, correlation: float, pairs: int) -> 
         found = {row["axis"]: row for row in result.as_json()["metrics"]["centres"]}
         rows += [(found[axis]["value"], found[axis]["std"], centre[axis]) for axis in "xy"]
         shown.append(rows)
-        told["joints"] += any("disagree" in text for text in result.doubts)
-        told["friction"] += any("residual contains friction" in text for text in result.doubts)
+        remarks["joints"] += any("disagree" in text for text in result.doubts)
+        remarks["friction"] += any("residual contains friction" in text for text in result.doubts)
     value, std, right = np.moveaxis(np.array(shown), 2, 0)
     apart = np.abs(value[::2] - value[1::2]) > 1.96 * (std[::2] + std[1::2])
     each = 100.0 * np.mean(np.abs(value - right) <= 1.96 * std, axis=0)
@@ -156,7 +156,7 @@ def case(folder: Path, arm: dict, kind: str, correlation: float, pairs: int) -> 
         "covered_percent": dict(zip(SHOWN, each.round(1).tolist(), strict=True)),
         "pairs_apart_percent": dict(zip(SHOWN, (100.0 * apart.mean(axis=0)).round(1).tolist(), strict=True)),
         "median_std": dict(zip(SHOWN, np.median(std, axis=0).round(5).tolist(), strict=True)),
-        "remarks": told,
+        "remarks": remarks,
     }
 
 
@@ -174,9 +174,9 @@ def main() -> None:
             if arguments.only in f"{name}: {title}":
                 began = time.monotonic()
                 with tempfile.TemporaryDirectory() as folder:
-                    told = case(Path(folder), arm, kind, correlation, arguments.pairs)
-                found[f"{name}: {title}"] = told
-                print(f"{name}: {title} ({time.monotonic() - began:.0f} s)", json.dumps(told), flush=True)
+                    outcome = case(Path(folder), arm, kind, correlation, arguments.pairs)
+                found[f"{name}: {title}"] = outcome
+                print(f"{name}: {title} ({time.monotonic() - began:.0f} s)", json.dumps(outcome), flush=True)
     (arguments.out / "payload-scatter.json").write_text(json.dumps(found, indent=2))
 
 

@@ -157,5 +157,5 @@ def _line(text: str) -> str:
 def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:
     """One line on stderr about a fit that a signal ends, with the state of the fit where that was saved."""
     saved = state is not None and state.exists()
-    how = f": the state is saved in {state}; the same command with --resume goes on" if saved else ""
+    how = f": the state is saved in {state}; the same command with --resume continues" if saved else ""
     return say(f"interrupted{how}", 128 + number)

@@ -20,7 +20,7 @@ LOST = (
     " saved state where there is one"
 )
 JOINING_S = 2.0
-"""For which a process that is interrupted while it starts waits until it has joined the others and can tell them."""
+"""For which a process that is interrupted while it starts waits until it has joined the others and can notify them."""
 LISTENING_S = 1.0
 """Before another process is called lost: if it was interrupted, `_end_with_interrupted` ends this one as well."""
 _joined = threading.Event()

@@ -98,7 +98,7 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
 
 
 def _limits(limit: _Element, kind: str, place: str) -> dict[str, Any]:
-    """Range, speed and effort of a joint; 0 and `OUT_OF_REACH` stand for what a file does not limit."""
+    """Range, speed and effort of a joint; 0 and `OUT_OF_REACH` where the file states no limit."""
     found: dict[str, Any] = {}
     low, high = (_numbers(limit, key, 1, place, "0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:

@@ -156,13 +156,13 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
 
 def with_systematic_errors(finding: Finding) -> tuple[Finding, list[str]]:
     """The fit with standard deviations that contain what its tests show of systematic errors, and remarks on these."""
-    told = list[str]()
+    sentences = list[str]()
     for kind, entries in by_kind(finding.study.entries):
         systematic = KINDS[kind].systematic
         if systematic is not None:
             covariance, remarks = systematic(finding, entries)
-            finding, told = finding.with_added(covariance), [*told, *remarks]
-    return finding, told
+            finding, sentences = finding.with_added(covariance), [*sentences, *remarks]
+    return finding, sentences
 
 
 def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:

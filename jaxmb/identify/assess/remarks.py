@@ -145,7 +145,7 @@ def unmatched_remarks(finding: Finding) -> list[str]:
     alone = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
     sentences, many = [], len({mode.posture for mode in alone}) > 1
     for of, text in (
-        ("measured", "measured without a mode of the identified machine that stands for them"),
+        ("measured", "measured, to which no mode of the identified machine belongs"),
         ("fitted", "of the identified machine and not measured"),
     ):
         modes = [mode for mode in alone if mode.of == of]

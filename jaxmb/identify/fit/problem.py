@@ -270,7 +270,7 @@ def _stacked(*leaves: Any) -> Array:
 
 
 def nameless(test: Test) -> Test:
-    """The test as its residual sees it: without its name, which is all that tells the form of two tests alike apart."""
+    """The test as its residual sees it: without its name, so that tests of the same form are one program."""
     return dataclasses.replace(test.for_residual(), name="")
 
 

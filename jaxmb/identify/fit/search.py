@@ -43,7 +43,7 @@ class PopulationSearch:
     """Any evosax algorithm, by name, on the box scaled to the unit cube.
 
     evosax knows no bounds: what it asks for outside is moved onto the bound, evaluated and told back there. A candidate
-    without a finite cost is counted, and told as worse than all others. evosax is imported when a search begins.
+    without a finite cost is counted and ranked below all others. evosax is imported when a search begins.
     """
 
     name = "search"

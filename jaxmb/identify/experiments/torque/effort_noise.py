@@ -68,7 +68,10 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
         weight = 1.0 / std[rows.coordinate]
         weighted = rows.regressor * weight[:, None]
         left = effort - rows.regressor @ least_squares(weighted, effort * weight)[0]
-        own, taken = [left[rows.coordinate == i] for i in range(count)], _parameters_told(weighted, rows.coordinate)
+        own, taken = (
+            [left[rows.coordinate == i] for i in range(count)],
+            _degrees_used(weighted, rows.coordinate),
+        )
         alike = np.array([samples_alike(part, fitted) for part, fitted in zip(own, taken, strict=True)])
         size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, taken, strict=True)]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
@@ -114,10 +117,10 @@ def motion_errors(
     plus, minus = np.array(drawn[::2]), np.array(drawn[1::2])
     along = rows.regressor @ (0.5 * (plus - minus)).T
     squares = np.bincount(rows.coordinate, np.mean(along**2, axis=1))
-    told = _parameters_told(rows.regressor / size[rows.coordinate, None], rows.coordinate)
+    degrees = _degrees_used(rows.regressor / size[rows.coordinate, None], rows.coordinate)
     # twice the errors have twice their variance
     share = np.clip(np.mean(left[1:], axis=0) / left[0] - 1.0, 0.0, MOST_SHARE)
-    return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(told, 1e-9), share)
+    return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(degrees, 1e-9), share)
 
 
 def _robust_noise(rows: Prepared) -> EffortNoise:
@@ -130,7 +133,7 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
         scale = np.sqrt(weight) / std[rows.coordinate]
         scaled = rows.regressor * scale[:, None]
         left = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
-        taken = _parameters_told(scaled, rows.coordinate)
+        taken = _degrees_used(scaled, rows.coordinate)
         for i in range(count):
             own = rows.coordinate == i
             part, counted = left[own], max(1.0, np.sum(weight[own] > 0.0))
@@ -148,7 +151,7 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
     return EffortNoise(std * np.sqrt(alike), alike)
 
 
-def _parameters_told(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:
+def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:
     """Of the parameters of a fit, how many the rows of each coordinate tell: sums of leverages, together the rank."""
     scale = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(scale > 0.0, scale, 1.0)
@@ -187,7 +190,7 @@ def samples_alike(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
     total = float(np.sum(coefficients))
     if coefficients.size:
         total += max(0.0, (fitted * (1.0 + total) + 2.0 * total) / count)
-    # no process is told from one that drifts away by so few samples
+    # so few samples do not distinguish such a process from a drift
     total = min(total, 1.0 - min(1.0, 2.0 * (fitted + 1.0) / count))
     if total >= 1.0:
         return 1.0
