@@ -53,7 +53,7 @@ from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
-from jaxmb.identify.fit.problem import linearized, objective_at
+from jaxmb.identify.fit.problem import is_large, linearized, objective_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes, some_modes
@@ -63,6 +63,9 @@ CONVERGED_SLOPE = 1e-6
 CONVERGED_CHI2 = 1e-2
 """Most decrease of chi-square, over its mean for a row, that a movable parameter still promises at a minimum of noisy
 data: a tenth of its standard deviation."""
+NOT_SEARCHED = (
+    "errors in the description were not searched for: the residual has too many rows for its derivatives to be kept"
+)
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, from which data are noisy."""
 
@@ -203,6 +206,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
             *all_doubts,
             *data_remarks(study),
             *search_remarks(study, fit),
+            *([NOT_SEARCHED] if misfit and is_large(problem) else []),
             *prior_remarks(finding),
             *bound_remarks(finding, initial_u),
             *law_remarks(metrics.laws),
