@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.special import chdtri, ndtri
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.effort_noise import samples_alike
@@ -203,7 +203,7 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
     tried = [_candidates(joint) for joint in joints]
     least = -float(ndtri(0.5 * FALSE_ALARM / max(1, sum(len(some) for some in tried))))
-    slope = finding.jacobian.T @ finding.residual
+    slope = sum(finding.jacobian[rows].T @ finding.residual[rows] for rows in row_blocks(finding.jacobian))
     columns, squares, rights, texts, kinds = [], [], [], [], list[str]()
     for joint, some in zip(joints, tried, strict=True):
         best: tuple[float, str, np.ndarray, np.ndarray] | None = None
