@@ -12,7 +12,7 @@ from jaxmb.report.pictures import write_pictures
 from jaxmb.report.section import Lines, Picture, Section, drawn_by
 from jaxmb.report.stiffness_model.tables import stiffness_model_sections
 from jaxmb.report.tests.common import plain_sections
-from jaxmb.report.verdict import verdict_section
+from jaxmb.report.verdict import doubts, verdict_section
 
 
 def sections(result: Result) -> tuple[Section, ...]:
@@ -70,7 +70,8 @@ def fit_section(result: Result) -> Section:
             f"largest error of a mode: {number(metrics.largest_frequency_error_hz, 2)} Hz,"
             f" {number(metrics.largest_damping_error_percent, 2)} % damping"
         )
-    lines += [f"remark: {remark}" for remark in result.remarks]
+    shown = doubts(result)  # in the verdict
+    lines += [f"remark: {remark}" for remark in result.remarks if remark not in shown]
     counts, seconds = result.evaluations, result.seconds
     lines.append(
         f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
@@ -78,7 +79,7 @@ def fit_section(result: Result) -> Section:
     parts = {name: round(seconds.get(name, 0.0), 1) for name in ("read", "compile", "search", "refine")}
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
-    lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of what is told, and the total to 0.2 s
+    lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of the rounded parts
     searched = not (result.study.is_linear or result.study.complete is not None)
     draw = drawn_by("jaxmb.report.parameters.parameter_figure:cost_figure", result)
     return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

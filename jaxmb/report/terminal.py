@@ -67,7 +67,7 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
 
 def _tables(content: Table, width: int) -> Iterator[RichTable]:
     """The table, its names folded and its minor columns left out as far as the width asks for; columns that still have
-    no room follow in tables of their own, beside the first column."""
+    no room follow in tables of their own, beside the columns that distinguish the rows."""
     columns = content.columns
     cells = [[heading.heading, *(_cell(row[i]).plain for row in content.rows)] for i, heading in enumerate(columns)]
     natural = [max(map(len, column)) for column in cells]
@@ -85,17 +85,31 @@ def _tables(content: Table, width: int) -> Iterator[RichTable]:
         if room(blocks[0], folded) >= 0:
             break
     else:
-        shown, blocks, folded = blocks[0], [blocks[0][:1]], NARROWEST
-        for i in shown[1:]:
-            if len(blocks[-1]) > 1 and room([*blocks[-1], i], folded) < 0:
-                blocks.append(shown[:1])
-            blocks[-1].append(i)
+        shown, folded = blocks[0], NARROWEST
+        keys = _keys(content, shown)
+        blocks = [list[int]()]
+        for i in shown:
+            if len(blocks[-1]) > len(keys) and room([*blocks[-1], i], folded) < 0:
+                blocks.append(list(keys))
+            if i not in blocks[-1]:
+                blocks[-1].append(i)
     for shown in blocks:
         widths, left_over = {i: least(i, folded) for i in shown}, max(room(shown, folded), 0)
         for i in sorted(shown, key=lambda i: natural[i] - widths[i]):
             more = min(left_over, max(natural[i] - widths[i], 0))
             widths[i], left_over = widths[i] + more, left_over - more
         yield _table(content, widths)
+
+
+def _keys(content: Table, shown: list[int]) -> list[int]:
+    """The first column, and those columns of text behind it that distinguish rows alike in the ones before."""
+    keys = shown[:1]
+    for i in shown[1:]:
+        count = len({tuple(map(str, (row[k] for k in keys))) for row in content.rows})
+        more = len({tuple(map(str, (row[k] for k in [*keys, i]))) for row in content.rows})
+        if count < len(content.rows) and more > count and content.columns[i].align == "left":
+            keys.append(i)
+    return keys
 
 
 def _table(content: Table, widths: Mapping[int, int]) -> RichTable:

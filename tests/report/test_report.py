@@ -419,4 +419,4 @@ def test_residuals_stand_in_standard_deviations(result, figures_of):
     assert all(axes.get_ylim() == (-4.0, 4.0) for axes in figure.axes)
     drawn = figure.axes[0].lines[1].get_ydata()
     np.testing.assert_allclose(drawn, left[0, :, 0, 0])
-    assert "0.01 of log H is one std, stated" in figure.legends[0].get_title().get_text()
+    assert "of log H is 0.01, stated" in figure.legends[0].get_title().get_text()

@@ -42,3 +42,19 @@ def test_a_title_longer_than_the_line_is_whole(text_of):
     title = "what the tests of a study with a long name determine, at the initial values of its parameters"
     shown = text_of([Section(title, (Table("", left("a"), (("b",),)),))], 60)
     assert " ".join(shown.split()).startswith(title)
+
+
+def test_columns_below_stand_beside_all_columns_that_distinguish_the_rows(text_of):
+    columns = (*left("tests", "role"), *right("number"), *left("kind"), *right("mean", "largest", "explained %"))
+    rows = tuple(
+        (tests, role, "23", kind, "0.498", "0.908", percent)
+        for tests, role, kind, percent in (
+            ("fit", "fitted", "translation (mm)", "89.1"), ("fit", "fitted", "rotation (deg)", "82.7"),
+            ("check", "held out", "translation (mm)", "84.3"), ("check", "held out", "rotation (deg)", "84.5"),
+        )
+    )  # fmt: skip
+    below = text_of(Table("", columns, rows), 60).split("explained %")[1]
+    assert [" ".join(line.split()) for line in below.splitlines() if "." in line] == [
+        *("fit translation (mm) 89.1", "fit rotation (deg) 82.7"),
+        *("check translation (mm) 84.3", "check rotation (deg) 84.5"),
+    ]

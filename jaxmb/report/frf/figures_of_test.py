@@ -1,4 +1,4 @@
-"""Figures of one FRF test: its FRFs as measured and identified, and what is left beside the noise."""
+"""Figures of one FRF test: its FRFs as measured and identified, and its residual over the noise."""
 
 from typing import Any
 
@@ -169,10 +169,10 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
     handles: list[Line2D | Patch] = [
         Line2D([], [], ls="", marker="o", ms=3, color=FITTED, label="magnitude"),
         Line2D([], [], ls="", marker="D", ms=3, color=INITIAL, label="phase"),
-        Patch(color="0.92", label=f"± {BAND:g} std"),
+        Patch(color="0.92", label=f"± {BAND:g} std (normal noise: 5 % beyond)"),
     ]
     figure.legend(
         handles=handles, loc="upper center", ncols=3, title_fontsize=9,
-        title=f"{title}: what is left; {level:.2g} of log H is one std, {how}",
+        title=f"{title}: residual; the standard deviation (std) of log H is {level:.2g}, {how}",
     )  # fmt: skip
     return figure

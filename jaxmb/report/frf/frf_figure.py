@@ -88,7 +88,7 @@ def frf_figure(
         rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
         hspace=0.17, wspace=0.1,
     )  # fmt: skip
-    units = [[unit or _unit(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
+    units = [[unit or unit_in_si(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
     same_unit = len({u for row in units for u in row}) == 1
     for o in range(rows):
         limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
@@ -239,7 +239,8 @@ def _span(frequency_hz: np.ndarray) -> tuple[float, float]:
     return (first, last) if last > first else (first - 1.0, first + 1.0)
 
 
-def _unit(output: Sequence[str], force: Sequence[str], derivatives: int) -> str:
+def unit_in_si(output: Sequence[str], force: Sequence[str], derivatives: int) -> str:
+    """Of one FRF."""
     moved = "rad" if turns(output[1]) else "m"
     by = "N m" if turns(force[1]) else "N"
     per = ["", "/s", "/s²"][derivatives]

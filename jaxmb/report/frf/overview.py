@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.frf.figures_of_test import standard_residuals
+from jaxmb.report.frf.frf_figure import unit_in_si
 from jaxmb.report.modes.mode_pairs import data_word
 from jaxmb.report.style import FITTED, MEASURED, logarithmic_ticks
 
@@ -42,6 +43,8 @@ def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
         held_out = ", held out" if entry.role == "check" else ""
         axes.set_title(f"{entry.name[:LONGEST_TITLE]}{held_out}", loc="left")
         axes.margins(x=0.0)
+        units = {unit_in_si(o, i, test.derivatives) for o in test.outputs for i in test.inputs}
+        axes.set_ylabel(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", fontsize=7)
     for axes in grid.ravel()[len(entries) :]:
         axes.set_visible(False)
     for column in range(COLUMNS):

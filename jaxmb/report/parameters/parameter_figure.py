@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.report.cells import number, short
 from jaxmb.report.parameters.parameter_table import free_values
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
@@ -109,7 +109,8 @@ def parameter_figure(result: Result) -> Figure:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in shown
     ]
-    handles.append(Patch(color="0.88", label="beyond the bounds"))
+    if any(_ends(result.parameters[name], scale) != scale.ends for scale, names in panels.items() for _, name in names):
+        handles.append(Patch(color="0.88", label="beyond the bounds"))
     if result.study.truth:
         handles.append(Line2D([], [], ls="", marker="|", ms=9, mew=2.0, color=TRUE, label="true"))
     figure.legend(
@@ -126,13 +127,19 @@ _MARKER = {
 }
 
 
+def _ends(p: Parameter, scale: Scale) -> tuple[float, float]:
+    """Bounds of a parameter on an axis, at most its ends."""
+    low, high = sorted(np.clip([scale.along(x, p.value) for x in (p.lower, p.upper)], *scale.ends))
+    return float(low), float(high)
+
+
 def _panel(axes: Axes, result: Result, scale: Scale, names: list[tuple[str, str]]) -> None:
     left, right = scale.ends
     labels = []
     for row, (label, name) in enumerate(names):
         p = result.parameters[name]
-        labels.append(f"{label}  {number(p.value)} {p.unit}")
-        low, high = sorted(np.clip([scale.along(x, p.value) for x in (p.lower, p.upper)], left, right))
+        labels.append(f"{label}  {number(p.value)} {p.unit}".removesuffix(" 1"))
+        low, high = _ends(p, scale)
         axes.barh([row, row], [low - left, right - high], left=[left, high], height=0.7, color="0.88")
         ends = sorted(np.clip([scale.along(x, p.value) for x in p.interval_95 or ()], left, right))
         axes.plot(ends, [row, row], color=FITTED, lw=1.4, marker="|", ms=5, solid_capstyle="butt")

@@ -47,9 +47,9 @@ def torque_table(metrics: TorqueMetrics) -> Table:
         *right("rms", "rms error", "error %", *(("essential %",) if few else ())),
     )
     caption = "error %: root mean square of measured less predicted over measured"
-    return Table(
-        "Efforts, Nm or N", columns, rows, caption + ("; essential %: by essential parameters alone" if few else "")
-    )
+    if few:
+        caption += "; essential %: by essential parameters alone"
+    return Table("Torques (Nm) and forces (N)", columns, rows, caption)
 
 
 def centre_table(metrics: TorqueMetrics) -> Table | None:
@@ -65,7 +65,7 @@ def centre_table(metrics: TorqueMetrics) -> Table | None:
 
 
 def base_table(metrics: TorqueMetrics) -> Table | None:
-    """Base parameters, what the motions can tell; beside the true ones where the machine was simulated."""
+    """Base parameters, beside the true ones where the machine was simulated."""
     if not metrics.base:
         return None
     rows = []
@@ -81,9 +81,9 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
         *left("base parameter"),
         *right("value", "std", "error %", *(("essential", "std") if looked_for else ())),
     )
-    caption = "sums of what no motion tells apart"
+    caption = "each row: a combination of parameters that the torques of this machine determine"
     if looked_for:
         caption += (
-            f"; {essential} of {len(rows)} are essential: with the others 0 the fitted torques are explained as well"
+            f"; {essential} of {len(rows)} are essential: they explain the fitted torques as well with the others at 0"
         )
     return Table("Base parameters, SI units", columns, tuple(rows), caption)
