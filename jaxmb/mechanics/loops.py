@@ -9,6 +9,7 @@ counted once.
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -28,8 +29,14 @@ from jaxmb.spatial import rotation_vector
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
+CLOSED = 1e-12
+"""Largest gap of a closed loop, m or rad; rounding leaves 1e-16 of the machine's size."""
 OPEN = 1e-6
-"""Gap from which on a given posture is refused as open."""
+"""Gap from which on a given posture is open."""
+ROUNDED = 1e-3
+"""Largest change, rad or m, of a dependent coordinate that is closed as rounded; times the largest rate of such a
+coordinate, where that is above 1."""
+MOST_STEPS = 60
 LEAST_RANK = 1e-8
 """Singular value of the constraints, beside the largest one, at or below which they say the same."""
 
@@ -47,14 +54,19 @@ def independent_coordinates(model: Model) -> tuple[str, ...]:
 
 
 def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Lets a function of a model and a posture q refuse a posture whose loops are open, before it is compiled."""
+    """Closes the loops of a posture q that is open by rounding, with a warning, and refuses one that is open by more,
+    before a function of a model and q is compiled."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
-        bound = signature.bind(*args, **kwargs).arguments
-        check_closed(bound["model"], bound["q"], "q")
-        return function(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        model, q = bound.arguments["model"], bound.arguments["q"]
+        if model.loops and not _traced(model, q):
+            bound.arguments["q"], change = close_rounded(model, q, "q")
+            if change:
+                warnings.warn(change, stacklevel=3)
+        return function(*bound.args, **bound.kwargs)
 
     return call
 
@@ -169,7 +181,7 @@ def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> F
 
 def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "posture") -> None:
     """Raise ValueError where loops are open at a posture; what is traced is not looked at."""
-    if not model.loops or any(isinstance(leaf, Tracer) for leaf in (q, *jax.tree.leaves(model))):
+    if not model.loops or _traced(model, q):
         return
     check_coordinates(model, q=q)
     found = gap(model, np.asarray(q)[: len(model.coordinates)])
@@ -182,6 +194,41 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "p
             f"{what}: the loops of '{model.name}' are at a dead point there, {follow} do not decide how it moves;"
             " expected another posture, or others as `independent`"
         )
+
+
+def close_rounded(model: Model, q: Float[Array, "n"] | np.ndarray, what: str) -> tuple[np.ndarray, str]:
+    """A posture of a machine with loops, closed where it is open by rounding, and a sentence on the change; "" where
+    there is none.
+
+    The independent coordinates stay as they are, elastic ones behind them too.
+
+    Raises:
+        ValueError: the loops are open by more, or at a dead point.
+    """
+    check_coordinates(model, q=q)
+    n, follow, q = len(model.coordinates), list(model.dependent), np.asarray(q, dtype=float)
+    left = float(np.max(np.abs(gap(model, q[:n]).size)))
+    if left > OPEN:
+        closed, rest = newton(model, q[:n], follow)
+        slope = gap(model, closed).slope
+        lead = [i for i in range(n) if i not in follow]
+        rates = np.linalg.lstsq(slope[:, follow], slope[:, lead], rcond=LEAST_RANK)[0]
+        change = np.abs(closed - q[:n])
+        if rest <= CLOSED and change.max() <= ROUNDED * max(1.0, float(np.abs(rates).max(initial=0.0))):
+            most = int(np.argmax(change))
+            unit = "rad" if model.revolute[most] else "m"
+            check_closed(model, closed, what)
+            return np.concatenate([closed, q[n:]]), (
+                f"{what}: the loops of '{model.name}' are open by {left:.2g}, as of rounded values: closed with"
+                f" {', '.join(independent_coordinates(model))} as given, '{model.coordinates[most]}' changes by"
+                f" {change[most]:.2g} {unit}"
+            )
+    check_closed(model, q, what)
+    return q, ""
+
+
+def _traced(model: Model, q: object) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in (q, *jax.tree.leaves(model)))
 
 
 def check_open_chain(model: Model, what: str) -> None:
@@ -202,6 +249,30 @@ def gap(model: Model, x: np.ndarray, rigid_only: bool = False) -> Gap:
     # which coordinates follow changes nothing here: one program before and after they are chosen
     tree = dataclasses.replace(model, dependent=(), following=(), bent_loops=False)
     return Gap(*(np.asarray(part) for part in _compiled_gap(tree, jnp.asarray(x), rigid_only)))
+
+
+def newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, float]:
+    """Posture with the least gap that Gauss-Newton steps of the free coordinates reach, and the gap."""
+    now = gap(model, q)
+    for _ in range(MOST_STEPS):
+        size = float(np.linalg.norm(now.size))
+        if np.max(np.abs(now.size), initial=0.0) <= 0.01 * CLOSED:
+            break
+        if not free:
+            break
+        step = np.linalg.lstsq(now.slope[:, free], -now.size, rcond=LEAST_RANK)[0]
+        step *= min(1.0, 0.5 / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))
+        for _ in range(12):
+            tried = q.copy()
+            tried[free] += step
+            there = gap(model, tried)
+            if float(np.linalg.norm(there.size)) < size:
+                q, now = tried, there
+                break
+            step = 0.5 * step
+        else:
+            break
+    return q, float(np.max(np.abs(now.size), initial=0.0))
 
 
 def constraint_rank(slope: np.ndarray) -> int:

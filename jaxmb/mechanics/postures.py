@@ -1,6 +1,7 @@
 """Postures of a machine by names, and models whose loops are closed."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -14,10 +15,18 @@ from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import number_of_text
 from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, whole
-from jaxmb.mechanics.loops import LEAST_RANK, check_closed, constraint_rank, dependent_coordinates, followers, gap
+from jaxmb.mechanics.loops import (
+    CLOSED,
+    LEAST_RANK,
+    check_closed,
+    close_rounded,
+    constraint_rank,
+    dependent_coordinates,
+    followers,
+    gap,
+    newton,
+)
 
-CLOSED = 1e-12
-"""Largest gap of a closed loop, m or rad; rounding leaves 1e-16 of the machine's size."""
 LONGEST_STEP = 0.1
 """Of the given coordinates from one closed posture to the next, rad or m: the loops stay on their branch."""
 MOST_BESIDE = 0.3
@@ -25,7 +34,6 @@ MOST_BESIDE = 0.3
 farther."""
 SHORTEST_STEP = 1e-6
 """Part of the way to the given values below which no closed posture is looked for."""
-MOST_STEPS = 60
 
 
 def build_model(machine: Machine) -> Model:
@@ -57,7 +65,7 @@ def build_model(machine: Machine) -> Model:
     try:
         reference = _closed(model, guess, [passive, others])
     except ValueError:
-        anywhere, left = _newton(model, guess, list(range(n)))
+        anywhere, left = newton(model, guess, list(range(n)))
         if left <= CLOSED:
             _check_given(machine, gap(model, anywhere).slope, others)
         raise
@@ -91,7 +99,7 @@ def _check_given(machine: Machine, slope: np.ndarray, others: Sequence[int]) -> 
 def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
     """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
 
-    Loops are closed as by `close_loops`.
+    Loops are closed as by `close_loops`, which says how rounded values of all coordinates are taken.
 
     Args:
         model: the machine.
@@ -119,7 +127,8 @@ def close_loops(
     """Posture q [n] with the named coordinates at the given values and all loops closed.
 
     It is reached from `near` in short steps, each closed by Newton's method, so that every loop stays on its branch.
-    Independent coordinates that are not named keep the values of `near`.
+    Independent coordinates that are not named keep the values of `near`. Where all coordinates that follow are named
+    too, their values give the branch and need to be right to rounding only: a warning states by how much they change.
 
     Args:
         model: the machine.
@@ -130,14 +139,24 @@ def close_loops(
         ValueError: a name is not a coordinate, so many coordinates cannot be given, `near` is open, or a loop cannot
             close: the values are out of reach, or on the other side of a singular posture.
     """
+    q, change = closed_posture(model, values, near)
+    if change:
+        warnings.warn(change, stacklevel=2)
+    return jax.device_put(q)
+
+
+def closed_posture(
+    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
+) -> tuple[Float[np.ndarray, "n"], str]:
+    """`close_loops` with a sentence on the change of rounded values instead of a warning; "" where there is none."""
     where = _values(model, values)
     q = np.array(model.reference if near is None else near, dtype=float)
     check_coordinates(model, q=q)
     given = sorted(where)
     target = np.array([float(where[i]) for i in given])
-    if not model.loops:
+    if not model.loops or (len(given) > len(q) - len(model.dependent) and set(model.dependent) <= set(given)):
         q[given] = target
-        return jax.device_put(q)
+        return close_rounded(model, q, "posture") if model.loops else (q, "")
     check_closed(model, q, "near")
     dependent = following_given(model, q, given)
     start, done = q[given].copy(), 0.0
@@ -149,7 +168,7 @@ def close_loops(
         ahead[given] = start + (done + step) * (target - start) - q[given]
         slope = gap(model, q).slope
         ahead[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ ahead, rcond=LEAST_RANK)[0]
-        closed, left = _newton(model, q + ahead, list(dependent))
+        closed, left = newton(model, q + ahead, list(dependent))
         beside = np.abs(closed - q - ahead)
         if left <= CLOSED and np.max(beside) <= MOST_BESIDE * np.max(np.abs(ahead)) + CLOSED:
             q, done = closed, done + step
@@ -162,7 +181,15 @@ def close_loops(
                 f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close there: they can up to"
                 f" {reached}"
             )
-    return jax.device_put(q)
+    return q, ""
+
+
+def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Float[Array, "n"], tuple[str, ...]]:
+    """`posture` with the sentence on the change of rounded values, where there is one, instead of a warning."""
+    if not model.loops:
+        return posture(model, values), ()
+    q, change = closed_posture(model, values)
+    return jax.device_put(q), (change,) if change else ()
 
 
 def following_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:
@@ -213,7 +240,7 @@ def _closed(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> n
     """
     q = guess
     for some in free:
-        q, left = _newton(model, guess, list(some))
+        q, left = newton(model, guess, list(some))
         if left <= CLOSED:
             return q
     gaps = np.abs(gap(model, q).size)
@@ -221,27 +248,3 @@ def _closed(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> n
         f"the loops of '{model.name}' ({', '.join(model.loops)}) cannot close near the reference posture:"
         f" {gaps.max():.3g} m or rad are left open; expected lengths that fit, or a posture nearer to a closed one"
     )
-
-
-def _newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, float]:
-    """Posture with the least gap that Gauss-Newton steps of the free coordinates reach, and the gap."""
-    now = gap(model, q)
-    for _ in range(MOST_STEPS):
-        size = float(np.linalg.norm(now.size))
-        if np.max(np.abs(now.size), initial=0.0) <= 0.01 * CLOSED:
-            break
-        if not free:
-            break
-        step = np.linalg.lstsq(now.slope[:, free], -now.size, rcond=LEAST_RANK)[0]
-        step *= min(1.0, 0.5 / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))
-        for _ in range(12):
-            tried = q.copy()
-            tried[free] += step
-            there = gap(model, tried)
-            if float(np.linalg.norm(there.size)) < size:
-                q, now = tried, there
-                break
-            step = 0.5 * step
-        else:
-            break
-    return q, float(np.max(np.abs(now.size), initial=0.0))

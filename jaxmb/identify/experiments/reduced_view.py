@@ -23,7 +23,7 @@ MOST_POINTS = 12
 LEAST_PART = 1e-9
 """Of the largest eigenvalue of a slope: what is below it is rounding."""
 LARGEST_FREQUENCY_ERROR = 1e-4
-"""Of a mode of the reduced machine, where there are too many points for responses between them."""
+"""Of a mode of the reduced machine, where there are no points, or too many, for responses between them."""
 CHECKED_LOSS = 0.02
 LARGEST_ERROR = 1e-3
 """Of a response of the reduced machine, beside the largest one between the same points."""
@@ -36,8 +36,8 @@ def reducing_basis(
 
     Springs, dampers and masses that are free, and the test's points where they are few, are the interface (see
     `interface_basis`). None where the machine has few motions, or where the reduced machine's responses, or natural
-    frequencies where the points are many, are not those of the whole one, at the bounds of the free values and halfway
-    between them.
+    frequencies where the points are none or many, are not those of the whole one, at the bounds of the free values and
+    halfway between them.
 
     Args:
         base: view with all free values at zero.
@@ -61,7 +61,7 @@ def reducing_basis(
     lower, upper = np.asarray(free.lower), np.asarray(free.upper)
     places = [_tangent_at(base, slopes, free.values(u)) for u in (0.5 * (lower + upper), lower, upper)]
     basis = interface_basis(np.asarray(places[0].mass), np.asarray(places[0].stiffness), interface, highest_hz)
-    if inputs.shape[0] <= MOST_POINTS:
+    if 0 < inputs.shape[0] <= MOST_POINTS:
         errors = [error_of_basis(place, basis, outputs, inputs, highest_hz) for place in places]
         return basis if max(errors) <= LARGEST_ERROR else None
     errors = [_frequency_error(place, basis, highest_hz) for place in places]

@@ -73,6 +73,17 @@ def test_modes_of_the_reduced_arm(tmp_path):
     np.testing.assert_allclose(reduced[1], whole[1], atol=2e-3 * np.abs(whole[1]).max())
 
 
+def test_modes_without_sensors(tmp_path):
+    """Frequencies and damping alone, with what dominates a mode."""
+    test = {"kind": "modes", "frequency_hz": [5.0, 20.0], "damping_percent": [1.0, 1.0], "frequency_std_hz": 0.05,
+            "content": [["a"], []], "damping_std_percent": 0.1}  # fmt: skip
+    study = study_of(tmp_path, test)
+    assert study.problem.views[0].base.tangent.mass.shape[0] < 40
+    reduced, whole = both(study)
+    np.testing.assert_allclose(reduced[0], whole[0], atol=2e-2)
+    np.testing.assert_allclose(reduced[1], whole[1], atol=2e-3 * np.abs(whole[1]).max())
+
+
 def test_moduli_over_a_wide_range_are_fitted_with_the_whole_machine(tmp_path):
     """A basis for one modulus is none for a hundred times as much: the check at the bounds finds it."""
     test = {"kind": "frf", "frame": "tool", "noise_log_std": 0.02, "simulate": {"lines": LINES}}

@@ -6,6 +6,7 @@ import difflib
 import io
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,9 @@ import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import read_text
-from jaxmb.io.validation import InputError
+from jaxmb.io.validation import InputError, place as place_of
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.postures import closed_posture
 
 DEGREE = math.pi / 180.0
 LENGTH = {"m": 1.0, "mm": 1e-3, "um": 1e-6}
@@ -32,6 +34,8 @@ UNITS = (
     | dict.fromkeys(MOTION[3:] + SPREAD[3:], ANGLE)
 )
 """Units that a column may have; the first is that of a force or moment whose heading has none."""
+MEASURED = "measured "
+"""In front of a heading such as rx where a coordinate has that name, which plain headings mean."""
 WORDS = ("test", "load frame", "point")
 """Columns of text."""
 DEFAULT_STD = np.array([3e-5] * 3 + [0.01 * DEGREE] * 3)
@@ -90,7 +94,9 @@ class DeflectionTable(NamedTuple):
     stated: list[np.ndarray]
     """Of each test, which deviations [p, 6] the file states."""
     absent: tuple[str, ...]
-    """Coordinates that have no column."""
+    """Coordinates that have no column and do not follow from those that have one."""
+    changed: tuple[str, ...]
+    """A sentence on postures whose loops were open by rounding, where there are such."""
 
 
 def read_deflections(
@@ -112,7 +118,10 @@ def read_deflections(
     Raises:
         InputError: the file is no such table; one sentence names the line or the test.
     """
-    return read_table(model, path, frame, posture, std).cases
+    table = read_table(model, path, frame, posture, std)
+    for change in table.changed:
+        warnings.warn(change, stacklevel=2)
+    return table.cases
 
 
 def read_table(
@@ -135,10 +144,13 @@ def read_table(
     try:
         columns = _columns(model, [cell.strip() for cell in lines[0][1]])
         start = np.asarray(model.reference if posture is None else posture, float)
-        cases, stated = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
-        return DeflectionTable(cases, stated, tuple(name for name in model.joints if name not in columns))
+        cases, stated, changes = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
+    follow = {model.coordinates[i] for i in model.dependent}
+    more = f" ({len(changes)} tests in all)" if len(changes) > 1 else ""
+    absent = tuple(name for name in model.joints if name not in columns and name not in follow)
+    return DeflectionTable(cases, stated, absent, tuple(f"{path.name}: {change}{more}" for change in changes[:1]))
 
 
 def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
@@ -149,8 +161,8 @@ def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
     table = csv.writer(out, lineterminator="\n")
     table.writerow([
         "test", *(f"{name} {unit}" for name, (_, unit) in zip(model.coordinates, angle, strict=True)), "load frame",
-        *(f"{name} {'N' if name[0] == 'f' else 'Nm'}" for name in WRENCH), "point",
-        *(f"{name} {'mm' if UNITS[name] is LENGTH else 'deg'}" for name in (*MOTION, *SPREAD)),
+        *(f"{_quantity(model, name)} {'N' if name[0] == 'f' else 'Nm'}" for name in WRENCH), "point",
+        *(f"{_quantity(model, name)} {'mm' if UNITS[name] is LENGTH else 'deg'}" for name in (*MOTION, *SPREAD)),
     ])  # fmt: skip
     for test in tests:
         q = [repr(float(value) / unit) for value, (unit, _) in zip(test.q, angle, strict=True)]
@@ -167,11 +179,12 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         called = "tabs" if separator == "\t" else f"'{separator}'"
         raise ValueError(f"the headings are one cell, separated by {called}, expected commas (and points in numbers)")
     for place, heading in enumerate(headings):
-        name, _, unit = (heading, "", "") if heading in WORDS else heading.partition(" ")
-        if name in model.coordinates:
+        plain = heading.removeprefix(MEASURED)
+        name, _, unit = (heading, "", "") if heading in WORDS else plain.partition(" ")
+        if name in model.coordinates and plain == heading:
             units = ANGLE if model.revolute[model.coordinates.index(name)] else LENGTH
         elif name in UNITS:
-            units = UNITS[name]
+            units, name = UNITS[name], _quantity(model, name)
         elif name in WORDS:
             units = {"": 1.0}
         else:
@@ -185,10 +198,15 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
             raise ValueError(f"column '{name}' stands there twice")
         found[name] = (place, units[unit])
     for name in ("test", WRENCH, MOTION):
-        if not any(part in found for part in ((name,) if isinstance(name, str) else name)):
+        if not any(_quantity(model, part) in found for part in ((name,) if isinstance(name, str) else name)):
             wanted = name if isinstance(name, str) else " ".join(name)
             raise ValueError(f"there is no column of {wanted}, expected at least one")
     return found
+
+
+def _quantity(model: Model, name: str) -> str:
+    """Heading of a load or a measured displacement: with "measured" where a coordinate has its name."""
+    return MEASURED + name if name in model.coordinates else name
 
 
 def _unknown(heading: str, names: Sequence[str]) -> str:
@@ -205,7 +223,7 @@ def _unknown(heading: str, names: Sequence[str]) -> str:
 def _tests(
     columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> tuple[list[LoadCase], list[np.ndarray]]:  # fmt: skip
+) -> tuple[list[LoadCase], list[np.ndarray], list[str]]:  # fmt: skip
     width = 1 + max(place for place, _ in columns.values())
     groups: dict[str, list[tuple[int, list[str]]]] = {}
     for number, row in lines:
@@ -221,10 +239,10 @@ def _tests(
     found = []
     for name, rows in groups.items():
         places = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
-        test, stated = _test(name, columns, places, frame, start, std, model)
+        test, stated, change = _test(name, columns, places, frame, start, std, model)
         _check(model, test, [number for number, _ in rows])
-        found.append((test, stated))
-    return [test for test, _ in found], [stated for _, stated in found]
+        found.append((test, stated, change))
+    return [test for test, _, _ in found], [s for _, s, _ in found], [change for *_, change in found if change]
 
 
 def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
@@ -244,8 +262,8 @@ def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
 def _test(
     name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
-) -> tuple[LoadCase, np.ndarray]:  # fmt: skip
-    """A test, and which deviations the table states."""
+) -> tuple[LoadCase, np.ndarray, str]:  # fmt: skip
+    """A test, which deviations the table states, and a sentence on a posture whose loops were open by rounding."""
 
     def text(cells: list[str], what: str) -> str:
         return cells[columns[what][0]] if what in columns else ""
@@ -256,34 +274,40 @@ def _test(
             for what, missing in zip(names, empty, strict=True)
         ])  # fmt: skip
 
+    wrench_names, motion, spread = ([_quantity(model, n) for n in names] for names in (WRENCH, MOTION, SPREAD))
     none = np.full(6, np.nan)
     first, cells = rows[0]
-    for what in (*model.coordinates, *WRENCH):
+    for what in (*model.coordinates, *wrench_names):
         if what in columns and not text(cells, what):
             raise ValueError(f"{first}: {what} is empty, expected a number")
-    q = values(first, cells, model.coordinates, start)
-    wrench = values(first, cells, WRENCH, np.zeros(6))
+    stated_q, change = values(first, cells, model.coordinates, start), ""
+    q = stated_q
+    if model.loops:
+        given = {n: q for n, q in zip(model.coordinates, stated_q.tolist(), strict=True) if n in columns}
+        with place_of(first):
+            q, change = closed_posture(model, given, start)
+    wrench = values(first, cells, wrench_names, np.zeros(6))
     at = text(cells, "load frame") or frame
     for place, more in rows[1:]:
         # The lines of one test may leave out what the first one says, but not say something else.
-        same = np.allclose(values(place, more, model.coordinates, q), q, rtol=1e-9, atol=1e-12)
-        same &= np.allclose(values(place, more, WRENCH, wrench), wrench, rtol=1e-9, atol=1e-9)
+        same = np.allclose(values(place, more, model.coordinates, stated_q), stated_q, rtol=1e-9, atol=1e-12)
+        same &= np.allclose(values(place, more, wrench_names, wrench), wrench, rtol=1e-9, atol=1e-9)
         if not same or (text(more, "load frame") or at) != at:
             raise ValueError(f"{place}: has another posture or load than the test's first line, expected the same")
     points = tuple(text(more, "point") or at for _, more in rows)
     if len(set(points)) < len(points):
         raise ValueError(f"{first}: a point stands there twice, expected a line for each point")
-    stated = np.stack([values(place, more, SPREAD, none) for place, more in rows])
+    stated = np.stack([values(place, more, spread, none) for place, more in rows])
     test = LoadCase(
         name=name,
         q=q,
         frame=at,
         wrench=wrench,
         points=points,
-        displacement=np.stack([values(place, more, MOTION, none) for place, more in rows]),
+        displacement=np.stack([values(place, more, motion, none) for place, more in rows]),
         std=np.where(np.isfinite(stated), stated, std),
     )
-    return test, np.isfinite(stated)
+    return test, np.isfinite(stated), f"{first}: {change}" if change else ""
 
 
 def _number(place: str, what: str, text: str) -> float:

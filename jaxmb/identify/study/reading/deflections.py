@@ -17,7 +17,7 @@ from jaxmb.identify.study.simulation.deflection_design import designed
 from jaxmb.identify.study.simulation.deflections import planned_tests, simulated_tests
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates
 
 
@@ -41,11 +41,12 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
     gravity = not all(other.static for other in setting.file.test) and not model.virtual_springs
-    truth, stated, taken = None, None, ()
+    at, changed = stated_posture(model, part.posture)
+    truth, stated = None, None
     if part.simulate is None:
-        start = np.asarray(posture(model, part.posture))
-        cases, stated, absent = read_table(model, setting.folder / str(part.file), part.frame, start, std)
-        taken = _taken(part, model, absent, start)
+        start = np.asarray(at)
+        cases, stated, absent, closed = read_table(model, setting.folder / str(part.file), part.frame, start, std)
+        changed += (*closed, *_taken(part, model, absent, start))
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
@@ -59,7 +60,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     _check_moved(model, cases)
     test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity, turn_std)
     source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
-    return [Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *taken))]
+    return [
+        Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *changed))
+    ]
 
 
 def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.reciprocity import reciprocal_pairs
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import stated_posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 
@@ -39,7 +39,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         ValueError: the data cannot be used as described.
     """
     model = setting.model
-    q = posture(model, part.posture)
+    q, changed = stated_posture(model, part.posture)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
     for what, points in (("outputs", outputs), ("inputs", inputs)):
@@ -90,7 +90,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
-    entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*notes, *data.remarks))
+    entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
     if part.check_every is None:
         return [entry]
     test, held_out = held_out_lines(test, part.check_every)

@@ -12,7 +12,7 @@ from jaxmb.identify.study.format.simulation_format import SimulateModes
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
 from jaxmb.mechanics.kinematics import check_coordinates
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes, spring_names
@@ -30,7 +30,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         ValueError: more modes than the machine has, content by springs or shapes at points that it has not.
     """
     model = setting.model
-    q = posture(model, part.posture)
+    q, changed = stated_posture(model, part.posture)
     check_coordinates(model, q=q)
     check_points(model, part.outputs)
     truth = None
@@ -68,7 +68,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         inputs=part.outputs,
         has_content=bool(content.any()),
     )
-    return [Entry("modes", test, truth=truth, amplitude=part.amplitude, role=part.role)]
+    return [Entry("modes", test, truth=truth, amplitude=part.amplitude, role=part.role, remarks=changed)]
 
 
 def _simulated(
@@ -76,7 +76,8 @@ def _simulated(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
     true = measured_model(how.machine, how.parameters, setting)
-    seen = motion_view(true, posture(true, part.posture), setting.file.linearize_at, part.outputs, part.outputs)
+    there, _ = stated_posture(true, part.posture)
+    seen = motion_view(true, there, setting.file.linearize_at, part.outputs, part.outputs)
     check_motion(seen, motion_coordinates(true))
     found = modes(seen.tangent)
     kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)

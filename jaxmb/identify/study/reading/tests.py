@@ -68,8 +68,9 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
     if len({part.static for part in file.test}) == 2 and not model.springs:
         # not of shafts: under a constant load a drive holds its motor
-        for name, stiffness, locked in zip(model.joints, model.stiffness, model.locked, strict=False):
-            if stiffness == 0.0 and not locked:
+        # nor of what follows from others where rigid loops close: it gives way with them in both
+        for i, (name, stiffness, locked) in enumerate(zip(model.joints, model.stiffness, model.locked, strict=False)):
+            if stiffness == 0.0 and not locked and i not in model.following:
                 raise ValueError(
                     f"coordinate '{name}' has no stiffness, so it would be free in some tests and rigid under the loads"
                     f" of the deflection tests: expected a stiffness, or '{name}' in lock"

@@ -43,7 +43,7 @@ from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passe
 from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
 from jaxmb.measurement.motion.signals import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates
 
 MOTION_DRAWS = 2
@@ -66,10 +66,9 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     model, truth, how_found = setting.model, None, list[str]()
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
-    start, absent = (
-        np.asarray(posture(model, part.posture)),
-        payload_columns(model, part.without, [payload.name for payload in setting.whole.payload]),
-    )
+    stated, changed = stated_posture(model, part.posture)
+    start = np.asarray(stated)
+    absent = payload_columns(model, part.without, [payload.name for payload in setting.whole.payload])
     if part.simulate is None:
         record = _recorded(str(part.file), setting, part.resample_hz is None)
         silent = [name for name, own in zip(record.names, record.effort.T, strict=True) if np.isnan(own).all()]
@@ -81,7 +80,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         true = measured_model(how.machine, how.parameters, setting)
         seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
         carrying = _without(true, part.without)
-        record = simulated_motion(how, carrying, np.asarray(posture(true, part.posture)), seed)
+        record = simulated_motion(how, carrying, np.asarray(stated_posture(true, part.posture)[0]), seed)
         check_record(record)
         truth = Truth(motion_coordinates(true), parameters(true))
     if part.resample_hz is not None:
@@ -201,7 +200,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
-    remarks = (*how_found, *chosen, *motion_remarks(setting.whole, model, record, recorded))
+    remarks = (*changed, *how_found, *chosen, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
 

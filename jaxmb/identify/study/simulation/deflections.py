@@ -21,7 +21,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import close_loops, posture
+from jaxmb.mechanics.postures import close_loops, stated_posture
 
 MOST_TRIES = 1000
 POSITION = np.array([True] * 3 + [False] * 3)
@@ -44,7 +44,7 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
     for name in (part.frame, *points):
         if name not in model.frames:
             raise ValueError(known_name("frame", name, model.frames))
-    start = np.asarray(posture(model, part.posture))
+    start = np.asarray(stated_posture(model, part.posture)[0])
     draw = np.random.default_rng(how.plan_seed)
     zones = list(how.zones.items())
     for zone, ranges in zones:

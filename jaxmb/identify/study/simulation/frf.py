@@ -16,7 +16,7 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.joint_load import at_load
-from jaxmb.mechanics.postures import posture
+from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
@@ -48,7 +48,7 @@ def simulated_frf(
         ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
     """
     model = measured_model(how.machine, how.parameters, setting)
-    q = posture(model, at)
+    q, _ = stated_posture(model, at)
     seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False)
     check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)

@@ -1,6 +1,7 @@
 """Deflections of closed chains in few degrees of freedom, against the whole machine."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, turning
+from jaxmb.identify.experiments.deflections.table import read_deflections
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.simulation.deflections import measured_with
 
@@ -106,3 +108,66 @@ def test_a_posture_that_is_open(model):
     check_cases(model, [case])
     with pytest.raises(ValueError, match=r"deflection test 'load': posture: the loops of 'five-bar' are open by"):
         check_cases(model, [dataclasses.replace(case, q=q + 0.01)])
+
+
+def closed_form(left, right):
+    """All four angles: the tips meet where circles about the elbows intersect."""
+    elbows = [np.array([x + 0.5 * math.cos(a), 0.5 * math.sin(a)]) for x, a in ((0.0, left), (0.4, right))]
+    across = elbows[1] - elbows[0]
+    half = np.linalg.norm(across) / 2
+    tip = elbows[0] + across / 2 + math.sqrt(0.36 - half**2) * np.array([-across[1], across[0]]) / (2 * half)
+    first, second = (math.atan2(*(tip - elbow)[::-1]) for elbow in elbows)
+    return np.array([left, first - left, right, second - right])
+
+
+def test_drives_alone_and_rounded_postures_in_a_table(model, tmp_path):
+    path, expected = tmp_path / "loads.csv", closed_form(1.8, 0.9)
+    path.write_text("test,q1 rad,q3 rad,fx N,dx mm\na,1.8,0.9,50,0.1\n")
+    (drives,) = read_deflections(model, path)
+    np.testing.assert_allclose(drives.q, expected, atol=1e-10)
+    rounded = ",".join(f"{value:.4f}" for value in expected)
+    path.write_text(f"test,q1 rad,q2 rad,q3 rad,q4 rad,fx N,dx mm,point\na,{rounded},50,0.1,tool\n"
+                    f"a,{rounded},50,0.1,end\n")  # fmt: skip
+    with pytest.warns(UserWarning, match=r"loads.csv: .*test 'a': posture: .* are open by .*'q[24]' changes by"):
+        (every,) = read_deflections(model, path)
+    np.testing.assert_allclose(every.q, expected, atol=1e-10)
+    path.write_text(path.read_text().replace(f"{expected[1]:.4f}", f"{expected[1] + 0.01:.4f}"))
+    with pytest.raises(ValueError, match="line 2, deflection test 'a': posture: the loops of 'five-bar' are open by"):
+        read_deflections(model, path)
+
+
+def test_rounded_postures_are_closed(model):
+    """On the branch that the rounded values are on, be it another than the reference posture's."""
+    for expected in (closed_form(1.9, 1.0), closed_form(1.9, 1.0) + 2.0 * np.pi * np.eye(4)[1]):
+        with pytest.warns(UserWarning, match="closed with q1, q3 as given"):
+            q = jaxmb.close_loops(model, dict(zip(model.coordinates, np.round(expected, 4), strict=True)))
+        np.testing.assert_allclose(q, expected, atol=1e-10)
+    with pytest.warns(UserWarning, match="q: the loops of 'five-bar' are open by"):
+        R = jaxmb.motion_map(model, np.round(closed_form(1.9, 1.0), 4))
+    np.testing.assert_allclose(R, jaxmb.motion_map(model, closed_form(1.9, 1.0)), rtol=1e-12)
+
+
+def test_beside_frfs_with_passive_joints(model, tmp_path):
+    """They follow from the others in both."""
+    jaxmb.write_machine(jaxmb.Machine.model_validate(FIVE_BAR), tmp_path / "five-bar.toml")
+    (tmp_path / "loads.csv").write_text("test,q1 rad,q3 rad,fx N,fz N,dx mm\na,1.8,0.9,50,30,0.1\n")
+    study = {
+        "machine": "five-bar.toml",
+        "test": [
+            {
+                "kind": "modes",
+                "frequency_hz": [3.0],
+                "damping_percent": [0.1],
+                "frequency_std_hz": 0.1,
+                "damping_std_percent": 0.1,
+            },
+            {"kind": "deflection", "file": "loads.csv"},
+        ],
+        "free": {"stiffness.q1": {"lower": 1e3, "upper": 1e4}},
+    }
+    assert jaxmb.make_study(study, "five-bar", tmp_path).tests[1].gravity
+    # held by springs in place of a joint, the loop lets them move freely
+    loose = FIVE_BAR | {"loop": [FIVE_BAR["loop"][0] | {"rigid": False}]}
+    jaxmb.write_machine(jaxmb.Machine.model_validate(loose), tmp_path / "five-bar.toml")
+    with pytest.raises(ValueError, match="coordinate 'q2' has no stiffness, so it would be free in some tests"):
+        jaxmb.make_study(study, "five-bar", tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from jaxmb.identify.experiments.deflections.table import deflection_tests, deflections_csv, read_deflections
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import load_machine
+from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
 
 MODEL = build_model(load_machine("kuka-kr240"))
@@ -132,6 +133,24 @@ def test_mistakes_are_named(read, lines, told):
         read(*lines)
     assert told in str(error.value)
     assert "tests.csv: " in str(error.value)
+
+
+def test_coordinates_with_names_of_measured_columns(tmp_path):
+    """A heading is the coordinate's; the measured rotation of that name has "measured" in front."""
+    part = {"name": "hand", "mass": 1.0, "joint": [{"name": "rx", "axis": [0.0, 1.0, 0.0], "stiffness": 1e4}]}
+    machine = {"name": "arm", "body": [part], "frame": [{"name": "tool", "body": "hand"}]}
+    model = build_model(Machine.model_validate(machine))
+    path = tmp_path / "tests.csv"
+    path.write_text("test,rx deg,fz N,measured rx mrad,dz mm\na,30,50,0.2,1\n")
+    (test,) = read_deflections(model, path)
+    assert test.q == pytest.approx([math.pi / 6])
+    assert test.displacement[0, [2, 3]] == pytest.approx([1e-3, 2e-4])
+    path.write_text(deflections_csv(model, [test]))
+    (back,) = read_deflections(model, path)
+    np.testing.assert_allclose(back.displacement, test.displacement, rtol=1e-12)
+    path.write_text("test,rx deg,fz N,dz mm\na,30,50,1\n")
+    (test,) = read_deflections(model, path)
+    assert test.measured[0].tolist() == [False, False, True, False, False, False]
 
 
 def test_counts_that_differ_name_the_test():
