@@ -146,7 +146,7 @@ def close_loops(
 
 
 def closed_posture(
-    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
+    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "n"], str]:
     """`close_loops` with a sentence on the change of rounded values instead of a warning; "" where there is none."""
     where = _values(model, values)
