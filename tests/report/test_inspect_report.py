@@ -65,7 +65,7 @@ def test_tables(inspected, with_prior, deflections, text_of):
     shown = text_of(inspection_sections(with_prior))
     assert "yes where the tests halve the prior's std" in shown
     assert "% of prior" in shown
-    assert "a table [next] in the study says out of which" in shown
+    assert "a table [next] in the study lists candidate" in shown
     shown = text_of(inspection_sections(deflections))
     assert "stiffness.q1: does not act on what is measured" in shown
     assert "unknown" in shown

@@ -63,9 +63,7 @@ CONVERGED_SLOPE = 1e-6
 CONVERGED_CHI2 = 1e-2
 """Most decrease of chi-square, over its mean for a row, that a movable parameter still promises at a minimum of noisy
 data: a tenth of its standard deviation."""
-NOT_SEARCHED = (
-    "errors in the description were not searched for: the residual has too many rows for its derivatives to be kept"
-)
+NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, from which data are noisy."""
 

@@ -183,13 +183,13 @@ def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
 
 
 def _restricted_remarks(finding: Finding) -> list[str]:
-    """A sentence where the free parameters leave more of torques than all inertial and friction parameters would."""
+    """A sentence where a fit of all inertial and friction parameters has a smaller residual than the free ones."""
     if finding.missed or finding.misfit is not None or finding.linear is None or finding.linear.step.misfit.explained:
         return []
     factor = finding.linear.step.misfit.factor
     return [
-        f"the residual is {factor:.3g} times that of a fit of all inertial and friction parameters: values that are"
-        " held, bounds or a prior keep the machine from these torques; standard deviations were inflated accordingly"
+        f"the residual is {factor:.3g} times that of a fit of all inertial and friction parameters: fixed values,"
+        " bounds or a prior limit the fit; standard deviations were inflated accordingly"
     ]
 
 
@@ -299,12 +299,12 @@ def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) ->
     if found.rise < SMALL_RISE:
         return []
     noise = 1.0 if step.misfit.explained else step.misfit.square
-    price = f"physically consistent ones have a chi^2 of {step.cost:.4g} instead of {step.cost - found.rise:.4g}"
+    rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
     if found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM)):
-        return [f"the data alone would have impossible bodies ({named}): {price}, no more than noise explains"]
+        return [f"the data alone give impossible bodies ({named}): {rise}, which noise explains"]
     return [
-        f"the data ask for impossible bodies ({named}): {price}, more than noise explains; what is kept fixed of"
-        " them, or something else in the description, is wrong"
+        f"the data ask for impossible bodies ({named}): {rise}, more than noise explains; a fixed value of these"
+        " bodies, or another part of the description, is wrong"
     ]
 
 
@@ -320,5 +320,6 @@ def moved_remarks(finding: Finding) -> list[str]:
     if not moved:
         return []
     return [
-        f"no measurement depends on some masses, which were changed for their bodies to be possible: {listed(moved)}"
+        "no measurement depends on some masses, which were changed to make their bodies physically consistent:"
+        f" {listed(moved)}"
     ]

@@ -145,8 +145,8 @@ def unmatched_remarks(finding: Finding) -> list[str]:
     alone = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
     sentences, many = [], len({mode.posture for mode in alone}) > 1
     for of, text in (
-        ("measured", "measured, to which no mode of the identified machine belongs"),
-        ("fitted", "of the identified machine and not measured"),
+        ("measured", "measured, without a counterpart in the identified machine"),
+        ("fitted", "of the identified machine, without a measured counterpart"),
     ):
         modes = [mode for mode in alone if mode.of == of]
         named = [f"{m.text} in {called(m.posture)}" if many else m.text for m in modes]
@@ -169,6 +169,6 @@ def search_remarks(study: Study, fit: Fit) -> list[str]:
     lower = fit.best < fit.before_population * (1.0 - SAME_MINIMUM)
     outcome = f"a lower one (cost {fit.best:.4g} instead of {fit.before_population:.4g})" if lower else "no lower one"
     return [
-        f"after {DRAWN_ROUNDS} rounds of random starts without an agreed minimum that the noise explains, {DEFAULT}"
-        f" searched from the best minimum ({fit.population_evaluations} evaluations) and found {outcome}"
+        f"in {DRAWN_ROUNDS} rounds random starts disagreed, or noise did not explain their best minimum: {DEFAULT}"
+        f" searched from it ({fit.population_evaluations} evaluations) and found {outcome}"
     ]

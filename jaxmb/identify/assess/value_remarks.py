@@ -20,8 +20,8 @@ _NO_EFFECT_INITIAL = (
     " are not known: no measurement depends on them, they keep their initial values",
 )
 _NO_EFFECT_POSSIBLE = (
-    " is not known: no measurement depends on it, it has one with which its body is possible",
-    " are not known: no measurement depends on them, they have values with which their bodies are possible",
+    " is not known: no measurement depends on it, its value makes its body physically consistent",
+    " are not known: no measurement depends on them, their values make their bodies physically consistent",
 )
 _ALIKE = (
     " is identifiable only in combination with others: its value is one of many that fit as well",

@@ -38,8 +38,8 @@ from jaxmb.io.validation import Named
 
 SCHEMA = 1
 HOW_TO_ASK = (
-    "no next test is proposed: a table [next] in the study says out of which postures, points and bands one is to be"
-    " chosen"
+    "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
+    " `jaxmb inspect` selects"
 )
 
 
@@ -127,7 +127,7 @@ def inspect(study: Study) -> Inspection:
     matter, but its lines, its noise and its weights do.
 
     Args:
-        study: from `load_study`; its table [next] says out of which tests the next ones are to be chosen.
+        study: from `load_study`; its table [next] lists the candidate tests.
 
     Returns:
         Predicted standard deviations, what is known only together, a sentence on every parameter that will not be

@@ -105,9 +105,9 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
             raise ValueError(known_name("column: coordinate", name, coordinates))
         if what.lower() in CURRENTS:
             raise ValueError(
-                f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents stand beside angles in a"
-                f" TOML file of recordings at the motors, whose [[drive]] has the gain (Nm for one unit) and the ratio;"
-                " gains that are not known are free as drive_gain.<drive>"
+                f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents belong in a TOML"
+                " description of recordings at the motors, whose [[drive]] states gain (Nm for one unit) and ratio;"
+                " an unknown gain is free as drive_gain.<drive>"
             )
         if what and what not in PARTS:
             raise ValueError(known_name(f"column '{head}': signal", what, PARTS))

@@ -75,7 +75,7 @@ def next_report(found: Inspection) -> NextReport:
         return NextReport((), (found.next_remark,))
     report = KINDS[found.next.part.kind].next_report(found, found.next)
     toml = found.next.as_toml(found.study).splitlines()
-    proposal = Lines(("To be appended to the study file:", "", *toml), verbatim=True)
+    proposal = Lines(("To append to the study file:", "", *toml), verbatim=True)
     parts = (*report.parts, proposal) if toml else report.parts
     return report._replace(
         parts=parts, lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std))

@@ -75,8 +75,8 @@ def lines(heads="time_s,a,a.torque", rows=None):
         ),
         (
             lines("time_s,a,a.current"),
-            r"column 'a.current' is a current, expected 'a.torque' in Nm or N; currents stand .* TOML file .*"
-            r"\[\[drive\]\] has the gain .* free as drive_gain",
+            r"column 'a.current' is a current, expected 'a.torque' in Nm or N; currents belong .* TOML description .*"
+            r"\[\[drive\]\] states gain .* free as drive_gain",
         ),
         (lines(rows=[f"{t},{9000 * t},1" for t in TIME]), "is it in degrees, or counts"),
         (lines(rows=["0,1,1", "1,1,1"]), "there are 2 samples, expected at least 20"),

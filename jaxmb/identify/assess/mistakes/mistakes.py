@@ -132,7 +132,7 @@ def mistake_text(found: Sequence[Mistake]) -> str:
     if not found:
         return ""
     texts = ", or ".join(mistake.text for mistake in found)
-    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of what noise does not"
+    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise"
 
 
 def _scatter(finding: Finding) -> np.ndarray | None:

@@ -138,6 +138,6 @@ def read_saved(path: Path, others: bool = False) -> Any:
     if others and not (isinstance(saved, dict) and "schema" in saved):
         return saved
     if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
-        raise InputError(f"{path}: was not written by this version of jaxmb, expected what its `jaxmb identify` wrote")
+        raise InputError(f"{path}: was not written by this version of jaxmb, expected a result of its `jaxmb identify`")
     validated(SavedResult, saved, str(path))
     return saved

@@ -14,6 +14,7 @@ from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.effort_noise import samples_alike
 from jaxmb.identify.experiments.torque.further_columns import stribeck
 from jaxmb.identify.fit.noise import FALSE_ALARM
+from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import carried_columns, regressor_names
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
@@ -174,13 +175,13 @@ def _disagreement(
         return scatter, []
     more = f"; and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
     return scatter, [
-        f"joints disagree beyond their standard deviations: {'; '.join(worst[:NAMED])}{more}; this scatter is part of"
-        " the standard deviations"
+        f"joints disagree beyond their standard deviations: {'; '.join(worst[:NAMED])}{more}; the standard"
+        " deviations contain this scatter"
     ]
 
 
 def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
-    """A sentence where the residual is larger than the torque that was recorded above the band of the motion."""
+    """A sentence where the residual is larger than the recorded torque above the band of the motion."""
     found = list[str]()
     for entry, view, _ in finding.of(entries):
         test: Any = entry.test
@@ -193,8 +194,8 @@ def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
     if not found:
         return []
     return [
-        f"the residual at {listed(found)} is larger than the noise that was recorded above the band of the motion:"
-        " friction or elasticity that the machine lacks; standard deviations take it for noise"
+        f"the residual at {listed(found)} is larger than the noise above the band of the motion: friction or elasticity"
+        " is missing in the model; the standard deviations count the whole residual as noise"
     ]
 
 
@@ -221,7 +222,7 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
             squares.append(column @ column)
             rights.append(acts @ spread @ slope - column @ joint.residual)
             share = 100.0 * (widening * size) ** 2 / float(joint.residual @ joint.residual)
-            texts.append(f"{joint.name} ({kind}, {share:.2g} % of its square)")
+            texts.append(f"{joint.name} ({kind}, {share:.2g} % of its mean square)")
             kinds.append(kind)
     if not columns:
         return np.zeros(finding.u.size), []
@@ -234,8 +235,8 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
     by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
     asked = ", ".join(f'"{kind}"' for kind in dict.fromkeys(kinds))
     return change, [
-        f"the residual contains friction: {', '.join(texts)}; friction_terms = [{asked}] of the tests would move"
-        f" {free.names[i]} by {by:.2g}, which is part of the standard deviations"
+        f"the residual contains friction: {', '.join(texts)}; friction_terms = [{asked}] of the tests would change"
+        f" {free.names[i]} by {by:.2g} {unit(finding.model, free.names[i])}; the standard deviations contain this"
     ]
 
 

@@ -99,9 +99,11 @@ class TorqueMetrics(KindMetrics):
 
     @property
     def noise_text(self) -> str:
-        """What is left of the torques of fitted tests."""
-        left = sorted(row.relative_percent for row in self.torques if row.role == "fit" and row.rms > 0.0)
-        return f"{left[0]:.1f} to {left[-1]:.1f} % of the torque at each joint" if left else ""
+        """Residual of the fitted tests over the torque, with its range over several joints."""
+        residual = sorted(row.relative_percent for row in self.torques if row.role == "fit" and row.rms > 0.0)
+        ends = dict.fromkeys(f"{percent:.1f}" for percent in (*residual[:1], *residual[-1:]))
+        joints = "the torque at each joint" if len(residual) > 1 else "the torque"
+        return f"{' to '.join(ends)} % of {joints}" if residual else ""
 
     @property
     def known_text(self) -> str:

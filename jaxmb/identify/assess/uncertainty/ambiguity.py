@@ -84,7 +84,7 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     std = known.std.copy()
     std[beyond] = np.inf
     held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
-    sentences = [f"not known, since a bound keeps it from where the data would move it: {listed(held)}"] if held else []
+    sentences = [f"not known, limited by its bound: {listed(held)}"] if held else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare

@@ -52,12 +52,12 @@ class TorqueSource(Source):
         found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if found is None:
             return ""
-        joints = [f"{name} ({p:.0f} %)" for name, p in zip(found.joints, found.percent, strict=True)]
+        joints = [
+            f"{name} (residual {p:.0f} % of its standard deviation)"
+            for name, p in zip(found.joints, found.percent, strict=True)
+        ]
         cause = found.cause or (
             "usual causes: order, sign or unit of columns, sign or zero of an angle, torque and angle at different"
             " times, the direction of gravity"
         )
-        return (
-            f"the machine does not explain the torque of {listed(joints)} (residual over the standard deviation of the"
-            f" torque); {cause}"
-        )
+        return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"

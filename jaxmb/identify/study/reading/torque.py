@@ -105,7 +105,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
             least_speed = _least_speed(part, model)
             cutoff = best_cutoff(model, record, path, least_speed, part.from_s, last, part.robust, absent)
     motion, *drawn = _motions(part, record, cutoff)
-    chosen = [] if cutoff is None else [f"cut-off at {cutoff:.3g} Hz, above which efforts are predicted worse"]
+    chosen = [] if cutoff is None else [f"cut-off {cutoff:.3g} Hz of the angles: higher ones predict torques worse"]
     names, where = regressor_names(model), places(model)
     first = setting.friction or setting.gains
     known = parameters(model) if first is None else first.values
@@ -149,7 +149,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         share = np.sqrt(errors.variance[rows.coordinate]) / std
         unsure = [
             f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
-            " are not reliable; a gyroscope, or an encoder with less noise, reduces them"
+            " are not reliable; a gyroscope or a less noisy encoder reduces these errors"
             for i, name in enumerate(rows.measured)
             if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
         ]
