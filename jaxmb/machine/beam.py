@@ -1,13 +1,19 @@
 """Beams: their sections, and the flexible links made of them."""
 
-from typing import Annotated, Literal
+import math
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from jaxmb.machine.section import section_numbers
 from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive
 
 MOST_ELEMENTS = 200
+LEAST_MODULUS = 1e6
+"""Pa, of Young's modulus; rubber has as much. Less is a number in GPa or MPa. A third of it for the shear modulus."""
+PRINTED = 0.02
+"""Relative error of a section's numbers that are printed with a few digits."""
 
 
 def _whole(value: object) -> object:
@@ -17,7 +23,7 @@ def _whole(value: object) -> object:
 
 
 class Beam(Part):
-    """A straight beam along x of one material and section, SI units."""
+    """A straight beam along x of one material and section, SI units. `section` stands for the numbers of a section."""
 
     length: Positive
     young_modulus: Positive
@@ -27,6 +33,47 @@ class Beam(Part):
     """Of the cross-section, about y: what resists bending along z."""
     second_moment_z: Positive
     torsion_constant: Positive
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_section(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "section" not in data:
+            return data
+        numbers = section_numbers(data["section"], data.get("young_modulus"), data.get("shear_modulus"))
+        twice = [key for key in numbers if key in data and not key.startswith("shear")]
+        if twice:
+            raise ValueError(f"gives section and {twice[0]}, expected one of them")
+        known = {key: value for key, value in numbers.items() if key in cls.model_fields}
+        return known | {key: value for key, value in data.items() if key != "section"}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for what, modulus, least in (
+            ("young_modulus", self.young_modulus, LEAST_MODULUS),
+            ("shear_modulus", self.shear_modulus, LEAST_MODULUS / 3.0),
+        ):
+            if modulus < least:
+                raise ValueError(f"{what} is {modulus:g} Pa, expected at least {least:.2g}; is it in GPa or MPa?")
+        moments = math.sqrt(self.second_moment_y * self.second_moment_z)
+        least = self.area**2 / (4.0 * math.pi)
+        if moments < (1.0 - PRINTED) * least:
+            raise ValueError(
+                f"the root of second_moment_y times second_moment_z is {moments:.3g} m^4, expected at least"
+                f" {least:.3g}, which a full ellipse of area {self.area:g} m^2 has; are all in m?"
+            )
+        radius = math.sqrt(max(self.second_moment_y, self.second_moment_z) / self.area)
+        if radius > self.length:
+            raise ValueError(
+                f"the radius of gyration of its section is {radius:.3g} m, the root of a second moment over the area,"
+                f" expected less than its length of {self.length:g} m; are all in m?"
+            )
+        polar = self.second_moment_y + self.second_moment_z
+        if self.torsion_constant > (1.0 + PRINTED) * polar:
+            raise ValueError(
+                f"torsion_constant is {self.torsion_constant:.3g} m^4, expected at most the sum of the second moments,"
+                f" {polar:.3g}, which round sections have"
+            )
+        return self
 
 
 class FlexibleBeam(Beam):

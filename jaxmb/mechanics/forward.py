@@ -1,5 +1,6 @@
 """Motions that efforts of drives, gravity and springs give a machine: forward dynamics, integrated over time."""
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,10 +41,6 @@ class Trajectory(NamedTuple):
     """Of the drives, Nm or N."""
 
 
-@takes_numbers("q", "qd", "effort")
-@takes_numbers("friction_speed", least=SLOWEST)
-@at_closed_posture
-@compiled
 def forward_dynamics(
     model: Model,
     q: Float[Array, "n"],
@@ -58,7 +55,7 @@ def forward_dynamics(
     `mass_matrix` and R the `motion_map`. Locked coordinates stay where they are.
 
     Args:
-        model: the machine, its beams rigid.
+        model: the machine; beams and virtual springs are rigid here, of which a UserWarning warns.
         q: coordinates [n] of a posture whose loops are closed, rad or m.
         qd: rates of the m independent coordinates [m], which are all n without loops.
         effort: of the drives at the independent coordinates [m], Nm or N.
@@ -71,6 +68,28 @@ def forward_dynamics(
         ValueError: an argument has not one value for each coordinate, or a loop is open at q.
         NotImplementedError: friction depends on the load, and so on the accelerations.
     """
+    if model.elements or model.virtual_springs:
+        name = next(iter((*model.beams, *model.virtual_springs)))
+        warnings.warn(
+            f"forward_dynamics: '{name}' is flexible and taken as rigid; vibration about a posture is that of"
+            " `linearize`, `modes` and `frf`",
+            stacklevel=2,
+        )
+    return _forward_dynamics(model, q, qd, effort, friction_speed=friction_speed)
+
+
+@takes_numbers("q", "qd", "effort")
+@takes_numbers("friction_speed", least=SLOWEST)
+@at_closed_posture
+@compiled
+def _forward_dynamics(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "m"],
+    effort: Float[Array, "m"],
+    *,
+    friction_speed: float | Float[Array, ""] | None = None,
+) -> Float[Array, "m"]:
     if load_friction(model).any():
         raise NotImplementedError(
             f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"

@@ -110,5 +110,7 @@ def test_wrong_input():
         jaxmb.forward_dynamics(model, [0.0], [0.0], [0.0, 0.0])
     with pytest.raises(ValueError, match=r"effort\(t, q, qd\) has shape \(\), expected \(1,\): at q1"):
         jaxmb.simulate_motion(model, [0.0], [0.0], 1.0, 10.0, lambda t, q, qd: 1.0)
+    with pytest.warns(UserWarning, match="forward_dynamics: '.*' is flexible and taken as rigid"):
+        jaxmb.forward_dynamics(jaxmb.build_model(BEAMS), [0.0, 0.0], [0.0, 0.0], [0.0, 0.0])
     with pytest.raises(NotImplementedError, match="has beams or virtual springs"):
         jaxmb.simulate_motion(jaxmb.build_model(BEAMS), [0.0], [0.0], 1.0, 10.0)
