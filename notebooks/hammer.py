@@ -102,8 +102,8 @@ assert direct[0].mean() < 0.5
 # ## Modal analysis
 #
 # All references together. A joint that softens rings at a slightly different frequency for every direction of the hits,
-# and the automatic choice takes these for several modes; a person who looks at the chart chooses four. They are 1 to
-# 2 % lower than at small amplitude.
+# and the automatic choice takes these for several modes; from the chart four are chosen by hand. Their frequencies are
+# 1 to 2 % lower than at small amplitude.
 
 # %%
 every = jaxmb.modal_analysis(measured, band_hz=(3.0, 30.0), max_order=20)
@@ -126,7 +126,7 @@ assert ((softer > 0.98) & (softer < 0.995)).all()
 #
 # The set is written to a file (here universal file format, which every laboratory's software reads), and a study says
 # what to do with it: fit the band of the four modes, take the mean of each pair of cross responses, since those of a
-# linear machine are equal, and allow for hits that are askew (`cross_axis`). Two of the three pairs differ by a third
+# linear machine are equal, and allow for misaligned hits (`cross_axis`). Two of the three pairs differ by a third
 # and more.
 
 # %%
@@ -163,9 +163,10 @@ for mode in result.metrics["measured_modes"]:
     assert mode["mac"] > 0.99
 
 # %% [markdown]
-# The fit follows all four modes: frequencies within 1 %, damping within a tenth, MAC above 0.99. What of the joints?
+# The fit follows all four modes: frequencies within 1 %, damping within a tenth, MAC above 0.99. And the joints?
 # Four modes of one posture determine few of the eighteen parameters. Only `stiffness.z3` is identifiable, 5 % below its
-# value at small amplitude: the stiffness of the softened joint. The other values reproduce the modes, and no more.
+# value at small amplitude: the stiffness of the softened joint. The other values reproduce the modes, but are not
+# identified.
 
 # %%
 truth = jaxmb.parameters(model)

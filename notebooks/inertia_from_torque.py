@@ -128,9 +128,9 @@ plt.show()
 # %% [markdown]
 # ## While the machine runs: sensors
 #
-# Filters that run forwards and backwards need the whole record. A causal Kalman filter needs what was measured so far,
-# and a gyroscope at the crank helps it more than any tuning would: accelerations are differences of rates then, no
-# longer second differences of angles.
+# Filters that run forwards and backwards need the whole record. A causal Kalman filter needs only past samples,
+# and a gyroscope at the crank improves it more than any tuning: accelerations are then first differences of rates, not
+# second differences of angles.
 
 # %%
 time_s = np.arange(0.0, 4.0 * best.duration_s, 1.0 / RATE_HZ)
@@ -152,8 +152,8 @@ assert missed_by["encoder and gyroscope"] < 0.5 * missed_by["encoder"]
 #
 # At half time the slider takes up 0.2 kg. Least squares with forgetting, one sample after the other, follow within some
 # seconds; without forgetting they end between the two machines. Drawn from the end of the first period on. Friction
-# comes out several per cent too small: accelerations of a causal filter lag, which the fit takes for friction. For
-# friction the whole record is the better way.
+# comes out several per cent too small: the fit attributes the lag of accelerations of a causal filter to friction.
+# To identify friction, use the whole record.
 
 
 # %%

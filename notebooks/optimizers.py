@@ -9,9 +9,10 @@
 #
 # Stiffness and damping of joints from frequency responses are a least-squares problem with many false minima: a
 # resonance of the model may lock onto the wrong peak. This notebook compares optimizers on a small and on a large study
-# by one standard, population searches and local methods, each alone and as search and refinement, and shows how to add
-# another one. It uses parts of `experiments/optimizers` from a checkout of the repository, where more studies and
-# twenty seeds of each are kept, and needs nothing that jaxmb does not install.
+# by one criterion: population searches and local methods, each alone and as search and refinement. It also shows how to
+# add another one. It needs a checkout of the repository, for `experiments/optimizers` (more studies, twenty seeds of
+# each), and no other package than `pip install .` installs. With three seeds it takes about four minutes of
+# processor time, compilation included.
 
 # %%
 import sys
@@ -27,8 +28,8 @@ from optimizers import ADAM, ALL, EVOSAX, LBFGS, OWN, nelder_mead, random_points
 from run import expected_seconds, one_run, profile, study_of
 
 # %% [markdown]
-# Set these before the notebook is run to compare fewer or longer: names, seeds of each, evaluations and seconds of the
-# processor that a run may take.
+# To compare fewer or longer, set these first: names of optimizers, number of seeds, and the evaluations and seconds of
+# processor time that a run may take.
 
 # %%
 ONLY = globals().get("ONLY")
@@ -41,8 +42,8 @@ SECONDS = globals().get("SECONDS", {"3R": 1.0, "KR90": 2.0})
 #
 # Three joints with 6 parameters, and the KUKA KR90 of Huynh et al. 2020 with 18, one of them on its bound; noise-free
 # FRFs at the tool. All optimizers begin at random points of the unit cube, in which stiffness and damping have a
-# logarithmic scale. A run is **exact** when its cost is a millionth of what 1 % of noise would leave. Each Jacobian or
-# gradient counts as as many evaluations of the cost as it takes the time of.
+# logarithmic scale. A run is **exact** when its cost is a millionth of the cost that 1 % of noise would cause. A
+# Jacobian or gradient counts as the number of evaluations of the cost that take the same time.
 
 # %%
 objectives = {}
@@ -54,8 +55,8 @@ for problem, seconds in SECONDS.items():
 # %% [markdown]
 # ## Another optimizer is one function and one line
 #
-# The function calls the objective until that ends the run; it may ask for `objective.with_gradient(x)`,
-# `objective.residual(x)`, `objective.jacobian(x)` and, of a population, `objective.many(points)`.
+# The function calls the objective until the objective ends the run. It may also call `objective.with_gradient(x)`,
+# `objective.residual(x)`, `objective.jacobian(x)` and, for a population, `objective.many(points)`.
 
 
 # %%
@@ -110,10 +111,10 @@ for problem, objective in objectives.items():
 
 # %%
 for problem, found in runs.items():
-    print(f"\n{problem:34s}{'exact':>8s}{'evaluations':>13s}{'seconds':>9s}{'a success, s':>14s}")
+    print(f"\n{problem:38s}{'exact':>8s}{'evaluations':>13s}{'seconds':>9s}{'a success, s':>14s}")
     for name, some in sorted(found.items(), key=lambda item: expected_seconds(item[1])):
         exact = np.array([run["exact"] for run in some if "exact" in run])
-        row = f"{name:34s}{f'{len(exact)} of {len(some)}':>8s}"
+        row = f"{name:38s}{f'{len(exact)} of {len(some)}':>8s}"
         if len(exact):
             evaluations, seconds = np.median(exact, axis=0)
             row += f"{evaluations:13.0f}{seconds:9.3f}{expected_seconds(some):14.3f}"
@@ -131,11 +132,11 @@ plt.show()
 # ## What it shows
 #
 # - jaxmb's fit is exact in all runs of both problems.
-# - No population search alone gets to the exact answer of 18 parameters in as many evaluations.
-# - The trust region with the exact Jacobian, alone, finds all runs of the small problem.
-# - A random descent without derivatives finds neither.
+# - No population search alone is exact on the 18 parameters within these evaluations.
+# - SciPy's trust region with the exact Jacobian, alone, is exact in all runs of the small problem.
+# - A random descent without derivatives is exact in no run.
 #
-# Few seeds say who fails, not who is a little better: that is what `experiments/optimizers` is for.
+# A few seeds show which optimizers fail. Small differences need more seeds: see `experiments/optimizers`.
 
 # %%
 share = {
