@@ -119,7 +119,7 @@ for (effort, missed), entry in zip(axes.T, study.entries, strict=True):
     missed.plot(time_s, 1e3 * (measured - predicted), color="#D55E00", lw=0.6)
     effort.set_title(f"{entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left")
     missed.set_xlabel("time (s)")
-for row, label in zip(axes[:, 0], ("torque (Nm)", "missed (mNm)"), strict=True):
+for row, label in zip(axes[:, 0], ("torque (Nm)", "residual (mNm)"), strict=True):
     row.set_ylabel(label)
 fig.align_ylabels(axes[:, 0])
 fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)

@@ -67,7 +67,7 @@ def test_the_band_of_the_orders_is_called_what_it_is(figures):
 def test_what_is_missed_is_shown_along_each_axis(figures, result):
     _, missed = figures["displacements"].axes
     points = list(missed.containers)
-    assert [each.get_label() for each in points] == [f"missed along {axis}" for axis in "xyz"]
+    assert [each.get_label() for each in points] == [f"residual along {axis}" for axis in "xyz"]
     rows = result.metrics.of(DeflectionMetrics).deflections
     for i, each in enumerate(points):
         left = [row.measured_mm[i] - row.predicted_mm[i] for row in rows]

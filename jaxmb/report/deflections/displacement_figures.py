@@ -24,7 +24,7 @@ MEASURED_POINT = "0.35"
 def displacement_figure(metrics: DeflectionMetrics) -> Figure:
     """Length of the translation of each point in each test, measured and predicted, with 95 % intervals (Fig. 6).
 
-    Below it what is missed along x, y and z: a prediction of the right length may point elsewhere.
+    Below it the residual along x, y and z: a prediction of the right length may point elsewhere.
     """
     sets = _sets(metrics, "mm")
     figure = Figure(
@@ -52,7 +52,7 @@ def _missed_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
         place = np.arange(len(rows)) + 0.22 * _spread(rows) * (i - 1)
         axes.errorbar(
             place, missed, INTERVAL * std, fmt=marker, ms=3.2 if few else 1.5, lw=0.7, color=colour,
-            label=f"missed along {axis}",
+            label=f"residual along {axis}",
         )  # fmt: skip
     axes.axhline(0.0, color="0.5", lw=0.6)
     axes.set_ylabel("measured -\npredicted (mm)")

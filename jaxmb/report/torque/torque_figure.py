@@ -40,7 +40,7 @@ def torque_figure(result: Result, entry: Entry) -> Figure:
         # few samples are shown as such
         axes.plot(time, effort, color=MEASURED, lw=1.6, marker="." if own.sum() < FEW else "", label="measured")
         axes.plot(time, followed, color=FITTED, lw=0.9, label="predicted")
-        axes.plot(time, effort - followed, color=ALERT, lw=0.6, label="missed")
+        axes.plot(time, effort - followed, color=ALERT, lw=0.6, label="residual")
         axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
         axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
         axes.margins(x=0.01)
