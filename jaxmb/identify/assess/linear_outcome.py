@@ -57,6 +57,9 @@ OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
 SMALL_RISE = 0.01
 """Of chi^2, which nobody need hear of."""
+RESTRICTED = 2.0
+"""Square of a residual over that of a fit of all parameters, from which on half of it is no noise: without a cause that
+standard deviations contain, no parameter is better than weakly known."""
 PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
@@ -75,11 +78,13 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     finding = linear_finding(study, seed)
     wrong, plain = bool(finding.not_followed) or finding.far_off, finding.known.verdict
     finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
-    finding = finding.believed(not wrong)
     solved = time.monotonic()
     if finding.linear is None:
         raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
     found, _, step, start = finding.linear
+    restricted = _restricted_remarks(finding)
+    wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
+    finding = finding.believed(not wrong)
     together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
     known_together = groups_by_name(together, study.free.names)
     moved = moved_numbers(study, finding.values, step) or None
@@ -89,7 +94,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     doubts = (
         *kind_remarks(finding, metrics),
         *gross_remarks(finding),
-        *(excess_remarks(finding.misfit) or _restricted_remarks(finding)),
+        *(excess_remarks(finding.misfit) or restricted),
         *([CAPPED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *systematic,
@@ -106,7 +111,13 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         parameters=found_parameters(study, finding.values, start, finding.known),
         modes=(),
         metrics=metrics,
-        remarks=(*doubts, *value_remarks(finding), *prior_remarks(finding), *data_remarks(study)),
+        remarks=(
+            *doubts,
+            *([] if finding.gross_errors else noise_remarks(step)),
+            *value_remarks(finding),
+            *prior_remarks(finding),
+            *data_remarks(study),
+        ),
         doubts=doubts,
         correlation=correlation(finding.known.covariance),
         singular_values=finding.known.singular_values,
@@ -189,7 +200,8 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     factor = finding.linear.step.misfit.factor
     return [
         f"the residual is {factor:.3g} times that of a fit of all inertial and friction parameters: fixed values,"
-        " bounds or a prior limit the fit; standard deviations were inflated accordingly"
+        " bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or the"
+        " direction of gravity is wrong; standard deviations were inflated accordingly"
     ]
 
 
@@ -296,15 +308,30 @@ def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) ->
             f"no possible body has the numbers that {named} keeps: its mass, first moments and inertias are those of"
             " the best fit, expected more of them free or other values of those that are not"
         ]
-    if found.rise < SMALL_RISE:
+    if _noise_explains(step, found):
         return []
-    noise = 1.0 if step.misfit.explained else step.misfit.square
     rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
-    if found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM)):
-        return [f"the data alone give impossible bodies ({named}): {rise}, which noise explains"]
     return [
         f"the data ask for impossible bodies ({named}): {rise}, more than noise explains; a fixed value of these"
         " bodies, or another part of the description, is wrong"
+    ]
+
+
+def _noise_explains(step: LinearStep, found: Possible) -> bool:
+    noise = 1.0 if step.misfit.explained else step.misfit.square
+    return found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
+
+
+def noise_remarks(step: LinearStep) -> list[str]:
+    """A sentence on bodies that noise alone would make impossible, which is no doubt."""
+    found = step.possible
+    if found is None or not found.exists or found.shut_out:
+        return []
+    if found.rise < SMALL_RISE or not _noise_explains(step, found):
+        return []
+    return [
+        f"the data alone give impossible bodies ({listed(found.pressing)}): physical consistency raises chi^2 by"
+        f" {found.rise:.3g}, which noise explains"
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
@@ -240,6 +241,7 @@ def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
 _data_residual = compiled(Problem.data_residual)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # as in `identify`: the noise of torques is estimated by a fit
 def make_study(
     file: StudyFile | dict[str, Any],
     name: str,

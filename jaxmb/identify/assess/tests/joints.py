@@ -26,6 +26,9 @@ SMALL = 0.01
 LOSSES = ("friction", "damping", "offset")
 NAMED = 3
 """Parameters in one remark."""
+LEAST_SHARE = 0.25
+"""Part of the square of a residual beyond that of a fit of all parameters, from which on it is of friction: what has
+another cause looks a little like friction too."""
 FAMILY = {"load": "load_friction", "stribeck": "stribeck", "cubic": "cubic_damping"}
 
 
@@ -202,6 +205,7 @@ def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
 def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Change of u by a fit with the friction that residuals contain."""
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
+    restricted = finding.linear is not None and not finding.linear.step.misfit.explained
     tried = [_candidates(joint) for joint in joints]
     least = -float(ndtri(0.5 * FALSE_ALARM / max(1, sum(len(some) for some in tried))))
     slope = sum(finding.jacobian[rows].T @ finding.residual[rows] for rows in row_blocks(finding.jacobian))
@@ -218,12 +222,13 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
                     best = size, kind, column, acts
         if best is not None:
             size, kind, column, acts = best
+            share = (widening * size) ** 2 / float(joint.residual @ joint.residual)
             columns.append(acts)
             squares.append(column @ column)
             rights.append(acts @ spread @ slope - column @ joint.residual)
-            share = 100.0 * (widening * size) ** 2 / float(joint.residual @ joint.residual)
-            texts.append(f"{joint.name} ({kind}, {share:.2g} % of its mean square)")
-            kinds.append(kind)
+            if share >= LEAST_SHARE or not restricted:
+                texts.append(f"{joint.name} ({kind}, {100.0 * share:.2g} % of its mean square)")
+                kinds.append(kind)
     if not columns:
         return np.zeros(finding.u.size), []
     acts = np.stack(columns, axis=1)
@@ -232,6 +237,8 @@ def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray)
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself moves most; the remark is on another parameter where one moves
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
+    if not texts:
+        return change, []
     by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
     asked = ", ".join(f'"{kind}"' for kind in dict.fromkeys(kinds))
     return change, [

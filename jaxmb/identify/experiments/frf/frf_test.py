@@ -40,6 +40,9 @@ from jaxmb.response.sensor import Sensor
 
 Phase = Literal["safe", "principal"]
 
+AGREE = 0.5
+"""Length of the mean of unit vectors from which on phases agree; 0 on average of phases that are noise."""
+
 
 class FrfTest(PostureTest):
     """Frequency responses measured at one posture."""
@@ -230,10 +233,21 @@ class FrfTest(PostureTest):
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
     def _errors(self, residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Errors in units of the noise, 0 where none is used, and where one is [real and imaginary part, f, o, i]."""
-        used = row_weights > 0.0
-        plain = np.where(used, residual / np.sqrt(np.where(used, row_weights, 1.0)), 0.0)
-        return plain.reshape(2, *self.measured.shape), used.reshape(2, *self.measured.shape)
+        """Errors in units of the noise, 0 where none is used, and where one is [real and imaginary part, f, o, i].
+
+        Phases of an FRF that mostly agree are taken on the branch around their mean: those of a reversed sensor are
+        half a turn off, where noise would decide the sign.
+        """
+        used = (row_weights > 0.0).reshape(2, *self.measured.shape)
+        weights = np.where(used, row_weights.reshape(used.shape), 1.0)
+        plain = np.where(used, residual.reshape(used.shape) / np.sqrt(weights), 0.0)
+        if self.phase == "safe":
+            scale = np.asarray(self.noise_std)
+            turn = np.exp(1j * plain[1] * scale)
+            mean = np.sum(used[1] * turn, axis=0) / np.maximum(np.sum(used[1], axis=0), 1)
+            around = np.where(np.abs(mean) > AGREE, mean / np.where(mean == 0.0, 1.0, np.abs(mean)), 1.0)
+            plain[1] = np.where(used[1], (np.angle(around) + np.angle(turn * around.conj())) / scale, 0.0)
+        return plain, used
 
     @property
     def rows(self) -> int:

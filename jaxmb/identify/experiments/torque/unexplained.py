@@ -37,8 +37,8 @@ DELAYS = (1, 2, 5, 10, 20)
 """Delays that are tried, in steps of the rows: torques jump with the sign of a velocity, so one slope is not enough."""
 EXPLAINS, CHANCE = 0.5, 20.0
 """Part of a residual, and the square of Student's t, from which on a single number explains it."""
-SMALL_FACTOR, SMALL_CHANGE = 0.2, 0.03
-"""Change of a factor on a torque, and of a torque over its standard deviation, that is no gross error."""
+SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
+"""Logarithm of a factor on a torque, and change of a torque over its standard deviation, that is no gross error."""
 
 
 class Unexplained(NamedTuple):
@@ -200,6 +200,6 @@ def _single_number(
             if of is None and change > SMALL_CHANGE:
                 best, joint, late = share, i, value * delay
                 text = f"torques that are {1e3 * abs(late):.2g} ms {'late' if late > 0.0 else 'early'}"
-            if of is not None and abs(value) > SMALL_FACTOR and change > SMALL_CHANGE:
+            if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
                 best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"
     return (f"{text} would explain {100.0 * best:.0f} % of the residual at {names[joint or 0]}" if text else ""), joint

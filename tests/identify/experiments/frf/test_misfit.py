@@ -115,3 +115,17 @@ def test_a_fit_to_the_wrong_unit_says_so(made):
     assert result.metrics.one_model is None
     assert "a factor of 0.102 on the FRFs of test 'a'" in result.remarks[0]
     assert sum(result.seconds[part] for part in ("compile", "search", "refine")) <= result.seconds["total"]
+
+
+def test_a_reversed_sensor_is_no_noise(made):
+    """Half a turn off, noise decides on which side of the cut each phase is: the errors change sign all the time."""
+
+    def share(made):
+        [test] = made.tests
+        view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
+        return test.systematic(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
+
+    assert share(made) < 0.05
+    assert share(changed(made, output_turned)) > 0.9
+    rng = np.random.default_rng(1)
+    assert share(changed(made, lambda h: h * np.exp(2j * np.pi * rng.random(h.shape)))) < 0.05

@@ -31,12 +31,12 @@ def table(noise=0.01, rho=0.0, seed=0):
     return q.T.copy(), torque + noise * np.sqrt(np.mean(torque**2, axis=0)) * coloured
 
 
-def identified(folder, q, torque, **changes):
+def identified(folder, q, torque, settings=None, **changes):
     jaxmb.write_machine(ARM, folder / "arm.toml")
     columns = "time_s,a,b,a.torque,b.torque"
     np.savetxt(folder / "m.csv", np.column_stack([TIME, q, torque]), "%.12g", ",", header=columns, comments="")
     test = {name: value for name, value in TEST.items() if name != "simulate"} | {"file": "m.csv", "name": "m"}
-    data = {"machine": "arm.toml", "test": [test | changes], "free": FREE}
+    data = {"machine": "arm.toml", "test": [test | changes], "free": FREE} | (settings or {})
     return jaxmb.identify(make_study(data, "arm", folder))
 
 
@@ -56,6 +56,10 @@ def twice(q, torque):
     torque[:, 0] *= 2.0
 
 
+def less(q, torque):
+    torque[:, 0] *= 0.8
+
+
 def late(q, torque):
     torque[:] = np.roll(torque, 3, axis=0)
 
@@ -67,6 +71,7 @@ def late(q, torque):
         (swapped, "torque of "),
         (degrees, "torque of "),
         (twice, "a factor of "),
+        (less, "a factor of 0.8"),
         (late, " ms late would explain"),
     ],
 )
@@ -77,6 +82,20 @@ def test_gross_errors_do_not_pass(tmp_path, error, told):
     assert result.status == "data not followed: the best fit predicts something else for test 'm'"
     assert any(told in text for text in result.doubts)
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
+
+
+def test_a_residual_of_wrong_angles_is_not_known_as_friction(tmp_path):
+    """Bodies are held at their true numbers; an angle that counts from another zero leaves 12 % of a torque."""
+    losses = {name: bounds for name, bounds in FREE.items() if name.split(".")[0] in ("damping", "friction", "offset")}
+    settings = {"free": losses, "hold": {name: value for name, value in TRUE.items() if name not in losses}}
+    q, torque = table(noise=0.05)
+    assert identified(tmp_path, q, torque, settings).status == "converged"
+    q[:, 1] += 0.15
+    result = identified(tmp_path, q, torque, settings)
+    assert not result.converged
+    assert "yes" not in {p.identifiable for p in result.parameters.values()}
+    assert any("zero of an angle" in text for text in result.doubts)
+    assert not any("contains friction" in text for text in result.doubts)
 
 
 @pytest.mark.parametrize(("noise", "rho", "cutoff"), [(0.5, 0.95, 5.0), (0.5, 0.0, None), (0.01, 0.95, None)])
