@@ -109,10 +109,9 @@ class Problem(eqx.Module):
 
     def _values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Physical values behind u, of which size and kind are checked."""
-        if not eqx.is_array_like(u) or jnp.shape(u) != (self.free.size,):
-            found = f"shape {jnp.shape(u)}" if eqx.is_array_like(u) else f"a {type(u).__name__}"
+        if not is_real(u) or jnp.shape(u) != (self.free.size,):
             raise ValueError(
-                f"u: found {found}, expected an array of shape ({self.free.size},), an entry for each of"
+                f"u: found {kind_of(u)}, expected a real array of shape ({self.free.size},), an entry for each of"
                 f" {', '.join(self.free.names)}"
             )
         return self.free.values(u)
@@ -314,6 +313,18 @@ def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
     """The objective at u."""
     residual = residual_at(problem, u) * float(problem.noise_unit)
     return float(residual @ residual)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number or array, of Python, NumPy or JAX (also a traced one)."""
+    return eqx.is_array_like(value) and not jnp.iscomplexobj(value)
+
+
+def kind_of(value: Any) -> str:
+    """Shape of a real array, else the type, in words."""
+    if is_real(value):
+        return f"shape {jnp.shape(value)}"
+    return "a complex number or array" if eqx.is_array_like(value) else f"a {type(value).__name__}"
 
 
 def is_large(problem: Problem) -> bool:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test, called
-from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
+from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
@@ -218,7 +218,7 @@ def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
 
     Raises:
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
-        ValueError: (f) a name is not a free parameter, or a value is no scalar.
+        ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
     if study.complete is not None:
         raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
@@ -226,11 +226,13 @@ def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
     names = [name for tied in free.tied for name in tied]
 
     def residual_at(parameters: Mapping[str, Any]) -> Float[Array, "m"]:
+        if not isinstance(parameters, Mapping):
+            raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
         for name, value in parameters.items():
             if name not in names:
-                raise ValueError(known_name("free parameter", name, names))
-            if np.shape(value) != ():
-                raise ValueError(f"{name}: found shape {np.shape(value)}, expected a scalar (`jax.vmap` for several)")
+                raise ValueError(known_name("free parameter", str(name), names))
+            if not is_real(value) or np.shape(value) != ():
+                raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
         given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
         values = [own if value is None else value for value, own in zip(given, start.tolist(), strict=True)]
         return _data_residual(study.problem, jnp.stack([jnp.asarray(value, float) for value in values]))

@@ -65,10 +65,17 @@ def test_wrong_names_and_shapes_are_sentences(tmp_path):
     f = jaxmb.residual(of)
     with pytest.raises(ValueError, match=r"^free parameter 'stiffnes.z1' does not exist, did you mean 'stiffness.z1'"):
         f({"stiffnes.z1": 1e6})
-    with pytest.raises(ValueError, match=r"^stiffness.z1: found shape \(2,\), expected a scalar"):
-        f({"stiffness.z1": np.ones(2)})
-    for u, told in ((np.ones(2), "shape (2,)"), (np.ones((3, 1)), "shape (3, 1)"), ({"a": 1.0}, "a dict")):
-        sentence = re.escape(f"u: found {told}, expected an array of shape (3,), an entry for each of stiffness.z1")
+    for value, told in ((np.ones(2), "shape (2,)"), ("1e6", "a str"), (None, "a NoneType"), (1j, "a complex number")):
+        with pytest.raises(ValueError, match=rf"^stiffness.z1: found {re.escape(told)}.*, expected a real scalar"):
+            f({"stiffness.z1": value})
+    for parameters in ([1e6], None, 1e6 * np.ones(3)):
+        with pytest.raises(ValueError, match=r"^parameters: found .*, expected a dictionary of values by name"):
+            f(parameters)
+    with pytest.raises(ValueError, match=r"^free parameter '3' does not exist"):
+        f({3: 1e6})
+    complex_u = (1j * np.ones(3), "a complex number or array")
+    for u, told in ((np.ones(2), "shape (2,)"), (np.ones((3, 1)), "shape (3, 1)"), ({"a": 1.0}, "a dict"), complex_u):
+        sentence = re.escape(f"u: found {told}, expected a real array of shape (3,), an entry for each of stiffness.z1")
         for function in (of.problem.residual, of.problem.cost, of.problem.objective):
             with pytest.raises(ValueError, match=sentence):
                 function(u)
