@@ -296,6 +296,8 @@ def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
     d, slope = problem.start.size, problem.bodies.slope
     own = np.append(problem.start, np.zeros(y.size - d))
     idle = np.append(~problem.rows.any(axis=0), np.ones(y.size - d, bool))
+    alone = idle & ~slope.any(axis=(1, 2, 3))
+    y = np.where(alone, own, y)
     for b in range(slope.shape[1]):
         mine = np.flatnonzero(idle & slope[:, b].any(axis=(1, 2)))
         for some in (mine, *([k] for k in mine)):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.identify import _status, identify
+from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from tests.identify.arm import BRIEF, FREE, TRUTH, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, FREE, TRUTH, finding_at, frf, loads, shapes, study_of
 
 STIFF = {"stiffness.*": FREE["stiffness.*"]}
 
@@ -104,3 +105,24 @@ def test_an_frf_that_the_machine_cannot_show_is_named(tmp_path):
     test |= {"outputs": [["tool", "x"], ["tool", "y"]], "inputs": [["tool", "x"]]}
     with pytest.raises(ValueError, match="test 'leak': the FRF tool y / tool x is 0, so leave it out of the test"):
         identify(study_of(tmp_path, test))
+
+
+def status_near_minimum(folder, noise, deviations):
+    """The status of a fit that ends this many standard deviations beside the minimum, along stiffness.a."""
+    study = study_of(folder, frf(noise=noise, seed=3) | {"noise_log_std": 0.01}, **BRIEF)
+    result = identify(study)
+    u = study.free.encode(np.array([result.parameters[name].value for name in study.free.names]))
+    at_minimum = finding_at(study, u)
+    u[0] += deviations / np.linalg.norm(at_minimum.jacobian[:, 0])
+    return _status(finding_at(study, u), Fit(round=3), result.cost, "converged")
+
+
+@pytest.mark.parametrize(("noise", "deviations", "converged"), [
+    (0.01, 0.05, True), (0.01, 0.2, False),
+    (1e-6, 0.05, False),  # without noise nothing but the slope says that a fit has come to its minimum
+])  # fmt: skip
+def test_a_fit_within_a_tenth_of_a_deviation_of_its_minimum_converged(tmp_path, noise, deviations, converged):
+    status = status_near_minimum(tmp_path, noise, deviations)
+    assert (status == "converged") == converged
+    if not converged:
+        assert status.startswith("not converged after 3 rounds: the cost still falls along stiffness.a (slope cosine ")
