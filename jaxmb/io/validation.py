@@ -188,7 +188,7 @@ def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tup
         keys.append(step)
         if holder is not None:
             models = list(_models_in(holder.model_fields[str(step)].annotation))
-    return tuple(keys), tuple(beside[0].model_fields) if beside else ()
+    return tuple(keys), tuple(f.alias or name for name, f in beside[0].model_fields.items()) if beside else ()
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:

@@ -171,19 +171,15 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
     )
     cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
     machine = study.machine_with(finding.model)
-    # what is wrong first, the likely cause before its signs; where an error is named, tests disagree for that
-    misfit = [
-        *gross_remarks(finding),
-        *excess_remarks(
-            finding.misfit,
-            finding.systematic,
-            mistake_text(found_mistakes) or one_model_text(agreed),
-        ),
-    ]
+    causes, others = kind_remarks(finding, metrics)
+    named = mistake_text(found_mistakes)
+    # one sentence on what is wrong; where an error is named, tests disagree and are off for that
+    likely = [named] if named else [*gross_remarks(finding), *causes, one_model_text(agreed)]
+    misfit = excess_remarks(finding.misfit, finding.systematic, [text for text in likely if text])
     unsettled = unsettled_laws(metrics.laws)
     all_doubts = (
         *misfit,
-        *([] if found_mistakes else kind_remarks(finding, metrics)),
+        *others,
         *([CAPPED] if wrong else []),
         *sentences,
         *machine_remarks(machine),

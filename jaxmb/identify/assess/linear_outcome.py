@@ -91,10 +91,11 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together, moved_numbers=moved)
     machine = study.machine_with(finding.model)
     # what is grossly wrong first: nothing else is worth reading then
+    causes, others = kind_remarks(finding, metrics)
     doubts = (
-        *kind_remarks(finding, metrics),
-        *gross_remarks(finding),
-        *(excess_remarks(finding.misfit) or restricted),
+        *excess_remarks(finding.misfit, causes=[*causes, *gross_remarks(finding)]),
+        *others,
+        *restricted,
         *([CAPPED] if wrong else []),
         *outlier_remarks(step.robust_weight),
         *systematic,

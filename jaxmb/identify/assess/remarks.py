@@ -30,25 +30,29 @@ def data_remarks(study: Study) -> list[str]:
     ]
 
 
-def kind_remarks(finding: Finding, metrics: Metrics) -> list[str]:
-    """Sentences of each kind of test on data that the machine does not follow."""
-    sentences = []
+def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[str]]:
+    """Sentences of each kind of test: likely causes of data that the machine does not follow, and other doubts."""
+    causes, others = list[str](), list[str]()
     for kind, entries in by_kind(finding.study.entries):
         remarks = KINDS[kind].remarks
-        sentences += remarks(finding, entries, metrics.tests.get(kind)) if remarks is not None else []
-    return sentences
+        if remarks is not None:
+            own = remarks(finding, entries, metrics.tests.get(kind))
+            causes, others = [*causes, *own[0]], [*others, *own[1]]
+    return causes, others
 
 
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
 
 
-def excess_remarks(misfit: Misfit | None, systematic: Mapping[str, float] | None = None, cause: str = "") -> list[str]:
-    """A sentence where the residual is larger than the stated noise, or systematic, with its cause where that is known.
+def excess_remarks(
+    misfit: Misfit | None, systematic: Mapping[str, float] | None = None, causes: Sequence[str] = ()
+) -> list[str]:
+    """One sentence where the residual is larger than the stated noise, or systematic, with its causes where known.
 
     Args:
         misfit: of all data; None where the noise was not stated.
         systematic: part of the residual's variance that is no noise, by name of the test.
-        cause: in words.
+        causes: in words, the most likely first; without such a residual they are sentences of their own.
     """
     signs, advice = list[str](), "model error, or noise understated; standard deviations were inflated accordingly"
     if misfit is not None and not misfit.explained:
@@ -62,8 +66,8 @@ def excess_remarks(misfit: Misfit | None, systematic: Mapping[str, float] | None
         )
         advice = "the description of the machine or of the test is wrong or incomplete"
     if not signs:
-        return [cause] if cause else []
-    return [f"{'; '.join(signs)}: {cause or advice}"]
+        return list(causes)
+    return [f"{'; '.join(signs)}: {'; '.join(causes) or advice}"]
 
 
 def tests_text(names: Sequence[str]) -> str:

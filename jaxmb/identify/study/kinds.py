@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
     @property
     def remarks(self) -> Callable[..., Any] | None:
-        """(finding, entries of the kind, its metrics) -> sentences on data that the machine does not follow."""
+        """(finding, entries of the kind, its metrics) -> likely causes of data not followed, and other doubts."""
         return pkgutil.resolve_name(self.remarks_at) if self.remarks_at else None
 
     @property

@@ -152,7 +152,7 @@ class Told(KindMetrics):
 
 def said(finding, entries, metrics):
     """Remarks of the new kind."""
-    return [f"{len(entries)} balance, {len(metrics.balanced)} told of"]
+    return [], [f"{len(entries)} balance, {len(metrics.balanced)} told of"]
 
 
 def test_a_row_of_the_registry_is_all_that_a_result_needs(arm, monkeypatch):

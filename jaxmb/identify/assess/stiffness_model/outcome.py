@@ -114,9 +114,9 @@ def _identified(study: Study, seed: int) -> Result:
     missed = [entry.name for entry in fitted] if wrong and cost > HALF**2 * initial_cost else []
     found = _parameters(best, wider)
     doubts = (
-        *factor_remarks(fitted, unexplained_by(models["J1"], model)),
-        *size_remarks(fitted),
-        *excess_remarks(far),
+        *excess_remarks(
+            far, causes=[*factor_remarks(fitted, unexplained_by(models["J1"], model)), *size_remarks(fitted)]
+        ),
         *([CAPPED] if wrong else []),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),

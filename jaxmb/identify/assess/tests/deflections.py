@@ -24,8 +24,8 @@ from jaxmb.machine.schema import Machine
 from jaxmb.machine.virtual_spring import ROUNDING, least_scaled_eigenvalue
 
 CAUSES = (
-    "a moment or an offset of the tool that is left out of the loads, axes of another frame, something else that gives"
-    " way (links, the base, the gripper)"
+    "usual causes: a moment or an offset of the tool that is left out of the loads, axes of another frame, other"
+    " compliance (links, the base, the gripper); standard deviations were inflated accordingly"
 )
 """What linear models of joints usually fail on."""
 
@@ -118,20 +118,22 @@ class DeflectionMetrics(KindMetrics):
         )
 
 
-def deflection_remarks(finding: Finding, entries: Sequence[Entry], metrics: DeflectionMetrics) -> list[str]:
-    """What may be wrong with deflections, and what is to be thought of values found from them alone."""
+def deflection_remarks(
+    finding: Finding, entries: Sequence[Entry], metrics: DeflectionMetrics
+) -> tuple[list[str], list[str]]:
+    """What may be wrong with deflections, and doubts about values found from them alone."""
     fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
     if linear is None:
-        return size_remarks(fitted)
-    sentences = factor_remarks(fitted, unexplained(finding.study, linear))
+        return size_remarks(fitted), []
+    causes = factor_remarks(fitted, unexplained(finding.study, linear))
     if linear.step.on_bound.any():
         values = values_by_upper_bounds(linear)
-        sentences += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
-    sentences += size_remarks(fitted)
-    if not linear.step.misfit.explained:
-        sentences.append(f"usual causes of deflections that a model does not follow: {CAUSES}")
-    sentences += spring_remarks(finding.study.machine_with(finding.model))
-    return sentences + _clipped_remarks(metrics.table2 or ())
+        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
+    causes += size_remarks(fitted)
+    if not causes and not linear.step.misfit.explained:
+        causes = [CAUSES]
+    springs = spring_remarks(finding.study.machine_with(finding.model))
+    return causes, springs + _clipped_remarks(metrics.table2 or ())
 
 
 def size_remarks(entries: Sequence[Entry]) -> list[str]:

@@ -64,8 +64,8 @@ class FrfMetrics(KindMetrics):
         )
 
 
-def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> list[str]:
-    """What may be wrong with FRFs that the machine does not follow."""
+def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
+    """What may be wrong with FRFs that the machine does not follow, and no other doubts."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in finding.of(entries):
         test: Any = entry.test
@@ -80,7 +80,7 @@ def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics)
             f"{tests_text([name for name, _ in tests])}: the fit is off by a factor of {_span(factors, '.3g')} and"
             f" {_span(degrees, '.0f')} degrees on average; {cause}"
         )
-    return sentences
+    return sentences, []
 
 
 def _span(sizes: Sequence[float], form: str) -> str:

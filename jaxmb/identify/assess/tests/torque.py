@@ -146,17 +146,17 @@ class TorqueMetrics(KindMetrics):
         return cls(tuple(rows), base, _centres(finding))
 
 
-def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> list[str]:
+def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> tuple[list[str], list[str]]:
     """Sentences on motions that cannot be the machine's, and on friction that is not where its equations are taken."""
-    sentences = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
-    first = parameters(finding.study.model)
+    causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
+    others, first = list[str](), parameters(finding.study.model)
     for name, value in zip(finding.study.free.names, finding.values, strict=True):
         if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
-            sentences.append(
+            others.append(
                 f"{name} went from {first[name]:.3g}, about which efforts are linear in it, to {value:.3g}: bounds or a"
                 " prior keep friction from what the data tell, and efforts of the machine are not those of the fit"
             )
-    return sentences
+    return causes, others
 
 
 def _known(std: float) -> float | None:

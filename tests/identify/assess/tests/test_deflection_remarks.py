@@ -89,7 +89,7 @@ def test_a_reversed_wrench_is_told_in_the_result(identified):
 def test_values_that_are_all_too_small_are_told_in_the_result(identified):
     free = {name: {"lower": k / 3.0, "upper": 10.0 * k} for name, k in zip(JOINTS, TRUTH.tolist(), strict=True)}
     larger = identified(lambda cases: displaced(cases, lambda d: 50.0 * d), free)
-    told = [r for r in larger.remarks if r.startswith("without bounds all values would be outside of them")]
+    told = [r for r in larger.remarks if "without bounds all values would be outside of them" in r]
     assert len(told) == 1
     assert "inside with all displacements times 1/57.3:" in told[0]
-    assert not any(r.startswith("without bounds all values") for r in identified(free=free).remarks)
+    assert not any("without bounds all values" in r for r in identified(free=free).remarks)
