@@ -247,6 +247,17 @@ def test_what_the_data_do_not_tell_stays_as_it_was(tmp_path):
         assert p.value == pytest.approx(own[name], abs=30.0 * sizes[name.split(".")[0]])
 
 
+def test_friction_without_effect_stays_on_the_bound_where_it_began(tmp_path):
+    """The search for possible bodies ends a little inside of the bounds: what does not act is put back."""
+    draw = np.random.default_rng(7)
+    machine = arm(draw, 3)
+    free = INERTIAL | {"friction.q1": {"lower": 0.0, "upper": 50.0}}
+    own, data, test, source = study_of(machine, draw, free=free, noise=1.0)
+    regressor = np.where(np.array(test.parameters) == "friction.q1", 0.0, test.regressor)  # no torque of this joint
+    result = identify_linear(made(tmp_path, own, data, dataclasses.replace(test, regressor=regressor), source))
+    assert result.parameters["friction.q1"].value == 0.0
+
+
 def test_fixed_numbers_that_no_body_can_have(tmp_path):
     """A mass that is far too small for the first moments: it acts, stays, and the remark says what it costs."""
     draw = np.random.default_rng(8)
