@@ -227,7 +227,7 @@ origin = {{ xyz = [{length}, 0.0, 0.0] }}
 
 FIVE_BAR = "\n".join([
     'name = "five-bar"',
-    "posture = { a = 2.0, b = -1.0, c = 1.1, d = 1.0 }",
+    "posture = { a = 2.0, b = -1.36, c = 1.1, d = 1.39 }",
     rod("left", "ground", 'name = "a", stiffness = 2e3, damping = 2.0, loss_factor = 0.05', 0.3),
     rod("left-rod", "left", 'name = "b"', 0.6, 0.3),
     rod("right", "ground", 'name = "c", stiffness = 3e3, damping = 3.0', 0.3, 0.7),

@@ -14,7 +14,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import number_of_text
-from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, whole
+from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, frame_poses, whole
 from jaxmb.mechanics.loops import (
     CLOSED,
     LEAST_RANK,
@@ -29,6 +29,14 @@ from jaxmb.mechanics.loops import (
 
 LONGEST_STEP = 0.1
 """Of the given coordinates from one closed posture to the next, rad or m: the loops stay on their branch."""
+SINGULAR = 1e-5
+"""Singular value of the constraints, beside the largest one, below which a posture is singular: a closed one is known
+to the root of CLOSED there."""
+SMALL_STEP = 1e-4
+"""rad or m."""
+NEAR, FAR = 0.01, 0.3
+"""Changes of stated coordinates, rad or parts of the machine's size: up to the first the branch is the same, beyond the
+second they are reported."""
 MOST_BESIDE = 0.3
 """How far a closed posture may lie beside where the motion map leads, as a part of the step: on another branch it lies
 farther."""
@@ -46,8 +54,9 @@ def build_model(machine: Machine) -> Model:
         The model; its coordinates and masses keep the order of the machine.
 
     Raises:
-        ValueError: a loop cannot close near the reference posture, the coordinates that are named as independent do not
-            decide where the others are, or nothing is left that could move.
+        ValueError: a loop cannot close near the reference posture, or on another branch than the stated values are on
+            only, the reference posture is singular, the coordinates that are named as independent do not decide where
+            the others are, or nothing is left that could move.
         NotImplementedError: a coordinate that follows from others has friction by its load.
     """
     model = tree_model(machine)
@@ -72,6 +81,8 @@ def build_model(machine: Machine) -> Model:
     slope = gap(model, reference).slope
     _check_given(machine, slope, others)
     dependent = dependent_coordinates(slope, [passive, unlikely])
+    _check_regular(model, reference, slope, dependent)
+    _check_branch(machine, model, guess, reference, dependent)
     for i in dependent:
         if "load_friction" in model.further_friction[i]:
             raise NotImplementedError(
@@ -84,6 +95,56 @@ def build_model(machine: Machine) -> Model:
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
     bent = np.any(np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0)
     return dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
+
+
+def _check_regular(model: Model, q: np.ndarray, slope: np.ndarray, dependent: Sequence[int]) -> None:
+    """Raise ValueError where a closed posture is singular, as with all links in line: more coordinates seem independent
+    there than are. In a regular posture a small step of these can be closed, and constraints keep their rank."""
+    values = np.linalg.svd(slope, compute_uv=False)
+    values /= values.max(initial=0.0) or 1.0
+    lead = [i for i in range(q.size) if i not in dependent]
+    step = np.zeros_like(q)
+    step[lead] = SMALL_STEP * np.random.default_rng(0).uniform(0.5, 1.0, len(lead))
+    step[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ step, rcond=LEAST_RANK)[0]
+    there, left = newton(model, q + step, list(dependent))
+    beside = np.max(np.abs(there - q - step), initial=0.0)
+    if (
+        np.any((values > LEAST_RANK) & (values < SINGULAR))
+        or left > CLOSED
+        or beside > MOST_BESIDE * np.max(np.abs(step), initial=0.0)
+        or constraint_rank(gap(model, there).slope) != len(dependent)
+    ):
+        raise ValueError(
+            f"the loops of '{model.name}' ({', '.join(model.loops)}) are singular in the reference posture, as with"
+            " links in line: how many coordinates are independent is not decided there; expected another posture"
+        )
+
+
+def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndarray, dependent: Sequence[int]) -> None:
+    """Raise ValueError where the stated coordinates are on another branch of the loops than the closed posture, and
+    warn where they were far from it. Between branches the determinant of the dependent ones' constraints is 0."""
+    moved = np.abs(q - stated)
+    poses = np.asarray(frame_poses(model, jax.device_put(q)))
+    turns = np.array(model.revolute, dtype=bool)
+    size = np.max(np.linalg.norm(poses[:, None, :3, 3] - poses[None, :, :3, 3], axis=2))
+    share = moved / np.where(turns, 1.0, max(size, CLOSED))
+    if share.max(initial=0.0) <= NEAR:
+        return
+    far = [i for i in np.argsort(-share, kind="stable") if share[i] > NEAR]
+    changes = ", ".join(f"{model.coordinates[i]} from {stated[i]:.4g} to {q[i]:.4g}" for i in far[:3])
+    basis = np.linalg.qr(gap(model, q).slope[:, list(dependent)])[0]
+    signs = [
+        np.linalg.slogdet(basis.T @ gap(model, stated + s * (q - stated)).slope[:, list(dependent)])[0]
+        for s in np.linspace(0.0, 1.0, 11)
+    ]
+    known = all(model.coordinates[i] in machine.posture for i in dependent)
+    if known and min(signs) * max(signs) < 0.0:
+        raise ValueError(
+            f"posture: the loops of '{model.name}' close on another branch than the stated values are on, with"
+            f" {changes}: expected values nearer to those of a closed posture"
+        )
+    if share.max() > FAR:
+        warnings.warn(f"posture: the loops of '{model.name}' close with {changes}, rad and m", stacklevel=3)
 
 
 def _check_given(machine: Machine, slope: np.ndarray, others: Sequence[int]) -> None:

@@ -35,7 +35,7 @@ FIVE_BAR = {
         {"name": "pin", "body": "right-rod", "origin": {"xyz": [ROD, 0.0, 0.0]}},
     ],
     "loop": [{"name": "closure", "frame_a": "tool", "frame_b": "pin"}],
-    "posture": {"a": 2.0, "b": -1.0, "c": 1.1, "d": 1.0},
+    "posture": {"a": 2.0, "b": -1.36, "c": 1.1, "d": 1.39},
 }
 DRIVES = {"a": np.linspace(0.6, 4.1, 20), "c": np.linspace(-1.0, 2.5, 20)}
 DOWN = np.array([0.0, -50.0, 0.0, 0.0, 0.0, 0.0])

@@ -87,6 +87,38 @@ def test_postures_of_a_four_bar(four_bar, crank):
     np.testing.assert_allclose(jaxmb.motion_map(four_bar, q)[:, 0], difference, atol=1e-8)
 
 
+LINE = {"q1": 0.0, "q2": 0.0, "q3": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "posture"),
+    [
+        ((0.3, 0.9, 0.3), LINE),  # a parallelogram, at the point where it may turn over
+        ((0.3, 0.3, 0.3), LINE | {"q3": np.pi}),  # it can close in line only
+        ((0.3, 0.3, 0.3), {"q1": 0.1, "q2": -0.1, "q3": 3.0}),
+    ],
+)
+def test_links_in_line(lengths, posture):
+    """How many coordinates are independent is not decided there."""
+    parts = (("crank", "ground", "q1", 0.0), ("coupler", "crank", "q2", lengths[0]), ("rocker", "ground", "q3", BASE))
+    body = [rod(a, b, c, length, 1.0, at) for (a, b, c, at), length in zip(parts, lengths, strict=True)]
+    ends = [{"name": name, "body": of, "origin": {"xyz": [length, 0.0, 0.0]}}
+            for name, of, length in (("end", "coupler", lengths[1]), ("pin", "rocker", lengths[2]))]  # fmt: skip
+    with pytest.raises(ValueError, match=r"the loops of 'four-bar' .* are singular in the reference posture"):
+        jaxmb.build_model(machine_of(body=body, frame=ends, posture=posture))
+
+
+def test_reference_postures_far_from_closed_ones():
+    """What changes is reported, and a posture on another branch is refused."""
+    with pytest.warns(UserWarning, match=r"the loops of 'four-bar' close with q3 from 2 to 1\.6, q2 from"):
+        jaxmb.build_model(machine_of(posture={"q1": 1.0, "q2": -0.4, "q3": 2.0}))
+    other = {"q1": 2.7, "q2": -1.3, "q3": 3.1}
+    with pytest.raises(
+        ValueError, match=r"close on another branch than the stated values are on, with q2 from -1\.3 to -2\.3"
+    ):
+        jaxmb.build_model(machine_of(posture=other))
+
+
 def test_a_dependent_coordinate_may_be_given(four_bar):
     wanted = float(angles(1.4)[2])
     np.testing.assert_allclose(jaxmb.close_loops(four_bar, {"q3": wanted}), angles(1.4), atol=1e-11)
