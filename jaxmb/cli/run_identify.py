@@ -39,7 +39,9 @@ def identify(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Published method to use: default or huynh2020.", show_default="the study's own"),
+        typer.Option(
+            help="Published method to use: default, huynh2020 or rognant2010.", show_default="the study's own"
+        ),
     ] = None,
     search: Annotated[
         str | None,

@@ -10,7 +10,7 @@ from jaxmb.measurement.coherence import of_each_input
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
-KEEP = ("mean", "upper", "lower")
+KEEP: tuple[Keep, ...] = ("mean", "upper", "lower")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,37 @@ def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
+def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pair, Keep]]:
+    """What is kept of each pair of cross responses that was measured both ways.
+
+    Args:
+        frf_set: with degrees of freedom as names.
+        keep: one for all, or the responses that are kept, "12 x / 3 z" (output / input), of one pair each; of the other
+            pairs the mean.
+
+    Raises:
+        ValueError: a name is no response that was measured both ways, or both of a pair are named.
+    """
+    pairs = reciprocal_pairs(frf_set)
+    if isinstance(keep, str):
+        if keep not in KEEP:
+            raise ValueError(f"keep is {keep!r}, expected one of {', '.join(KEEP)}, or a list of responses")
+        return [(pair, keep) for pair in pairs]
+    known: dict[str, tuple[Pair, Keep]] = {}
+    for pair in pairs:
+        a, b = pair.name.split(" / ")
+        known |= {f"{a} / {b}": (pair, "upper"), f"{b} / {a}": (pair, "lower")}
+    chosen: dict[str, Keep] = {}
+    for name in keep:
+        pair, kept = known.get(" / ".join(part.strip() for part in name.split("/")), (None, "mean"))
+        if pair is None:
+            raise ValueError(f"response '{name}' was not measured both ways, expected one of {', '.join(known)}")
+        if pair.name in chosen:
+            raise ValueError(f"response '{name}': the pair {pair.name} stands twice, expected one of the two")
+        chosen[pair.name] = kept
+    return [(pair, chosen.get(pair.name, "mean")) for pair in pairs]
+
+
 def unsymmetry(frf_set: FrfSet) -> dict[str, float]:
     """How far each pair of cross responses is from reciprocal, 0 to 1, by the names of the two dofs.
 
@@ -69,13 +100,13 @@ def total_unsymmetry(frf_set: FrfSet) -> float:
     return _distance(*_parts(frf_set, _some_pairs(frf_set)))
 
 
-def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
+def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
     """The set with each pair of cross responses made equal; what has no partner stays as it is.
 
     Args:
         frf_set: with degrees of freedom as names.
         keep: "upper" mirrors the one whose response stands first among the outputs, "lower" the other one, "mean" takes
-            the mean of both.
+            the mean of both; a list names the response that is kept of each pair (`kept_of_pairs`).
 
     Returns:
         The set. Its coherence, where there is one, is [freq, output, input]: of the response that was kept, or the
@@ -86,24 +117,23 @@ def symmetrized(frf_set: FrfSet, keep: Keep = "mean") -> FrfSet:
 
     Source: Huynh et al. 2020, 5.3, keep one of each pair of cross responses.
     """
-    if keep not in KEEP:
-        raise ValueError(f"keep is {keep!r}, expected one of {', '.join(KEEP)}")
+    _some_pairs(frf_set)
     h = frf_set.frf.copy()
     coherence = frf_set.coherence
     if coherence is not None:
         coherence = of_each_input(coherence, h, frf_set.averages).copy()
-    for pair in _some_pairs(frf_set):
+    for pair, kept_one in kept_of_pairs(frf_set, keep):
         (i, j), (k, m) = pair.upper, pair.lower
         upper, lower = h[:, i, j].copy(), _turned(h[:, k, m], pair.sign)
-        if keep == "mean":
+        if kept_one == "mean":
             with np.errstate(invalid="ignore"):
                 kept = 0.5 * (upper + lower)
         else:
-            kept = upper if keep == "upper" else lower
+            kept = upper if kept_one == "upper" else lower
         h[:, i, j], h[:, k, m] = kept, _turned(kept, pair.sign)
         if coherence is not None:
             a, b = coherence[:, i, j].copy(), coherence[:, k, m].copy()
-            coherence[:, i, j] = coherence[:, k, m] = {"upper": a, "lower": b, "mean": np.minimum(a, b)}[keep]
+            coherence[:, i, j] = coherence[:, k, m] = {"upper": a, "lower": b, "mean": np.minimum(a, b)}[kept_one]
     return dataclasses.replace(frf_set, frf=h, coherence=coherence)
 
 

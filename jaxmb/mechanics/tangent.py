@@ -124,7 +124,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Raises:
         ValueError: q does not have the machine's n coordinates, a loop is open there, or `at` is neither of the two.
         RuntimeError: no equilibrium was found.
-        NotImplementedError: a coordinate has a `stiffness_slope`, and the machine has loops or `at` is "equilibrium".
+        NotImplementedError: a coordinate has a `stiffness_slope` and `at` is "equilibrium".
 
     Source: Huynh et al. 2020, eq. 15-17.
     """

@@ -68,7 +68,7 @@ def test_lines_that_are_not_finite_do_not_count():
     assert total_unsymmetry(empty) == 0.0
 
 
-@pytest.mark.parametrize("keep", ["mean", "upper", "lower"])
+@pytest.mark.parametrize("keep", ["mean", "upper", "lower", ["b x/a x"], []])
 def test_pairs_are_made_equal_and_the_rest_is_left(keep):
     rng = np.random.default_rng(2)
     h = rng.normal(size=(12, 3, 3)) + 1j * rng.normal(size=(12, 3, 3))
@@ -76,6 +76,7 @@ def test_pairs_are_made_equal_and_the_rest_is_left(keep):
     # "b x" was hit from the other side; "d z" was never hit, "e x" carried no sensor.
     set_ = FrfSet(FREQUENCY, h, "mobility", ("a x", "b x", "d z"), ("b -x", "a x", "e x"), coherence=coherence)
     made = symmetrized(set_, keep)
+    keep = keep if isinstance(keep, str) else "lower" if keep else "mean"
     upper, lower = h[:, 0, 0], -h[:, 1, 1]
     kept = {"mean": (upper + lower) / 2, "upper": upper, "lower": lower}[keep]
     np.testing.assert_allclose(made.frf[:, 0, 0], kept, rtol=1e-15)
@@ -98,6 +99,10 @@ def test_what_has_no_pair():
             verb(set_)
     with pytest.raises(ValueError, match="keep is 'average', expected one of mean, upper, lower"):
         symmetrized(reciprocal(), "average")
+    for names, text in ((["a x / c x"], "'a x / c x' was not measured both ways, expected one of "),
+                        (["a x / b x", "b x / a x"], "the pair a x / b x stands twice")):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            symmetrized(reciprocal(), names)
     twice = FrfSet(FREQUENCY, np.ones((12, 2, 2)), "mobility", ("a x", "a -x"), ("a x", "b x"))
     with pytest.raises(ValueError, match="output 'a x' stands twice in the set"):
         unsymmetry(twice)

@@ -1,7 +1,5 @@
 """Joints that stiffen under load: beside statics by hand, through fits, and where they are refused."""
 
-import dataclasses
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -95,6 +93,47 @@ def test_two_joints(q):
     assert np.all(stiffness > 1.01 * np.array([5e4, 9e3]))
 
 
+M, LENGTH, BASE = 6.0, 0.5, 0.8
+
+
+def parallelogram(stiffness, slope):
+    """Two cranks and a coupler that stays level: its weight is carried by the cranks' drives alone."""
+    joints = [{"name": n, "axis": [0, 1, 0], "stiffness": k, "stiffness_slope": c}
+              for n, k, c in zip("ab", stiffness, slope, strict=True)]  # fmt: skip
+    for joint in joints:
+        if joint["stiffness"] == 0.0:
+            del joint["stiffness_slope"]
+    return jaxmb.build_model(jaxmb.Machine.model_validate({
+        "name": "parallelogram", "posture": {"a": 0.6, "b": 0.6, "c": -0.6},
+        "body": [
+            {"name": "left", "joint": [joints[0]]},
+            {"name": "right", "joint": [joints[1]], "origin": {"xyz": [BASE, 0, 0]}},
+            {"name": "coupler", "parent": "left", "origin": {"xyz": [LENGTH, 0, 0]}, "mass": M,
+             "center_of_mass": [0.2, 0, 0], "inertia_products": {"yy": 0.1, "xx": 0.05, "zz": 0.05},
+             "joint": [{"name": "c", "axis": [0, 1, 0]}]},
+        ],
+        "frame": [{"name": "end", "body": "coupler", "origin": {"xyz": [BASE, 0, 0]}},
+                  {"name": "tip", "body": "right", "origin": {"xyz": [LENGTH, 0, 0]}}],
+        "loop": [{"name": "pin", "frame_a": "end", "frame_b": "tip", "type": "revolute", "axis": [0, 1, 0]}],
+    }))  # fmt: skip
+
+
+@pytest.mark.parametrize("stiffness", [(4e3, 0.0), (4e3, 1e3)])
+def test_members_of_a_loop_share_the_load(stiffness):
+    """M g l cos a turns both cranks by one angle: each carries its share k / (k_a + k_b) of it."""
+    model = parallelogram(stiffness, slope := (0.02, 0.05))
+    k, c = np.array(stiffness), np.array(slope)
+    for angle in (-0.4, 0.6, 1.1):
+        q = np.array([angle, angle, -angle])[[model.coordinates.index(name) for name in "abc"]]
+        found = np.asarray(at_load(model, jnp.asarray(q)).stiffness)
+        effort = M * G * LENGTH * np.cos(angle) * k / k.sum()
+        expected = dict(zip("abc", [*(k * (1.0 + c * effort)), 0.0], strict=True))
+        np.testing.assert_allclose(found, [expected[name] for name in model.coordinates], rtol=1e-9)
+        t = jaxmb.linearize(model, q)
+        whole = k @ (1.0 + c * effort) + M * G * LENGTH * np.sin(angle)
+        np.testing.assert_allclose(t.stiffness, [[whole]], rtol=1e-9)
+
+
 def test_files_and_models(tmp_path):
     machine = sloped()
     jaxmb.write_machine(machine, tmp_path / "arm.toml")
@@ -138,8 +177,6 @@ def test_where_the_load_is_not_known(tmp_path):
     for call in calls:
         with pytest.raises(NotImplementedError, match=told):
             call()
-    with pytest.raises(NotImplementedError, match="stiffness_slope: 'arm' has loops"):
-        at_load(dataclasses.replace(model, loops=("pin",)), Q)
 
 
 @pytest.mark.parametrize(

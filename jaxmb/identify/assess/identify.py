@@ -55,6 +55,7 @@ from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
 from jaxmb.identify.fit.problem import is_large, linearized, objective_at
 from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
 from jaxmb.response.modal import modes, some_modes
 
@@ -111,10 +112,15 @@ def _identify_by_search(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
     began = time.monotonic()
-    fit = run_fit(study.problem, study.settings, study.start, seed, state_file, resume, report)
-    fitted = COMPILATION.seconds
-    problem, fit, sentences = with_estimated_noise(study.problem, fit)
-    result = _result(study.with_problem(problem), fit, seed, sentences)
+    run = study.problem, study.settings, study.start, seed, state_file, resume, report
+    if study.two_steps:
+        (fit, information), problem, sentences = two_step_fit(*run), study.problem, []
+        fitted = COMPILATION.seconds
+    else:
+        fit, information = run_fit(*run), None
+        fitted = COMPILATION.seconds
+        problem, fit, sentences = with_estimated_noise(study.problem, fit)
+    result = _result(study.with_problem(problem), fit, seed, sentences, information)
     # What a resumed run did before it was interrupted is in the parts, and so in the total.
     parts = {
         "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
@@ -131,7 +137,8 @@ def _impossible(study: Study) -> str:
     return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
 
 
-def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
+def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information: np.ndarray | None = None) -> Result:
+    """What a fit found; `information` of one that is not at the minimum of the cost, else that of the Jacobian."""
     if fit.best_u is None or fit.initial_u is None:
         raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
     free, u, initial_u = study.free, fit.best_u, fit.initial_u
@@ -151,17 +158,23 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         residual=residual,
         jacobian=jacobian,
         row_weights=row_weights,
-        known=knowledge(jacobian, variances, prior_std),
+        known=knowledge(jacobian, variances, prior_std)
+        if information is None
+        else knowledge(information, np.ones(len(information)), prior_std),
     )
     plain = finding.known.verdict
-    finding, doubts = ambiguity(finding, fit, variances)
-    finding, pushed = not_held_back(with_curvature(finding))
+    if information is None:
+        finding, doubts = ambiguity(finding, fit, variances)
+        finding = with_curvature(finding)
+    else:
+        doubts = []
+    finding, pushed = not_held_back(finding)
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
     apart = agreed is not None and not agreed.does
     wrong = bool(finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart)
     finding = finding.believed(not wrong)
-    rows = information_rows(jacobian, variances)
+    rows = information_rows(jacobian, variances) if information is None else information
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=agreed,
@@ -187,9 +200,10 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str]) -> Result:
         *([] if finding.not_followed else (*doubts, *unmatched_remarks(finding))),
         *unsettled,
     )
+    ended = ended_text(finding.missed, wrong, plain, finding.known.verdict, all_doubts)
     return Result(
         study=study,
-        status=_status(finding, fit, cost, ended_text(finding.missed, wrong, plain, finding.known.verdict, all_doubts)),
+        status=_status(finding, fit, cost, ended) if information is None else ended,
         seed=seed,
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),

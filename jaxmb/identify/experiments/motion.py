@@ -37,6 +37,8 @@ PRODUCTS = {
 """Leaves by which others are multiplied in the tangent: it is affine in either of them, not in both."""
 LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffness"})
 """Leaves that the loads of joints follow from, on the size of which a stiffness may depend."""
+STIFFNESSES = frozenset({"stiffness", "young_modulus", "shear_modulus"})
+"""Leaves by which the members of a loop share a load."""
 MOST_PRODUCTS = 400
 """Pairs of a loss factor and another free value that are computed beforehand."""
 MOST_ENTRIES = 400
@@ -108,8 +110,9 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     others = tuple(sorted({i for place, i in pairs if place.leaf not in LOSS_FACTORS}))
     known = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
     products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
+    shared = LOADS | STIFFNESSES if model.loops else LOADS
     products = (
-        products or (any(model.load_dependent) and bool(leaves & LOADS)) or len(losses) * len(others) > MOST_PRODUCTS
+        products or (any(model.load_dependent) and bool(leaves & shared)) or len(losses) * len(others) > MOST_PRODUCTS
     )
     if test.at != "posture" or shears or products or not known or not size:
         return None

@@ -132,6 +132,24 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
     )
 
 
+def subset(free: FreeParameters, entries: Int[np.ndarray, "k"]) -> FreeParameters:
+    """Some entries of free parameters, those of the model alone; the others keep the model's values."""
+    number = {int(old): new for new, old in enumerate(entries)}
+    kept = [(target, number[i]) for target, i in zip(free.targets, free.source, strict=True) if i in number]
+    return FreeParameters(
+        names=tuple(free.names[i] for i in number),
+        tied=tuple(free.tied[i] for i in number),
+        targets=tuple(target for target, _ in kept),
+        source=tuple(i for _, i in kept),
+        logarithmic=tuple(free.logarithmic[i] for i in number),
+        lower_value=free.lower_value[entries],
+        upper_value=free.upper_value[entries],
+        width=free.width[entries],
+        lower=free.lower[entries],
+        upper=free.upper[entries],
+    )
+
+
 def nothing_free() -> FreeParameters:
     """No free parameters, of a study that finds something else."""
     none = np.zeros(0)

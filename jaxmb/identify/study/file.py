@@ -38,14 +38,16 @@ def read_study_file(
 
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
-        preset: method instead of the study's own: "default" or "huynh2020".
+        preset: method instead of the study's own: "default", "huynh2020" or "rognant2010".
         search: algorithm of the population search instead of the study's own.
 
     Raises:
         InputError: there is no such file, or what it or its machine's says cannot be; one sentence says where.
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
-    data = read_toml(path) | ({} if preset is None else {"preset": preset})
+    data = read_toml(path)
+    if preset is not None:
+        data = {key: value for key, value in data.items() if key != "method"} | {"preset": preset}
     if search is not None:
         own = data.get("search")
         data["search"] = (own if isinstance(own, dict) else {}) | {"algorithm": search}

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from jaxmb.identify.study.format.study_format import StudyFile
 
-PRESETS = ("default", "huynh2020")
+PRESETS = ("default", "huynh2020", "rognant2010")
 SMALL = 3
 """Coordinates up to which the settings are those of section 4 of Huynh et al. 2020, of section 5 above."""
 
@@ -19,11 +19,13 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
     themselves and with the printed phase of eq. 22. Population, generations, iterations and tolerance are those printed
     in section 4 (three coordinates) or section 5 (more), where the study does not give its own.
 
+    "rognant2010" changes no setting: the study is fitted in two steps (`jaxmb.identify.fit.two_steps`).
+
     Args:
         file: the study.
         coordinates: how many coordinates its machine has.
     """
-    if file.preset == "default":
+    if file.preset != "huynh2020":
         return file
     small = coordinates <= SMALL
     search = {"algorithm": "SimpleGA"} | _where_not_given(

@@ -18,6 +18,7 @@ from jaxmb.identify.experiments.test import Test, called
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
+from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
@@ -94,6 +95,8 @@ class Study:
     """Where it is from, such as a publication."""
     origin: Origin | None = None
     """From what it was made."""
+    two_steps: bool = False
+    """Whether stiffness is fitted to modes and then damping to FRFs (Rognant et al. 2010)."""
     read_seconds: float = 0.0
     """Duration of its reading, s."""
 
@@ -190,7 +193,7 @@ def load_study(
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
         noise_seed: seed of simulated noise instead of the study's own.
-        preset: method instead of the study's own: "default" or "huynh2020".
+        preset: method instead of the study's own: "default", "huynh2020" or "rognant2010".
         search: algorithm of the population search instead of the study's own, in one word: "cmaes".
 
     Raises:
@@ -314,6 +317,8 @@ def make_study(
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     with place(source):
         problem = make_problem(model, free, tests)
+        if file.preset == "rognant2010":
+            check_two_steps(problem)
         initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
     with place(source):
@@ -345,6 +350,7 @@ def make_study(
         next=file.next,
         laws=file.laws,
         source=file.source,
+        two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
         read_seconds=time.monotonic() - began,
     )

@@ -134,7 +134,10 @@ def test_points_are_taken_by_name_and_turned_by_sign(tmp_path):
         np.testing.assert_allclose(one.measured, other.measured, rtol=1e-12)
 
 
-@pytest.mark.parametrize("keep", ["upper", "lower", "mean"])
+PICKED = ["tool x / tool y", "tool z / tool y"]
+
+
+@pytest.mark.parametrize("keep", ["upper", "lower", "mean", PICKED])
 def test_symmetrized_responses_count_once(tmp_path, keep):
     """Six responses stand for nine at the same cost; the mean of two measurements has half the variance of each."""
     skew = dataclasses.replace(exact(), frf=exact().frf * np.linspace(1.0, 1.3, 9).reshape(3, 3))
@@ -145,8 +148,12 @@ def test_symmetrized_responses_count_once(tmp_path, keep):
     assert used.all(axis=0).sum() == used.any(axis=0).sum() == 6
     other = np.swapaxes(skew.frf, 1, 2)
     above = np.triu(np.ones((3, 3), bool))
+    mean = 0.5 * (skew.frf + other)
     whole = {"upper": np.where(above, skew.frf, other), "lower": np.where(above, other, skew.frf),
-             "mean": 0.5 * (skew.frf + other)}[keep]  # fmt: skip
+             "mean": mean}.get(str(keep), mean.copy())  # fmt: skip
+    if keep == PICKED:
+        whole[:, 0, 1] = whole[:, 1, 0] = skew.frf[:, 0, 1]
+        whole[:, 1, 2] = whole[:, 2, 1] = skew.frf[:, 2, 1]
     np.testing.assert_allclose(np.asarray(test.measured)[used], whole[used], rtol=1e-12)
     plain = study(tmp_path, dataclasses.replace(skew, frf=whole), name="whole.npz",
                   weights={"peaks": 50, "half_width_lines": 2, "elsewhere": 0.5}).tests[0]  # fmt: skip

@@ -21,7 +21,8 @@ class FrfMetrics(KindMetrics):
     log_error: dict[str, float] | None = None
     """Root mean square error of log H of each fitted test, by name."""
     jq_percent: dict[str, float] | None = None
-    """J_Q of each fitted test by name, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010, eq. 34)."""
+    """J_Q of each test by name, also of held-out ones, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010,
+    eq. 34)."""
     noise_log_std: dict[str, float] | None = None
     """Standard deviation of log H of each test whose noise was to be estimated."""
     measured_modes: tuple[ModePair, ...] | None = None
@@ -42,14 +43,15 @@ class FrfMetrics(KindMetrics):
         left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
         for entry, view, rows in finding.of(entries):
             test: Any = entry.test
-            used, measured = np.asarray(test.weight) > 0.0, np.asarray(test.measured)
-            missed = np.abs(np.asarray(test.predict(view)) - measured)[used]
-            apart[entry.name] = 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
+            apart[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise_known:
                 own = finding.residual[rows]
                 expected = float(np.sum(own**2)) / left[entry.name].square
                 noise[entry.name] = test.estimated_noise(own, expected)
+        for entry in entries:
+            if entry.role == "check":
+                apart.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(finding.model)))
         compared = [
             (entry.name, agreement)
             for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)
@@ -62,6 +64,12 @@ class FrfMetrics(KindMetrics):
             measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
             unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,
         )
+
+
+def _jq_percent(test: Any, view: Any) -> float:
+    used, measured = np.asarray(test.weight) > 0.0, np.asarray(test.measured)
+    missed = np.abs(np.asarray(test.predict(view)) - measured)[used]
+    return 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
 
 
 def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:

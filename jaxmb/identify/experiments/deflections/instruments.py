@@ -19,6 +19,10 @@ class Instruments(Part):
     """How far from the point its reflectors sit: a rotation has the error of a translation over this."""
     balance_kg: NonNegative = 0.0
     """Of the size of the load."""
+    direction_deg: NonNegative = 0.0
+    """Of the direction of the force, about each axis."""
+    lever_mm: NonNegative = 0.0
+    """Of each component of the position at which the force acts."""
     encoder_deg: NonNegative = 0.0
     """Of each coordinate; a prismatic one has none."""
     repeat_deg: NonNegative = 0.0
@@ -41,6 +45,16 @@ class Instruments(Part):
     def force_std(self) -> float:
         """N."""
         return 9.80665 * self.balance_kg
+
+    @property
+    def direction_std(self) -> float:
+        """rad."""
+        return math.radians(self.direction_deg)
+
+    @property
+    def lever_std(self) -> float:
+        """m."""
+        return 1e-3 * self.lever_mm
 
     @property
     def coordinate_std(self) -> float:

@@ -78,7 +78,7 @@ class FrfTestPart(PostureTestPart):
     """Frame of the machine at each node of the file, where the file calls it otherwise."""
     unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
     """Unit of the responses in the file, where it does not say."""
-    symmetrize: Literal["upper", "lower", "mean"] | None = None
+    symmetrize: Literal["upper", "lower", "mean"] | tuple[str, ...] | None = None
     """What becomes of a pair of cross FRFs: both the one above the diagonal, both the one below, both their mean."""
     modal: ModalPart | None = None
     fit: Literal["measured", "synthesized"] = "measured"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self, Union
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import CompletePart
@@ -35,7 +35,10 @@ class StudyFile(Part):
     source: str = ""
     note: str = ""
     """What a reader of the results has to know; their first remark."""
-    preset: Literal["default", "huynh2020"] = "default"
+    preset: Literal["default", "huynh2020", "rognant2010"] = Field(
+        "default", validation_alias=AliasChoices("preset", "method")
+    )
+    """A published method; `method` is another name of the key."""
     lock: tuple[str, ...] = ()
     """Coordinates of the machine that are locked."""
     gravity: Vector | None = None

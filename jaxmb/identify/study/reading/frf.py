@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from jaxmb.identify.study.setting import Setting
 from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import cross_axis_leak
-from jaxmb.measurement.reciprocity import reciprocal_pairs
+from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
@@ -194,19 +195,21 @@ def _above_noise(
     return weight, [*notes, f"{_between(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
 
 
-def _counted_once(measured: FrfSet, weight: np.ndarray, symmetrize: str) -> tuple[np.ndarray, np.ndarray]:
+def _counted_once(
+    measured: FrfSet, weight: np.ndarray, symmetrize: Keep | Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Weights and factors on the noise with which one response of each symmetrized pair counts for both, so that
     nothing that was measured once tells as much as two measurements. The cost is the same as with both.
 
     A response that was mirrored takes the weight of its image; the mean of two has half their variance.
     """
     weight, factor = weight.copy(), np.ones(weight.shape)
-    for pair in reciprocal_pairs(measured):
+    for pair, kept in kept_of_pairs(measured, symmetrize):
         (o, i), image = pair.upper, (slice(None), *pair.lower)
         both = weight[:, o, i] + weight[image]
-        weight[:, o, i] = 0.5 * both if symmetrize == "mean" else both
+        weight[:, o, i] = 0.5 * both if kept == "mean" else both
         weight[image] = 0.0
-        if symmetrize == "mean":
+        if kept == "mean":
             factor[:, o, i] = 1.0 / np.sqrt(2.0)
     return weight, factor
 

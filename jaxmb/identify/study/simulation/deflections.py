@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
@@ -101,9 +102,9 @@ def measured_with(
 ) -> list[LoadCase]:
     """The tests as instruments would see them on a machine, with errors.
 
-    Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the
-    balance (the size of the load, not its direction). Between the readings without and with the load the revolute
-    coordinates turn by what the drives do not repeat. What was not measured in a test stays so.
+    Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the load:
+    of the balance, of the direction of the force, and of where it acts. Between the readings without and with the load
+    the revolute coordinates turn by what the drives do not repeat. What was not measured in a test stays so.
 
     Args:
         model: the machine that is measured.
@@ -121,7 +122,7 @@ def measured_with(
             # A pure moment is not weighed with a balance.
             factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
             q = _misread(model, test.q, errors.coordinate_std, draw)
-            true.append(dataclasses.replace(test, q=q, wrench=test.wrench * factor))
+            true.append(dataclasses.replace(test, q=q, wrench=_loaded(test.wrench * factor, errors, draw)))
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
     turned = iter(_turned(model, true, 0.0 if errors is None else errors.repeat_std, draw))
     seen = []
@@ -132,6 +133,18 @@ def measured_with(
             displacement = displacement + next(turned)
         seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
     return seen
+
+
+def _loaded(wrench: np.ndarray, errors: Instruments, draw: np.random.Generator) -> np.ndarray:
+    """A wrench whose force has another direction and acts elsewhere than stated; its moment without force stays."""
+    force, moment = wrench[:3], wrench[3:]
+    if errors.direction_std > 0.0:
+        turned = Rotation.from_rotvec(errors.direction_std * draw.normal(size=3)).apply(force)
+        lever = np.cross(force, moment) / (force @ force) if force.any() else np.zeros(3)
+        force, moment = turned, moment + np.cross(lever, turned - force)
+    if errors.lever_std > 0.0:
+        moment = moment + np.cross(errors.lever_std * draw.normal(size=3), force)
+    return np.concatenate([force, moment])
 
 
 def _misread(model: Model, q: np.ndarray, std: float, draw: np.random.Generator) -> np.ndarray:

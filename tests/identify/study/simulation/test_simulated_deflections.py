@@ -92,6 +92,8 @@ def test_the_plan_does_not_depend_on_the_noise():
         ({"tracker_mm": 0.03, "reflectors_m": 0.5}, "tracker"),
         ({"tracker_mm": 1e-9, "balance_kg": 2.0}, "balance"),
         ({"tracker_mm": 1e-9, "encoder_deg": 0.5}, "encoder"),
+        ({"tracker_mm": 1e-9, "direction_deg": 1.5}, "direction"),
+        ({"tracker_mm": 1e-9, "lever_mm": 20.0}, "lever"),
     ],
 )
 def test_errors_have_the_stated_size(errors, share):
@@ -108,6 +110,20 @@ def test_errors_have_the_stated_size(errors, share):
     elif share == "balance":
         size = np.linalg.norm(test.wrench[:3])
         np.testing.assert_allclose(error.std(axis=0), np.abs(exact) * 2.0 * 9.80665 / size, rtol=0.064)
+    elif share in ("direction", "lever"):
+        # the load hangs at r from the frame's origin: its moment is r x f, also after either of both errors
+        force, moment = test.wrench[:3], test.wrench[3:]
+        lever = np.cross(force, moment) / (force @ force)
+        jacobian = jacobian_by_differences(test.q, "tool")
+        slopes = []
+        for axis in np.eye(3):
+            change = np.cross(axis, force) if share == "direction" else np.zeros(3)
+            turning = np.cross(lever, change) if share == "direction" else np.cross(axis, force)
+            loaded = np.concatenate([change, turning])
+            slopes.append(jacobian @ ((jacobian.T @ loaded) / np.asarray(MODEL.stiffness)))
+        size = np.radians(1.5) if share == "direction" else 0.02
+        expected = np.linalg.norm(slopes, axis=0) * size
+        np.testing.assert_allclose(error.std(axis=0), expected, rtol=0.08, atol=1e-3 * expected.max())
     else:
         slopes = []
         for i in range(6):

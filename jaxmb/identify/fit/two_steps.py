@@ -1,0 +1,190 @@
+"""Stiffness from modes, then damping from FRFs: the two-step method of Rognant et al. 2010."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import least_squares
+
+from jaxmb.identify.estimation.identifiability import information_rows
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.fit.loop import Report, run_fit
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.fit.problem import Prior, Problem, linearized, make_problem
+from jaxmb.identify.fit.settings import FitSettings, Start
+from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.parameters.free_parameters import subset
+from jaxmb.measurement.line_noise import correlated_lines
+
+DAMPING = ("loss_factor", "damping", "rayleigh", "fractional")
+"""Families of parameters that the second step finds."""
+STEP = 1e-4
+"""Of u, for central differences of FRFs."""
+EXACT = 1e-9
+"""Error of a response, over the root mean square of all, that is rounding."""
+
+
+class TwoSteps(NamedTuple):
+    """A fit in two steps."""
+
+    fit: Fit
+    information: Float[np.ndarray, "d d"]
+    """R: R^T R is the inverse of the covariance of u."""
+
+
+def two_step_fit(
+    problem: Problem,
+    settings: FitSettings,
+    start: Start,
+    seed: int,
+    state_file: Path | None = None,
+    resume: bool = False,
+    report: Callable[[Report], None] | None = None,
+) -> TwoSteps:
+    """Fit all but the damping to frequencies and shapes of the modal tests, then the damping to the FRFs by J_Q.
+
+    J_Q is the sum of |H_model - H|^2 over that of |H|^2 (eq. 34), over the lines of all FRF tests that are used.
+    As in the paper, normal modes of the undamped machine are compared with the measured ones. Errors of the first step
+    reach the damping through the FRFs; those of the second are taken from the residual, whose correlation along
+    frequency is estimated. See `run_fit` for the arguments.
+
+    Source: Rognant et al. 2010, sections II-E and III-B; covariance of estimates in two steps: Murphy and Topel,
+    J. Business and Economic Statistics 3, 370 (1985).
+    """
+    free, second = problem.free, _of_second_step(problem)
+    modal = [_undamped(test, problem) for test in problem.tests if isinstance(test, ModesTest)]
+    frfs = [test for test in problem.tests if isinstance(test, FrfTest)]
+    of_first, of_second = np.flatnonzero(~second), np.flatnonzero(second)
+    own = _first_problem(problem, modal, of_first, np.where(second, 0.0, start.values))
+    first = Start(np.asarray(start.values)[of_first], np.asarray(start.given)[of_first], start.random)
+    fit = run_fit(own, settings, first, seed, state_file, resume, report)
+    u = np.asarray(free.encode(np.asarray(start.values)))
+    if fit.best_u is None:
+        return TwoSteps(fit, np.zeros((free.size, free.size)))
+    found = u.copy()
+    found[of_first] = fit.best_u
+    found[of_second] = _least_jq(problem, frfs, found, of_second)
+    residual, jacobian, row_weights = linearized(own, found[of_first])
+    rows = information_rows(jacobian, row_variances(own, residual, jacobian, row_weights))
+    information = _joined(rows, _damping_rows(problem, frfs, found, of_second), of_first, of_second)
+    whole = dataclasses.replace(fit, best_u=found, initial_u=u, ends=[])
+    return TwoSteps(whole, information)
+
+
+def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:
+    """Which free parameters the FRFs decide."""
+    return np.array([name.split(".")[0] in DAMPING for name in problem.free.names])
+
+
+def check_two_steps(problem: Problem) -> None:
+    """Raise ValueError where one of the two steps has nothing to find or nothing to find it from."""
+    second = _of_second_step(problem)
+    modal, frfs = ([test for test in problem.tests if isinstance(test, kind)] for kind in (ModesTest, FrfTest))
+    for lacking, what in (
+        (not modal, "no modal test is fitted, expected one for the stiffnesses"),
+        (not frfs, "no FRF test is fitted, expected one for the damping"),
+        (not second.any(), f"no damping is free, expected one of {', '.join(f'{name}.*' for name in DAMPING)}"),
+        (bool(second.all()), "damping alone is free, expected stiffnesses beside it"),
+        (len(modal) + len(frfs) < len(problem.tests), "expected modal and FRF tests alone"),
+        (bool(problem.free.of_tests), "gains and delays of tests are free, expected parameters of the machine alone"),
+    ):
+        if lacking:
+            raise ValueError(f"method 'rognant2010': {what}")
+
+
+def _undamped(test: ModesTest, problem: Problem) -> ModesTest:
+    """The test of shapes and of the frequencies that the structure would have without damping.
+
+    With an eigenvalue lambda these are |lambda| where damping is viscous, and Re(-lambda^2)^(1/2) where it is
+    structural, to first order of a damping that is spread over the structure as stiffness or mass is.
+    """
+    structural = any(name.startswith("loss_factor") for name in problem.free.names)
+    squared = test.damping_ratio**2
+    factor = (1.0 - 2.0 * squared if structural else 1.0) / (1.0 - squared)
+    return dataclasses.replace(
+        test,
+        frequency_hz=test.frequency_hz * jnp.sqrt(factor),
+        damping_std=jnp.full_like(test.damping_std, jnp.inf),
+    )
+
+
+def _first_problem(
+    problem: Problem, modal: Sequence[ModesTest], chosen: Int[np.ndarray, "k"], values: np.ndarray
+) -> Problem:
+    """The first step's, all else as in some values."""
+    prior = problem.prior
+    if prior is not None:
+        prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen])
+    return make_problem(problem.free.apply(problem.model, values), subset(problem.free, chosen), modal, prior)
+
+
+def _responses(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray) -> list[np.ndarray]:
+    """Predicted less measured responses of each test [f, o, i], 0 where a line is not used."""
+    model = problem.free.apply(problem.model, problem.free.values(u))
+    errors = [np.asarray(test.predict(test.view(model))) - np.asarray(test.measured) for test in frfs]
+    return [np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in zip(frfs, errors, strict=True)]
+
+
+def _parts(responses: Sequence[np.ndarray]) -> np.ndarray:
+    """Real and imaginary parts of all, one after another."""
+    flat = np.concatenate([each.ravel() for each in responses])
+    return np.concatenate([np.real(flat), np.imag(flat)])
+
+
+def _least_jq(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]) -> np.ndarray:
+    """The damping's entries of u with the least J_Q."""
+    size = np.sqrt(sum(np.sum(np.abs(np.where(np.asarray(t.weight) > 0.0, t.measured, 0.0)) ** 2) for t in frfs))
+
+    def error(x: np.ndarray) -> np.ndarray:
+        tried = u.copy()
+        tried[chosen] = x
+        return _parts(_responses(problem, frfs, tried)) / size
+
+    lower, upper = (np.asarray(bound)[chosen] for bound in (problem.free.lower, problem.free.upper))
+    inside = np.clip(u[chosen], lower + STEP * (upper - lower), upper - STEP * (upper - lower))
+    return least_squares(error, inside, bounds=(lower, upper), xtol=1e-10).x
+
+
+def _damping_rows(
+    problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]
+) -> Float[np.ndarray, "k d"]:
+    """Rows of weight 1 that fix the damping given all else: R (d u_2 - S d u_1), S the effect of an error of u_1.
+
+    The covariance R^-1 R^-T given u_1 is the sandwich (J^T J)^-1 G^T G (J^T J)^-1, G the products of Jacobian and
+    residual summed over the responses of each line, times the number of neighbouring lines whose products are one.
+    """
+    steps = [
+        (_responses(problem, frfs, u + step), _responses(problem, frfs, u - step)) for step in STEP * np.eye(u.size)
+    ]
+    slopes = [[(a - b) / (2.0 * STEP) for a, b in zip(*each, strict=True)] for each in steps]
+    jacobian = np.stack([_parts(each) for each in slopes], axis=1)
+    errors, products, alike = _responses(problem, frfs, u), [], 1.0
+    for t, error in enumerate(errors):
+        own = np.stack([np.sum((np.conj(slopes[k][t]) * error).real, axis=(1, 2)) for k in chosen])
+        size = np.sqrt(np.mean(own**2, axis=1, keepdims=True))
+        scaled = own / np.where(size > 0.0, size, 1.0)
+        alike = max(alike, correlated_lines(scaled, np.ones(own.shape, dtype=bool)))
+        products.append(own)
+    scores = np.concatenate(products, axis=1)
+    slope = jacobian[:, chosen].T @ jacobian
+    # data without noise leave rounding alone
+    least = EXACT**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs]) ** 2) / len(jacobian)
+    lower = np.linalg.cholesky(alike * scores @ scores.T + least * slope[:, chosen])
+    return np.linalg.solve(lower, slope)
+
+
+def _joined(
+    first: Float[np.ndarray, "k k"],
+    second: Float[np.ndarray, "m d"],
+    of_first: Int[np.ndarray, "k"],
+    of_second: Int[np.ndarray, "m"],
+) -> Float[np.ndarray, "d d"]:
+    """Rows of both steps: the first's know nothing of the damping, the second's fix the damping alone."""
+    whole = np.zeros((len(first), of_first.size + of_second.size))
+    whole[:, of_first] = first
+    return np.concatenate([whole, second])

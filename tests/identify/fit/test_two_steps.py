@@ -1,0 +1,95 @@
+"""Stiffness from modes, then damping from FRFs (Rognant et al. 2010), beside what was simulated."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.fit.two_steps import two_step_fit
+from tests.identify.arm import BRIEF, FREE, MACHINE, TRUTH, frf, shapes, study_of
+
+METHOD = {"method": "rognant2010"} | BRIEF
+# proportional to the stiffness, as the method takes it: the modes are those of the undamped machine
+DAMPED = TRUTH | {"damping.a": 50.0, "damping.b": 9.0}
+
+
+def measured(seed=None, noise=0.02, **truth):
+    """Both modes, and FRFs with several lines in each half-power bandwidth."""
+    modes = shapes(noise=seed is not None, frequency_std_hz=0.005)
+    modes["simulate"]["parameters"] = DAMPED
+    lines = {"first_hz": 2.0, "last_hz": 25.0, "step_hz": 0.05}
+    simulate = {"lines": lines, "noise_log_std": noise, "parameters": DAMPED | truth}
+    return [modes, *(frf(name=name, simulate=simulate, **role) for name, role in (
+        ("tool", {"band_hz": [2.0, 18.0]}), ("wide", {"role": "check"})))]  # fmt: skip
+
+
+def made(folder, seed=None, **changes):
+    return study_of(folder, *measured(seed, **changes), noise_seed=seed, **METHOD)
+
+
+def test_values_criterion_and_the_modes_damping(tmp_path):
+    study = made(tmp_path, noise=0.0)
+    result = identify(study)
+    assert result.status == "converged"
+    for name, true in DAMPED.items():
+        assert result.parameters[name].value == pytest.approx(true, rel=1e-5)
+    # the criterion by hand, of the fitted band and of all lines
+    jq = result.metrics["jq_percent"]
+    assert set(jq) == {"tool", "wide"}
+    assert jq["tool"] < 1e-8
+    other = identify(made(tmp_path, 0))
+    test = other.study.tests[1]
+    hertz = np.asarray(test.omega) / (2.0 * np.pi)
+    own = np.asarray(jaxmb.frf(other.model, test.q, hertz, outputs=test.outputs, inputs=test.inputs))
+    used = np.asarray(test.weight) > 0.0
+    error = np.sum(np.abs(own - test.measured)[used] ** 2) / np.sum(np.abs(test.measured)[used] ** 2)
+    assert other.metrics["jq_percent"]["tool"] == pytest.approx(100.0 * error, rel=1e-9)
+
+
+def test_intervals_hold_the_truth(tmp_path):
+    """Errors of both steps, in standard deviations, over some draws of all noise."""
+    errors = []
+    for seed in range(12):
+        study = made(tmp_path, seed)
+        fit, information = two_step_fit(study.problem, study.settings, study.start, seed)
+        true = study.free.encode(np.array([DAMPED[name] for name in study.free.names]))
+        covariance = np.linalg.inv(information.T @ information)
+        errors.append((fit.best_u - true) / np.sqrt(np.diag(covariance)))
+    squares = np.mean(np.square(errors), axis=0)
+    # chi-square of 12: 1e-3 on either side; within it twelve draws of each parameter
+    assert squares.min() > 0.18
+    assert squares.max() < 2.8
+
+
+def test_stiffness_is_that_of_the_modes_alone(tmp_path):
+    """An error of the FRFs' scale moves the damping, and no stiffness."""
+    plain, wrong = identify(made(tmp_path, 1)), identify(made(tmp_path, 1, **{"mass.fore": 8.04}))
+    for name in ("stiffness.a", "stiffness.b"):
+        assert wrong.parameters[name].value == plain.parameters[name].value
+    assert wrong.parameters["damping.b"].value != pytest.approx(plain.parameters["damping.b"].value, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("tests", "free", "text"),
+    [
+        ([frf()], FREE, "no modal test is fitted"),
+        ([shapes()], FREE, "no FRF test is fitted"),
+        ([shapes(), frf()], {"stiffness.*": FREE["stiffness.*"]}, "no damping is free"),
+        ([shapes(), frf()], {"damping.*": FREE["damping.*"]}, "damping alone is free"),
+    ],
+)
+def test_both_steps_need_data_and_parameters(tmp_path, tests, free, text):
+    with pytest.raises(ValueError, match=text):
+        study_of(tmp_path, *tests, free=free, **METHOD)
+
+
+def test_first_problem_keeps_what_is_not_free():
+    from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, subset
+
+    model = jaxmb.build_model(MACHINE)
+    bounds = [Bound(("stiffness.a", "stiffness.b"), 1.0, 9e9), Bound(("damping.b",), 1.0, 9e9)]
+    free = subset(free_parameters(model, bounds), np.array([1]))
+    moved = free.apply(model, np.array([7.0]))
+    assert jaxmb.parameters(moved) == jaxmb.parameters(model) | {"damping.b": 7.0}
+    assert jax.tree.structure(moved) == jax.tree.structure(model)
