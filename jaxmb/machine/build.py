@@ -149,6 +149,8 @@ class Model(eqx.Module):
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
+    as_built: "Model | None" = None
+    """The machine before parameters were set, by whose stiffness beams in loops share loads; None where none do."""
 
     @property
     def joints(self) -> tuple[str, ...]:

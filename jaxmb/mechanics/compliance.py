@@ -113,12 +113,30 @@ def closed_stiffness(
     x = whole(model, jnp.asarray(q))
     if model.springs or gravity:
         pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
-        forces = closing_forces(model, x, pull)
+        forces = loop_forces(model, x, pull)
         stiffness = stiffness - jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
     gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
     columns = jnp.where(gives_way, motion_columns(model, x), 0.0)
     still = jnp.diag(jnp.where(gives_way, 0.0, 1.0))
     return columns, columns.T @ stiffness @ columns + still
+
+
+def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
+    """Forces on the gaps of the loops, `closing_forces`, where beams in them share loads.
+
+    How they share a load that statics does not distribute depends on how they were mounted. It is taken as of loops
+    that were closed without stress before the load, by the stiffness that the machine was built with: a fit does not
+    change it. To first order these are the forces of the equilibrium.
+    """
+    built = model.as_built
+    if built is None:
+        return closing_forces(model, x, effort)
+    _, stiffness, elastic = _stiffness(built, x[: len(model.coordinates)], gravity=False)
+    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
+    columns = jnp.where(gives_way, motion_columns(model, x), 0.0)
+    still = jnp.diag(jnp.where(gives_way, 0.0, 1.0))
+    bent = columns @ jnp.linalg.solve(columns.T @ stiffness @ columns + still, columns.T @ effort)
+    return closing_forces(model, x, effort - stiffness @ bent)
 
 
 def _stiffness(

@@ -62,7 +62,7 @@ def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Argument
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
         bound = signature.bind(*args, **kwargs)
         model, q = bound.arguments["model"], bound.arguments["q"]
-        if model.loops and not _traced(model, q):
+        if model.loops and not is_traced(model, q):
             bound.arguments["q"], change = close_rounded(model, q, "q")
             if change:
                 warnings.warn(change, stacklevel=3)
@@ -181,7 +181,7 @@ def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> F
 
 def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, what: str = "posture") -> None:
     """Raise ValueError where loops are open at a posture; what is traced is not looked at."""
-    if not model.loops or _traced(model, q):
+    if not model.loops or is_traced(model, q):
         return
     check_coordinates(model, q=q)
     found = gap(model, np.asarray(q)[: len(model.coordinates)])
@@ -227,7 +227,8 @@ def close_rounded(model: Model, q: Float[Array, "n"] | np.ndarray, what: str) ->
     return q, ""
 
 
-def _traced(model: Model, q: object) -> bool:
+def is_traced(model: Model, q: object) -> bool:
+    """Whether JAX traces a model or a posture."""
     return any(isinstance(leaf, Tracer) for leaf in (q, *jax.tree.leaves(model)))
 
 
@@ -247,7 +248,7 @@ def _compiled_gap(model: Model, x: Float[Array, "x"], rigid_only: bool) -> tuple
 def gap(model: Model, x: np.ndarray, rigid_only: bool = False) -> Gap:
     """What is open at a posture, with the elastic coordinates behind it or not, outside of compiled functions."""
     # which coordinates follow changes nothing here: one program before and after they are chosen
-    tree = dataclasses.replace(model, dependent=(), following=(), bent_loops=False)
+    tree = dataclasses.replace(model, dependent=(), following=(), bent_loops=False, as_built=None)
     return Gap(*(np.asarray(part) for part in _compiled_gap(tree, jnp.asarray(x), rigid_only)))
 
 

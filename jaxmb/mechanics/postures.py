@@ -94,7 +94,8 @@ def build_model(machine: Machine) -> Model:
         raise ValueError(f"machine '{model.name}': its loops and locks leave no coordinate that could move")
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
     bent = np.any(np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0)
-    return dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
+    model = dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
+    return dataclasses.replace(model, as_built=model) if bent else model
 
 
 def _check_regular(model: Model, q: np.ndarray, slope: np.ndarray, dependent: Sequence[int]) -> None:

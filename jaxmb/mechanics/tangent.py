@@ -4,16 +4,23 @@ What the coordinates of small motions are is said here and nowhere else: the coo
 locked, then the elastic coordinates of beams, less those that follow from others where loops close.
 """
 
-from typing import Literal
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Complex, Float
+from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.body_motion import rigid_gravity_stiffness
+from jaxmb.mechanics.compliance import loop_forces
 from jaxmb.mechanics.damping import elastic_stiffness, rayleigh_damping, structural_damping, viscous_damping
 from jaxmb.mechanics.dynamics import (
     elastic_effort,
@@ -33,11 +40,19 @@ from jaxmb.mechanics.kinematics import (
 from jaxmb.mechanics.loops import (
     at_closed_posture,
     closing_forces,
+    is_traced,
     loop_gaps,
     motion_columns,
     moving_independently,
 )
 
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+MOUNTING = 0.01
+"""Relative change of a natural frequency from which on it is reported that it depends on how loops were mounted."""
+LEAST_RATE = 1e-2
+"""rad/s: motions that are slower are free."""
 LinearizeAt = Literal["posture", "equilibrium"]
 
 
@@ -104,6 +119,63 @@ def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture
     return whole(model, q) if at == "posture" else static_equilibrium(model, q)
 
 
+def reports_mounting(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Lets a function of a model and a posture q warn where natural frequencies depend on how loops were mounted."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        found = function(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs).arguments
+        model, q = bound["model"], bound["q"]
+        if bound.get("at", "posture") == "posture" and model.as_built is not None and not is_traced(model, q):
+            for doubt in mounting_doubt(model, q):
+                warnings.warn(doubt, stacklevel=2)
+        return found
+
+    return call
+
+
+def mounting_doubt(model: Model, q: Float[Array, "n"]) -> tuple[str, ...]:
+    """A sentence on natural frequencies at a posture that depend on how beams in loops share the weight; none where
+    statics decides it, or where they change by less than 1 %.
+
+    The frequencies with `loop_forces` are compared, to first order, with those where the beams' coordinates that follow
+    from others carry nothing.
+    """
+    if model.as_built is None:
+        return ()
+    known = hash(tuple(np.asarray(leaf).tobytes() for leaf in (q, *jax.tree.leaves(model))))
+    if known not in _DOUBTS:
+        mass, stiffness, change = (np.asarray(part) for part in _mountings(model, jnp.asarray(q, float)))
+        squares, shapes = eigh(stiffness, mass)
+        changes = np.abs(np.einsum("im,ij,jm->m", shapes, change, shapes)) / 2.0
+        share = changes / np.maximum(np.abs(squares), LEAST_RATE**2)
+        worst = int(np.argmax(share))
+        text = (
+            f"natural frequencies of '{model.name}' depend on how beams in its loops were mounted: the one at"
+            f" {np.sqrt(np.abs(squares[worst])) / (2.0 * np.pi):.3g} Hz changes by up to {100.0 * share[worst]:.2g} %"
+            " with how they share the weight; loops are taken as closed without stress before gravity acts"
+        )
+        _DOUBTS[known] = (text,) if share[worst] > MOUNTING else ()
+    return _DOUBTS[known]
+
+
+_DOUBTS: dict[int, tuple[str, ...]] = {}
+"""Sentences by machine and posture: each is looked at once."""
+
+
+@compiled
+def _mountings(model: Model, q: Float[Array, "n"]) -> tuple[Array, Array, Array]:
+    """Mass and stiffness of small motions, and the change of the stiffness with how beams in loops share the weight."""
+    tangent, x = tangent_about(model, q, whole(model, q)), whole(model, q)
+    effort = gravity_effort(model, x) + elastic_effort(model, x, jnp.zeros_like(x), x)
+    forces, columns = closing_forces(model, x, effort) - loop_forces(model, x, effort), motion_columns(model, x)
+    turned = jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
+    return tangent.mass, tangent.stiffness, columns.T @ turned @ columns
+
+
+@reports_mounting
 @takes_numbers("q")
 @at_closed_posture
 @compiled
@@ -111,7 +183,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     """Tangent matrices of the machine at rest in a posture, the springs unloaded there.
 
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
-    stiffness, except of beams in loops at a posture. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
+    stiffness; of beams in loops see `mounting_doubt`. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
     of springs and beams. All three are symmetric. Beside them loss factors of springs make D of structural damping,
     and fractional damping K_e (j omega tau)^a. Stiffness that depends on the load is that at q (`at_load`).
 
@@ -137,7 +209,7 @@ def tangent_about(
 ) -> Tangent:
     """Tangent matrices of the machine at rest at a point, its `working_point`, the springs unloaded at q_rest.
 
-    Of beams in loops gravity is left out at a posture: how they carry it there depends on how they were mounted.
+    What beams in loops carry of gravity at a posture is that of `loop_forces`.
     """
     check_no_virtual_springs(model)
     model = at_load(model, q_rest)
@@ -146,16 +218,12 @@ def tangent_about(
     # At rest df/dq and df/dqd see only gravity, springs and dampers: the inertial terms are of second order there.
     rest, columns = jnp.zeros_like(point), motion_columns(model, point)
 
-    weightless = at == "posture" and model.bent_loops
-
     def elastic(x: Array) -> Array:
         return elastic_effort(model, x, rest, q_rest)
 
-    stiffness = jax.jacfwd(elastic)(point)
-    if not weightless:
-        stiffness = stiffness + _gravity_stiffness(model, point)
-    if model.following and not weightless:  # the forces that keep loops closed turn with them; unloaded there are none
-        forces = closing_forces(model, point, gravity_effort(model, point) + elastic(point))
+    stiffness = jax.jacfwd(elastic)(point) + _gravity_stiffness(model, point)
+    if model.following:  # the forces that keep loops closed turn with them; unloaded there are none
+        forces = loop_forces(model, point, gravity_effort(model, point) + elastic(point))
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     mass = mass_matrix(model, point)
     damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)

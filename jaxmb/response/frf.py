@@ -18,6 +18,7 @@ from jaxmb.mechanics.tangent import (
     Tangent,
     linearize,
     motion_jacobian,
+    reports_mounting,
     working_point,
 )
 from jaxmb.response.frf_kind import (
@@ -35,6 +36,7 @@ from jaxmb.response.sensor import Sensor, high_pass, tilt_rows
 IDEAL = Sensor()
 
 
+@reports_mounting
 @takes_numbers("q")
 @takes_numbers("frequency_hz", least=0.0)
 @at_closed_posture

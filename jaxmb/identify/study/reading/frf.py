@@ -19,6 +19,7 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.postures import stated_posture
+from jaxmb.mechanics.tangent import mounting_doubt
 from jaxmb.response.frf import check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 
@@ -41,6 +42,8 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     """
     model = setting.model
     q, changed = stated_posture(model, part.posture)
+    if setting.file.linearize_at == "posture":
+        changed += mounting_doubt(model, q)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
     for what, points in (("outputs", outputs), ("inputs", inputs)):

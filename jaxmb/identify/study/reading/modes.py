@@ -13,7 +13,7 @@ from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates
+from jaxmb.mechanics.tangent import motion_coordinates, mounting_doubt
 from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes, spring_names
 
@@ -32,6 +32,8 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     model = setting.model
     q, changed = stated_posture(model, part.posture)
     check_coordinates(model, q=q)
+    if setting.file.linearize_at == "posture":
+        changed += mounting_doubt(model, q)
     check_points(model, part.outputs)
     truth = None
     if part.simulate is None:
