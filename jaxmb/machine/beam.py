@@ -1,6 +1,7 @@
 """Beams: their sections, and the flexible links made of them."""
 
 import math
+import warnings
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -54,26 +55,33 @@ class Beam(Part):
         ):
             if modulus < least:
                 raise ValueError(f"{what} is {modulus:g} Pa, expected at least {least:.2g}; is it in GPa or MPa?")
+        for doubt in self._doubts():
+            warnings.warn(f"beam '{getattr(self, 'name', 'beam')}': {doubt}", stacklevel=2)
+        return self
+
+    def _doubts(self) -> list[str]:
+        """Sentences on numbers that no section has; a beam of given stiffness and any modulus may have them."""
+        doubts = list[str]()
         moments = math.sqrt(self.second_moment_y * self.second_moment_z)
         least = self.area**2 / (4.0 * math.pi)
         if moments < (1.0 - PRINTED) * least:
-            raise ValueError(
+            doubts.append(
                 f"the root of second_moment_y times second_moment_z is {moments:.3g} m^4, expected at least"
                 f" {least:.3g}, which a full ellipse of area {self.area:g} m^2 has; are all in m?"
             )
         radius = math.sqrt(max(self.second_moment_y, self.second_moment_z) / self.area)
         if radius > self.length:
-            raise ValueError(
+            doubts.append(
                 f"the radius of gyration of its section is {radius:.3g} m, the root of a second moment over the area,"
                 f" expected less than its length of {self.length:g} m; are all in m?"
             )
         polar = self.second_moment_y + self.second_moment_z
         if self.torsion_constant > (1.0 + PRINTED) * polar:
-            raise ValueError(
+            doubts.append(
                 f"torsion_constant is {self.torsion_constant:.3g} m^4, expected at most the sum of the second moments,"
                 f" {polar:.3g}, which round sections have"
             )
-        return self
+        return doubts
 
 
 class FlexibleBeam(Beam):

@@ -5,6 +5,8 @@ translation and rotation of its end, in the axes of its beginning. Between the t
 ends alone, by Hermite's polynomials; tension and torsion are linear.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,10 @@ from jaxmb.spatial import pseudo_inertia, rotation_by, transform
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 PLACES, WEIGHTS = 0.5 + 0.5 * _PLACES, 0.5 * _WEIGHTS
 """Of the sections along an element, 0 to 1: their sums are exact for products of two cubic polynomials."""
+
+
+MESH = 1e-3
+"""Relative error of a natural frequency from which on a mesh is coarse."""
 
 
 def element_stiffness(model: Model) -> Float[Array, "w 6 6"]:
@@ -89,6 +95,47 @@ def element_centers(model: Model, deflection: Float[Array, "w 6"]) -> Float[Arra
     mean = jnp.einsum("g,cgij->cij", jnp.asarray(WEIGHTS), fields[:, :, :3])
     moved = jnp.einsum("wij,wj->wi", mean[beam], deflection)
     return moved.at[:, 0].add(0.5 * model.beam_length[beam])
+
+
+def mesh_errors(model: Model, highest_hz: float) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
+    """Relative error of the mesh of each beam in a natural frequency as high as the highest: of cubic bending, and of
+    linear tension, torsion and (Timoshenko's beam) shear, whichever is largest.
+
+    A wave of wave number k has a frequency that is too high by (k h)^4 / 1440 with cubic, and by (k h)^2 / 24 with
+    linear elements of length h. Modes that bend a beam as its end loads do have less.
+
+    Source: Strang and Fix, An Analysis of the Finite Element Method, section 6.3.
+    """
+    h, omega = np.asarray(model.beam_length), 2.0 * np.pi * highest_hz
+    young, shear, area, moments, torsion, inverse = (
+        np.asarray(part)
+        for part in (model.young_modulus, model.shear_modulus, model.beam_area, model.beam_second_moment,
+                     model.torsion_constant, model.shear_flexibility)
+    )  # fmt: skip
+    density = np.asarray(model.density)
+    bending = density * area * omega**2 * h**4 / (young * moments.min(axis=1)) / 1440.0
+    slowness = np.max([density / young, density * moments.sum(axis=1) / (shear * torsion),
+                       density / shear * inverse.max(axis=1)], axis=0)  # fmt: skip
+    return bending, slowness * (omega * h) ** 2 / 24.0
+
+
+def mesh_doubt(model: Model, highest_hz: float) -> tuple[str, ...]:
+    """A sentence on beams with too few elements for frequencies up to the highest; none where there are enough."""
+    if not model.beams:
+        return ()
+    cubic, linear = mesh_errors(model, highest_hz)
+    factor = np.maximum((cubic / MESH) ** 0.25, (linear / MESH) ** 0.5)
+    coarse = [i for i in np.argsort(-factor) if factor[i] > 1.0]
+    if not coarse:
+        return ()
+    worst = coarse[0]
+    needed = [f"{model.beams[i]} = {math.ceil(model.beam_elements[i] * factor[i])}" for i in coarse[:5]]
+    return (
+        f"the mesh of {len(coarse)} of {len(model.beams)} beams is coarse for {highest_hz:.3g} Hz: natural frequencies"
+        f" of '{model.beams[worst]}' with {model.beam_elements[worst]} elements are too high by up to"
+        f" {100.0 * max(cubic[worst], linear[worst]):.2g} % there; for 0.1 % take elements: {', '.join(needed)}"
+        + (", ..." if len(coarse) > 5 else ""),
+    )
 
 
 def _displacement(x: Array, length: Array, shear: Array) -> Float[Array, "6 6"]:

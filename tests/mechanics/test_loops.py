@@ -16,6 +16,7 @@ from jaxmb.maps import ToolPath, place_task
 from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
 from jaxmb.mechanics.dynamics import gravity_energy
 from jaxmb.mechanics.loops import loop_gaps, loop_inverse_dynamics
+from jaxmb.mechanics.tangent import mounting_doubt
 from tests.mechanics.beam_assembly import assembled
 
 CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9
@@ -361,6 +362,63 @@ def test_a_loop_of_beams():
     M, K = assembled(7, elements)
     expected = np.sqrt(eigh(K[6:36, 6:36], M[6:36, 6:36], eigvals_only=True)) / (2 * np.pi)
     np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+def test_gravity_in_loops_with_beams():
+    """A bar on two swinging beams, and a rigid pendulum beside it: both by the formula of a pendulum."""
+    tube = {"young_modulus": 2.1e11, "shear_modulus": 8e10, "density": 7800.0, "section": {"tube": [0.03, 0.02]},
+            "length": 0.5, "elements": 2}  # fmt: skip
+    bar = {"mass": 4.0, "center_of_mass": [0.0, 0.2, 0.0], "inertia_products": {"xx": 0.1, "yy": 0.1, "zz": 0.1}}
+    pendulum = {"mass": 2.0, "center_of_mass": [0.3, 0.0, 0.0]}
+    swing = {
+        "name": "swing", "gravity": [9.81, 0.0, 0.0], "independent": ["q1"],
+        "body": [
+            {"name": "left", "joint": [{"name": "q1"}]},
+            bar | {"name": "bar", "parent": "left-rod", "joint": [{"name": "q2"}]},
+            {"name": "right", "origin": {"xyz": [0.0, 0.4, 0.0]}, "joint": [{"name": "q3"}]},
+            pendulum | {"name": "pendulum", "joint": [{"name": "p"}]},
+        ],
+        "beam": [tube | {"name": "left-rod", "body": "left"}, tube | {"name": "right-rod", "body": "right"}],
+        "frame": [{"name": "pin", "body": "bar", "origin": {"xyz": [0.0, 0.4, 0.0]}}],
+        "loop": [{"name": "closure", "frame_a": "pin", "frame_b": "right-rod"}],
+    }  # fmt: skip
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(swing))
+    found = jaxmb.modes(jaxmb.linearize(model, model.reference)).frequency_hz
+    rods = 2.0 * 7800.0 * np.pi / 4.0 * (0.03**2 - 0.02**2) * 0.5
+    square = 9.81 * (4.0 * 0.5 + rods * 0.25) / (4.0 * 0.25 + rods * 0.25 / 3.0)
+    assert float(found[0]) == pytest.approx(np.sqrt(square) / (2 * np.pi), rel=1e-5)
+    assert float(found[1]) == pytest.approx(np.sqrt(9.81 / 0.3) / (2 * np.pi), rel=1e-8)
+    assert float(found[2]) > 10.0
+
+
+@pytest.mark.parametrize(("width", "reported"), [(0.02, False), (0.004, True)])
+def test_beams_that_share_their_weight_as_they_were_mounted(width, reported):
+    """A portal with 5 kg on its crossbar: of stout columns it does not matter, of limp ones it is said."""
+    section = {"young_modulus": 2.1e11, "shear_modulus": 8e10, "density": 7800.0, "section": {"box": [width, 0.02]},
+               "elements": 2}  # fmt: skip
+    up, down = {"rpy": [0.0, -np.pi / 2, 0.0]}, {"rpy": [0.0, np.pi / 2, 0.0]}
+    portal = {
+        "name": "portal",
+        "beam": [
+            section | {"name": "left", "length": 1.0, "origin": up},
+            section | {"name": "bar", "body": "left", "length": 0.8, "origin": down},
+            section | {"name": "right", "body": "bar", "length": 1.0, "origin": down},
+        ],
+        "body": [{"name": "load", "parent": "bar/1", "mass": 5.0}],
+        "frame": [{"name": "foot", "body": "ground", "origin": {"xyz": [0.8, 0.0, 0.0]} | down}],
+        "loop": [{"name": "clamp", "frame_a": "foot", "frame_b": "right", "type": "fixed"}],
+    }  # fmt: skip
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(portal))
+    doubts = mounting_doubt(model, model.reference)
+    assert bool(doubts) is reported
+    if reported:
+        assert "natural frequencies of 'portal' depend on how beams in its loops were mounted" in doubts[0]
+        with pytest.warns(UserWarning, match="depend on how beams in its loops were mounted"):
+            found = jaxmb.linearize(model, model.reference)
+        # the weight is shared half by half, as in the equilibrium
+        at_rest = jaxmb.linearize(model, model.reference, at="equilibrium")
+        squares = [eigh(part.stiffness, part.mass, eigvals_only=True)[:3] for part in (found, at_rest)]
+        np.testing.assert_allclose(squares[0], squares[1], rtol=5e-3)
 
 
 @pytest.mark.parametrize(
