@@ -27,6 +27,13 @@ def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
     return float(roll), float(pitch), float(yaw)
 
 
+def rotation_about(axis: np.ndarray, by: float) -> np.ndarray:
+    """Rotation matrix about a unit vector by an angle [rad], Rodrigues' formula."""
+    x, y, z = axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + np.sin(by) * cross + (1.0 - np.cos(by)) * cross @ cross
+
+
 def origin_matrix(origin: Origin) -> np.ndarray:
     """Homogeneous transform [4, 4] of an origin."""
     matrix = np.eye(4)

@@ -6,13 +6,14 @@ virtual elastic joint). The body's own frame is the one behind its last coordina
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam
+from jaxmb.machine.between import expand_beams
 from jaxmb.machine.damping import Fractional, Rayleigh
 from jaxmb.machine.friction import FurtherFriction
 from jaxmb.machine.loop import Loop
@@ -286,6 +287,11 @@ class Machine(Part):
     fractional: Fractional | None = None
     posture: Annotated[dict[Name, Angle], FEW] = {}
     """Reference posture: value of each coordinate, rad or m; 0 where not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _beams_between_frames(cls, data: Any) -> Any:
+        return expand_beams(data) if isinstance(data, dict) else data
 
     @property
     def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:

@@ -26,7 +26,13 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 @pytest.mark.parametrize(
     ("number", "coordinates"),
-    [(0, ("turn", "lift", "sway")), (2, ("swing",)), (3, ("q1", "q2", "q2_rx")), (4, ("shoulder", "quill"))],
+    [
+        (0, ("turn", "lift", "sway")),
+        (2, ("swing",)),
+        (3, ()),
+        (4, ("q1", "q2", "q2_rx")),
+        (5, ("shoulder", "quill")),
+    ],
 )
 def test_examples(number, coordinates, tmp_path):
     (tmp_path / "example.toml").write_text(EXAMPLES[number])

@@ -1,0 +1,105 @@
+"""Beams between two frames, against closed forms and the same structures written out."""
+
+import re
+
+import numpy as np
+import pytest
+import tomli_w
+from scipy.linalg import eigh
+
+import jaxmb
+
+TUBE = {"young_modulus": 2.1e11, "shear_modulus": 8e10, "density": 7800.0, "section": {"tube": [0.03, 0.02]}}
+BENDING = 2.1e11 * np.pi / 64.0 * (0.03**4 - 0.02**4)
+PER_METRE = 7800.0 * np.pi / 4.0 * (0.03**2 - 0.02**2)
+FROM, TO = np.array([0.2, -0.1, 0.3]), np.array([0.6, 0.5, -0.2])
+
+
+def hz(machine):
+    model = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "m", "gravity": [0.0, 0.0, 0.0]} | machine))
+    tangent = jaxmb.linearize(model, model.reference)
+    return model, np.sqrt(eigh(tangent.stiffness, tangent.mass, eigvals_only=True)) / (2.0 * np.pi)
+
+
+def at(name, place, body="ground", **turned):
+    return {"name": name, "body": body, "origin": {"xyz": list(place)} | turned}
+
+
+def bending(root):
+    return root**2 * np.sqrt(BENDING / PER_METRE) / np.sum((TO - FROM) ** 2) / (2.0 * np.pi)
+
+
+def test_a_beam_between_two_frames_of_the_ground_is_clamped_at_both():
+    frames = [at("a", FROM, rpy=[0.4, -1.0, 2.0]), at("b", TO)]
+    model, found = hz({"frame": frames, "beam": [TUBE | {"name": "rod", "from": "a", "to": "b", "elements": 6}]})
+    np.testing.assert_allclose(found[:4], np.repeat(bending(np.array([4.730041, 7.853205])), 2), rtol=2e-3)
+    np.testing.assert_allclose(jaxmb.frame_pose(model, model.reference, "rod/3")[:3, 3], (FROM + TO) / 2, atol=1e-12)
+
+
+def test_a_beam_to_a_point_is_free_there():
+    """The point is in the axes of the frame that it begins at."""
+    frame = at("a", FROM, rpy=[0.4, -1.0, 2.0])
+    turned = np.asarray(jaxmb.frame_pose(hz({"frame": [frame], "beam": [TUBE | {"name": "x", "length": 1.0}]})[0],
+                                         np.zeros(0), "a"))[:3, :3]  # fmt: skip
+    rod = TUBE | {"name": "rod", "from": "a", "to": (turned.T @ (TO - FROM)).tolist(), "elements": 6}
+    model, found = hz({"frame": [frame], "beam": [rod]})
+    np.testing.assert_allclose(found[:2], np.repeat(bending(1.875104), 2), rtol=1e-4)
+    np.testing.assert_allclose(jaxmb.frame_pose(model, np.zeros(0), "rod")[:3, 3], TO, atol=1e-12)
+
+
+def test_a_portal_is_the_same_written_out():
+    """Flat sections, turned by `roll`; the bar hangs on a column, and the other column is clamped to its end."""
+    flat = TUBE | {"section": {"box": [0.01, 0.03]}, "elements": 2}
+    up, down = {"rpy": [0.0, -np.pi / 2, 0.0]}, {"rpy": [0.0, np.pi / 2, 0.0]}
+    written = {
+        "beam": [
+            flat | {"name": "left", "length": 1.0, "origin": up},
+            flat | {"name": "bar", "body": "left", "length": 0.8, "origin": down},
+            flat | {"name": "right", "length": 1.0, "origin": {"xyz": [0.8, 0.0, 0.0]} | up},
+        ],
+        "frame": [at("corner", [0.0] * 3, "bar", **up)],
+        "loop": [{"name": "corner", "frame_a": "corner", "frame_b": "right", "type": "fixed"}],
+    }
+    between = {
+        "frame": [at("foot", [0.8, 0.0, 0.0])],
+        "beam": [
+            # a beam along z has its z axis in the plane of the x axis: along it
+            flat | {"name": "left", "from": "ground", "to": [0.0, 0.0, 1.0], "roll": "180 deg"},
+            flat | {"name": "bar", "from": "left", "to": [0.0, 0.0, -0.8]},
+            flat | {"name": "right", "from": "foot", "to": "bar"},
+        ],
+    }
+    np.testing.assert_allclose(hz(between)[1][:8], hz(written)[1][:8], rtol=1e-6)
+
+
+def test_between_bodies_in_the_reference_posture(tmp_path):
+    """A rod from the ground to a hinged arm holds it; a file of it is read back."""
+    arm = {"name": "arm", "mass": 2.0, "center_of_mass": [0.3, 0.0, 0.0], "joint": [{"name": "q", "axis": [0, 1, 0]}]}
+    machine = {"body": [arm], "frame": [at("tip", [0.5, 0.0, 0.0], "arm"), at("foot", [0.4, 0.0, -0.8])],
+               "beam": [TUBE | {"name": "rod", "from": "foot", "to": "tip"}], "posture": {"q": "30 deg"}}  # fmt: skip
+    model, _ = hz(machine)
+    expected = 0.5 * np.array([np.cos(np.pi / 6), 0.0, -np.sin(np.pi / 6)])
+    np.testing.assert_allclose(jaxmb.frame_pose(model, model.reference, "rod")[:3, 3], expected, atol=1e-12)
+    path = tmp_path / "m.toml"
+    path.write_text(tomli_w.dumps({"name": "m", "gravity": [0.0, 0.0, 0.0]} | machine))
+    read = jaxmb.load_machine(path)
+    jaxmb.write_machine(read, path)
+    assert jaxmb.load_machine(path) == read
+    assert read.beam == jaxmb.Machine.model_validate({"name": "m", "gravity": [0.0, 0.0, 0.0]} | machine).beam
+
+
+@pytest.mark.parametrize(
+    ("rod", "message"),
+    [
+        ({"from": "a"}, "beam 'rod': has from or to alone, expected both from and to"),
+        ({"from": "a", "to": "b", "length": 1.0}, "beam 'rod': has length, expected both from and to in place of"),
+        ({"from": "a", "to": "c"}, "beam 'rod': to: frame 'c' does not exist"),
+        ({"from": "rod", "to": "b"}, "the place of 'rod' depends on itself"),
+        ({"from": "a", "to": "a"}, "beam 'rod': from and to are one point"),
+        ({"from": "a", "to": [1.0, 0.0]}, "beam 'rod': to: found [1.0, 0.0], expected the name of a frame or a point"),
+    ],
+)
+def test_wrong_ends(rod, message):
+    machine = {"name": "m", "frame": [at("a", FROM), at("b", TO)], "beam": [TUBE | {"name": "rod"} | rod]}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        jaxmb.Machine.model_validate(machine)
