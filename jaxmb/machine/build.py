@@ -151,6 +151,8 @@ class Model(eqx.Module):
     """Reference posture, rad or m."""
     as_built: "Model | None" = None
     """The machine before parameters were set, by whose stiffness beams in loops share loads; None where none do."""
+    brakes_release: bool = eqx.field(static=True, default=False)
+    """Whether some tests release the brakes of locked motors, whose shafts have parameters then."""
 
     @property
     def joints(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def actuator_effort(
     loaded = load_friction(model)
     if not loaded.any():
         return effort
-    carried = R.T @ tree_effort(_frictionless(model), q, qd, qdd, q_rest, friction_speed)
+    carried = R.T @ tree_effort(frictionless(model), q, qd, qdd, q_rest, friction_speed)
     given = _independent(model)
     grip = model.friction_terms[:, TERMS.index("load_friction")][given]
     return effort + jnp.where(loaded[given], grip * jnp.abs(carried) * direction(qd[given], friction_speed), 0.0)
@@ -78,7 +78,7 @@ def direction(rate: Array, friction_speed: float | Float[Array, ""] | None) -> A
     return jnp.sign(rate) if friction_speed is None else jnp.tanh(rate / friction_speed)
 
 
-def _frictionless(model: Model) -> Model:
+def frictionless(model: Model) -> Model:
     """The machine without any friction, damping and offset."""
     none = {
         leaf: jnp.zeros_like(getattr(model, leaf))

@@ -100,7 +100,10 @@ def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None
             raise ValueError("the mass matrix is not finite")
         main = int(np.argmax(np.abs(np.linalg.eigh(_unit_diagonal(mass))[1][:, 0])))
         name = f"number {main + 1}" if coordinates is None else f"'{coordinates[main]}'"
-        raise ValueError(f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass")
+        raise ValueError(
+            f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass; where it is a drive in"
+            " series with an elastic coordinate, both are one joint with stiffness and motor = { inertia, ratio }"
+        )
 
 
 def singular_mass_matrices(masses: Float[np.ndarray, "*p n n"]) -> Bool[np.ndarray, "*p"]:

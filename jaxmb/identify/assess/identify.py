@@ -48,12 +48,14 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
+from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import called
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
-from jaxmb.identify.fit.problem import is_large, linearized, objective_at
+from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at
+from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
@@ -64,6 +66,15 @@ CONVERGED_SLOPE = 1e-6
 CONVERGED_CHI2 = 1e-2
 """Most decrease of chi-square, over its mean for a row, that a movable parameter still promises at a minimum of noisy
 data: a tenth of its standard deviation."""
+MOST_PASSES = 10
+"""Linearizations of tests about the fitted machine."""
+SETTLED = 0.05
+"""Standard deviations by which the last of them may move the values."""
+UNSETTLED = (
+    f"values still move after {MOST_PASSES} linearizations of torque tests about the fitted machine: the deflection of"
+    " gears is not consistent with them"
+)
+RIGID = "the deflection of gears is not that of the values found"
 NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, from which data are noisy."""
@@ -97,7 +108,7 @@ def identify(
         if study.complete is not None:
             result = identify_complete(study, seed)
         elif study.is_linear:
-            result = identify_linear(study, seed)
+            result = _identify_linear(study, seed)
         else:
             result = _identify_by_search(study, seed, state_file, resume, report)
     if report is not None and (study.complete is not None or study.is_linear):
@@ -119,7 +130,9 @@ def _identify_by_search(
     else:
         fit, information = run_fit(*run), None
         fitted = COMPILATION.seconds
+        study, fit, doubts = _relinearized(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
+        sentences = [*doubts, *sentences]
     result = _result(study.with_problem(problem), fit, seed, sentences, information)
     # What a resumed run did before it was interrupted is in the parts, and so in the total.
     parts = {
@@ -129,6 +142,50 @@ def _identify_by_search(
     }
     total = max(time.monotonic() - began, sum(parts.values()))
     return dataclasses.replace(result, seconds={"total": total, **parts})
+
+
+def _identify_linear(study: Study, seed: int) -> Result:
+    """`identify_linear`, again about the machine found until it settles where tests are linearized about one."""
+    result, doubt = identify_linear(study, seed), UNSETTLED if study.relinearized else ""
+    for _ in range(MOST_PASSES if study.relinearized else 0):
+        before = result
+        try:
+            study = study.about(before.model)
+        except ValueError as error:
+            doubt = f"{RIGID}: {error}"
+            break
+        result = identify_linear(study, seed)
+        pairs = zip(before.parameters.values(), result.parameters.values(), strict=True)
+        if all(abs(new.value - old.value) <= SETTLED * new.std for old, new in pairs):
+            return result
+    if not doubt:
+        return result
+    return dataclasses.replace(result, remarks=(doubt, *result.remarks), doubts=(doubt, *result.doubts))
+
+
+def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
+    """The fit with tests linearized about the machine that it finds, from a fit with rigid gears on."""
+    free, u = study.free, fit.best_u
+    if u is None:
+        return study, fit, []
+    box, doubts = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic))), [UNSETTLED]
+    for _ in range(MOST_PASSES):
+        try:
+            study = study.about(free.apply(study.model, free.values(u)))
+        except ValueError as error:
+            doubts = [f"{RIGID}: {error}"]
+            break
+        state = least_squares_from(study.problem, box, jax.device_put(u))
+        found = np.asarray(state.u)
+        change, u = float(np.linalg.norm(compressed(study.problem, found)[1] @ (found - u))), found
+        fit = dataclasses.replace(fit, refine_evaluations=fit.refine_evaluations + int(state.evaluations))
+        if change <= SETTLED:
+            doubts = []
+            break
+    # other minima are fitted to the same equations, so that they are compared with this one
+    others = [least_squares_from(study.problem, box, jax.device_put(end[1:])) for end in fit.ends]
+    ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
+    return study, dataclasses.replace(fit, best=objective_at(study.problem, u), best_u=u, ends=ends), doubts
 
 
 def _impossible(study: Study) -> str:

@@ -1,6 +1,7 @@
 """A test of a study with what is known of it beside what the fit sees."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ class Source:
 
     modal: ModalAnalysis | None = None
     """Modal analysis of all that was measured."""
+    about: "Callable[[Model], Entry] | None" = None
+    """The test linearized about a fitted machine, where its prediction is not linear."""
 
     @property
     def loads(self) -> np.ndarray:

@@ -59,8 +59,9 @@ def places(model: Model) -> dict[str, Place]:
     load_friction.*, damping_slope.* and stribeck_speed.* of coordinates with such further friction.
     """
     found: dict[str, Place] = {}
-    moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[i]]
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
+    joint_of = {shaft: joint for joint, shaft in model.motors if model.brakes_release}
+    moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[joint_of.get(i, i)]]
     for family, without in (("stiffness", ()), ("damping", ()), ("loss_factor", shafts)):
         for i, name in moving:
             if i not in without:

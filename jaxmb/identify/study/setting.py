@@ -1,5 +1,6 @@
 """What the tests of a study stand in."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +38,15 @@ class Setting(NamedTuple):
     """Gains of drives of a first fit."""
     friction: FrictionChoice | None = None
     """Terms of friction that were found in a first look at the tests, which `whole` has."""
+    fit: Model | None = None
+    """The machine of a fit with rigid gears, about which torque tests are linearized."""
+
+
+def study_model(machine: Machine, file: StudyFile) -> Model:
+    """Model of a machine in a study, in whose torque tests brakes of motors are released."""
+    released = any(test.kind == "torque" for test in file.test)
+    model = build_model(machine)
+    return dataclasses.replace(model, brakes_release=True) if released and model.motors else model
 
 
 def measured_model(machine: str | None, values: Mapping[str, float], setting: Setting) -> Model:
@@ -51,7 +61,7 @@ def measured_model(machine: str | None, values: Mapping[str, float], setting: Se
         ValueError: a name or pattern is none of a parameter.
     """
     own = setting.measured or setting.whole
-    model = build_model(own if machine is None else machine_named(machine, setting.folder))
+    model = study_model(own if machine is None else machine_named(machine, setting.folder), setting.file)
     names = list(places(model))
     given: dict[str, float] = {}
     for pattern, value in values.items():

@@ -45,12 +45,11 @@ from jaxmb.identify.study.reading.parameters import (
     prior_of,
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
-from jaxmb.identify.study.setting import Setting
+from jaxmb.identify.study.setting import Setting, study_model
 from jaxmb.io.validation import known_name, place, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import motion_coordinates
 
 
@@ -136,6 +135,23 @@ class Study:
             dataclasses.replace(entry, test=next(tests)) if entry.role == "fit" else entry for entry in self.entries
         )
         return dataclasses.replace(self, problem=problem, entries=entries)
+
+    @property
+    def relinearized(self) -> bool:
+        """Whether tests are linearized about a fitted machine (`about`)."""
+        return any(entry.source.about is not None for entry in self.entries)
+
+    def about(self, model: Model) -> "Study":
+        """The study with tests that are not linear linearized about a fitted machine."""
+        found = list[Entry]()
+        for entry in self.entries:
+            if entry.source.about is not None:
+                with place(called(entry.name)):
+                    new = entry.source.about(model)
+                entry = dataclasses.replace(entry, test=new.test, source=new.source)
+            found.append(entry)
+        fitted = [entry.test for entry in found if entry.role == "fit"]
+        return dataclasses.replace(self, entries=tuple(found), problem=with_tests(self.problem, fitted))
 
     def at_values(self, values: Float[np.ndarray, "d"]) -> "Study":
         """The study with free numbers of its tests at physical values of the free parameters."""
@@ -275,7 +291,7 @@ def make_study(
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = with_locked(whole, file.lock)
         file = with_preset(file, len(machine.coordinates))
-        model = build_model(machine)
+        model = study_model(machine, file)
     with place(f"{source}: [hold]"):
         held = held_values(model, file)
         model = set_parameters(model, held)
@@ -294,7 +310,7 @@ def make_study(
         with place(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
-            model = set_parameters(build_model(machine), held)
+            model = set_parameters(study_model(machine, file), held)
         setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
         entries = read_tests(file, source, setting)
     entries = told_friction(entries, choice)

@@ -1,13 +1,15 @@
 """From a recorded motion to linear equations: filter, rates, closed loops, regressor, fewer samples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from jaxmb.identify.estimation.identifiability import without_rounding
 from jaxmb.identify.experiments.torque.further_columns import further_columns
+from jaxmb.identify.experiments.torque.gears import AT_REST, Gears, drive_rows, elastic_rows, rigid_gears, unloaded
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor
 from jaxmb.io.validation import place
 from jaxmb.machine.build import Model
@@ -70,6 +72,8 @@ def prepared(
     to_s: float = np.inf,
     carrying: Mapping[str, float] | None = None,
     keep_samples: bool = False,
+    gears: Gears | None = None,
+    absent: Sequence[int] = (),
 ) -> Prepared:
     """Equations of a recorded motion.
 
@@ -88,6 +92,8 @@ def prepared(
         to_s: last one.
         carrying: numbers of the machine by which friction depends on the load that is carried.
         keep_samples: whether `Prepared.samples` are asked for.
+        gears: between motors and joints, which are rigid where not given.
+        absent: columns of the regressor without effect in this record.
 
     Raises:
         ValueError: the record is too short, or a loop opens.
@@ -97,7 +103,15 @@ def prepared(
     rate, count = record.rate_hz, len(record.time_s)
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
-    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used)
+    given, beside = None, np.zeros(1)
+    if gears is not None and gears.fitted is not None:
+        speed = np.abs(motion.velocity)
+        first = 0 if np.all(speed[0] <= AT_REST * speed.max(axis=0)) else motion.first
+        q_all, zd_all, zdd_all = states_at(model, record, motion, path, np.arange(first, count - motion.last))
+        found = elastic_rows(model, gears, absent, q_all, zd_all, zdd_all, rate)
+        given, beside, _ = (part[motion.first - first :] for part in found)
+    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, given)
+    regressor[:, :, list(absent)] = 0.0
     places = [independent_coordinates(model).index(name) for name in measured]
     speed = zd[:, places]
     temperature = None if record.temperature is None else record.temperature[used]
@@ -109,6 +123,8 @@ def prepared(
             return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, carrying)
+    if given is not None:
+        constant = constant + beside[:, places]
     both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
@@ -204,8 +220,9 @@ def states_at(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All coordinates, rates and accelerations of the independent ones, at some samples."""
     still = np.zeros(len(model.coordinates))
-    zd, zdd = (_placed(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
     z = _placed(model, record, motion.position[samples], path[0])
+    zd, zdd = (_placed(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
+    z, zd, zdd = (rigid_gears(model, record.names, part) for part in (z, zd, zdd))
     return closed_along(model, z, path[samples]), zd, zdd
 
 
@@ -222,16 +239,25 @@ def _independent(model: Model, q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "
 
 
 def equations_at(
-    model: Model, record: MotionRecord, q: np.ndarray, zd: np.ndarray, zdd: np.ndarray, samples: np.ndarray
+    model: Model,
+    record: MotionRecord,
+    q: np.ndarray,
+    zd: np.ndarray,
+    zdd: np.ndarray,
+    samples: np.ndarray,
+    rows: Float[np.ndarray, "k m p"] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured.
+    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured, by `rows` of all
+    independent coordinates where these are given.
 
     Columns of numbers without effect are zeros: scaled to length 1, their rounding would be parameters of its own.
     """
     names = independent_coordinates(model)
     there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
     measured = tuple(record.names[i] for i in there)
-    rows = stacked_torque_regressor(model, q, zd, zdd)
+    if rows is None:
+        rest = jnp.asarray(unloaded(model)) if model.motors else None
+        rows = drive_rows(model, stacked_torque_regressor(model, q, zd, zdd, rest))
     regressor = rows[:, [names.index(name) for name in measured]]
     acting = without_rounding(regressor.reshape(-1, regressor.shape[2])).reshape(regressor.shape)
     return acting, record.effort[samples][:, there], measured

@@ -58,6 +58,6 @@ class TorqueSource(Source):
         ]
         cause = found.cause or (
             "usual causes: order, sign or unit of columns, sign or zero of an angle, torque and angle at different"
-            " times, the direction of gravity"
+            " times, the direction of gravity, the stiffness of a gear on a joint without motor"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from jaxmb.identify.experiments.torque.gears import Side
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES
@@ -82,6 +83,10 @@ class TorqueTestPart(TestPart):
     """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
     friction_terms: tuple[Literal["stribeck", "load", "cubic", "temperature"], ...] = ()
     """Further terms of friction that are tried on motion held out; the machine gets those that predict it better."""
+    angles_at: Side | dict[Name, Side] = "motor"
+    """Side of the gear on which angles in columns of joints were recorded, of joints with a motor."""
+    gears: Literal["dynamic", "quasi-static"] = "dynamic"
+    """Whether links vibrate on the gears of their motors, or follow their load at each moment."""
     from_s: NonNegative = 0.0
     """Part of the record that is used, from its first sample."""
     to_s: Positive | None = None

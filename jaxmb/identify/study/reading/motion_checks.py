@@ -120,6 +120,34 @@ def rates_beside_angles(record: MotionRecord) -> list[str]:
     return found
 
 
+def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str], free: Sequence[str]) -> list[str]:
+    """A sentence on joints whose stiffness acts parallel to their drive in torque tests of a study with tests of other
+    kinds, in which it may be that of a gear.
+
+    Args:
+        model: the machine.
+        measured: coordinates whose effort was measured.
+        kinds: of all tests of the study.
+        free: names or patterns of the free parameters.
+    """
+    joints = {model.coordinates[joint] for joint, _ in model.motors}
+    found = [
+        name
+        for name in measured
+        if name not in joints
+        and (
+            float(model.stiffness[model.coordinates.index(name)]) > 0.0
+            or any(matching([f"stiffness.{name}"], pattern) for pattern in free)
+        )
+    ]
+    if not found or all(kind == "torque" for kind in kinds):
+        return []
+    return [
+        f"in torque tests the stiffness of {listed(found)} acts parallel to the drive, with k (q - q_rest): a joint"
+        " whose stiffness is that of the gear between drive and link needs motor = { inertia, ratio }"
+    ]
+
+
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
     """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
 
@@ -135,7 +163,8 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     still = [name for name, way in moved.items() if way < STILL]
     if still:
         found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
-    lacking = [name for name in independent_coordinates(model) if name not in record.names]
+    turned = [model.coordinates[shaft] for _, shaft in model.motors]  # with their joints
+    lacking = [name for name in independent_coordinates(model) if name not in (*record.names, *turned)]
     if lacking:
         found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
     warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]

@@ -97,18 +97,20 @@ def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
 
 
 def left_out(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
-    """Numbers of some bodies that patterns of `[free]` select and that stay as they are.
+    """Numbers of some bodies, and position loops of motors with a brake, that patterns of `[free]` select and that stay
+    as they are.
 
     Raises:
         ValueError: a pattern selects nothing else.
     """
     names = list(places(model))
-    own = [name for name in names if name.split(".")[0] in INERTIAL and name.split(".")[1] in bodies]
+    loops = [f"stiffness.{model.coordinates[shaft]}" for _, shaft in model.motors if model.locked[shaft]]
+    own = [name for name in names if name in loops or (name.split(".")[0] in INERTIAL and name.split(".")[1] in bodies)]
     found = set[str]()
     for pattern in free:
         chosen = [] if pattern in names else matching(names, pattern)
         if chosen and set(chosen) <= set(own):
-            raise ValueError(f"'{pattern}' selects {', '.join(chosen)}, on which no torque depends")
+            raise ValueError(f"'{pattern}' selects {', '.join(chosen)}, on which nothing depends")
         found.update(name for name in chosen if name in own and name not in free)
     return found
 
@@ -118,7 +120,11 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
     if not names:
         family, _, rest = pattern.partition(".")
         if rest in model.coordinates and model.locked[model.coordinates.index(rest)]:
-            raise ValueError(f"'{pattern}' is none, for '{rest}' is locked")
+            raise ValueError(
+                f"'{pattern}' is none, for '{rest}' is locked; where that is a drive in series with an elastic"
+                " coordinate, both are one joint with stiffness and motor = { inertia, ratio }, whose brake torque"
+                " tests release"
+            )
         near = difflib.get_close_matches(family, {name.partition(".")[0] for name in known}, n=1)
         if near and near[0] != family and matching(known, f"{near[0]}.{rest}"):
             raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")

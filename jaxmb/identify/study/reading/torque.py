@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.cutoff_search import HIGHEST, best_cutoff
 from jaxmb.identify.experiments.torque.delay_fit import DELAY, SLOPE_REACH, delay_column, first_delay
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.further_columns import column_names
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
+from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released
 from jaxmb.identify.experiments.torque.prepared import Prepared, prepared, recorded_path
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -30,6 +32,7 @@ from jaxmb.identify.study.reading.motion_checks import (
     check_driven,
     check_moves,
     motion_remarks,
+    parallel_springs,
     rates_beside_angles,
     travels_too_far,
 )
@@ -63,7 +66,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     Raises:
         ValueError: the motion cannot be read, made, or be the machine's.
     """
-    model, truth, how_found = setting.model, None, list[str]()
+    model, truth, how_found = brakes_released(setting.model), None, list[str]()
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
     stated, changed = stated_posture(model, part.posture)
@@ -71,17 +74,33 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     absent = payload_columns(model, part.without, [payload.name for payload in setting.whole.payload])
     if part.simulate is None:
         record = _recorded(str(part.file), setting, part.resample_hz is None)
-        silent = [name for name, own in zip(record.names, record.effort.T, strict=True) if np.isnan(own).all()]
+        columns = record.names
+        record, sides = at_joints(model, record, part.angles_at)
+        shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+        silent = [
+            name
+            for name, own in zip(record.names, record.effort.T, strict=True)
+            if np.isnan(own).all() and name not in shafts
+        ]
         how_found += [
             f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent
         ]
+        assumed = [name for name in sides if name in columns and "angles_at" not in part.model_fields_set]
+        if assumed:
+            how_found.append(
+                f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
+                " sensors behind the gears"
+            )
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
         seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
         carrying = _without(true, part.without)
-        record = simulated_motion(how, carrying, np.asarray(stated_posture(true, part.posture)[0]), seed)
+        record = simulated_motion(
+            how, carrying, np.asarray(stated_posture(true, part.posture)[0]), seed, part.angles_at
+        )
         check_record(record)
+        record, sides = at_joints(model, record, part.angles_at)
         truth = Truth(motion_coordinates(true), parameters(true))
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
@@ -96,6 +115,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
         check_driven(record)
+    elastic = None if setting.fit is None else brakes_released(setting.fit)
+    gears = Gears(sides, part.gears == "dynamic", elastic)
     path = recorded_path(model, record, start)
     last = np.inf if part.to_s is None else part.to_s
     cutoff = None
@@ -120,7 +141,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
 
     def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
-        rows = prepared(
+        return prepared(
             model,
             record,
             delayed(motion, record.rate_hz, delay_s),
@@ -131,17 +152,15 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
             last,
             carrying,
             tries or is_late or bool(freed),
+            gears,
+            absent,
         )
-        rows.regressor[:, absent] = 0.0
-        if rows.samples is not None:
-            rows.samples.regressor[..., absent] = 0.0
-            rows.samples.columns[..., absent] = 0.0
-        return rows
 
     with place("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     names = column_names(model, rows.measured)
-    std, alike = _noise(part, rows)
+    rigid = bool(sides) and setting.fit is None
+    std, alike = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
     unsure = []
     if drawn:
         errors = motion_errors(rows, [equations(delay_s, each) for each in drawn], std, part.robust)
@@ -200,7 +219,14 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         drives=() if drives is None else drives.names,
         recorded=recordings,
     )
-    remarks = (*changed, *how_found, *chosen, *motion_remarks(setting.whole, model, record, recorded))
+    if sides and not model.dependent:
+        settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
+        source = dataclasses.replace(
+            source, about=lambda fit: read_torque_test(settled, label, setting._replace(fit=fit))[0]
+        )
+    kinds = [test.kind for test in setting.file.test]
+    parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
+    remarks = (*changed, *how_found, *chosen, *parallel, *motion_remarks(setting.whole, model, record, recorded))
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
 

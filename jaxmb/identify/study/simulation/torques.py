@@ -8,6 +8,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.torque.gears import (
+    Gears,
+    Side,
+    brakes_released,
+    drives_of,
+    elastic_rows,
+    rigid_gears,
+)
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
@@ -17,7 +27,13 @@ from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
 
 
-def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, noise_seed: int) -> MotionRecord:
+def simulated_motion(
+    how: SimulateTorques,
+    model: Model,
+    start: np.ndarray,
+    noise_seed: int,
+    angles_at: Side | Mapping[str, Side] = "motor",
+) -> MotionRecord:
     """A motion about a posture as it would be recorded on a machine, with errors.
 
     Args:
@@ -25,11 +41,14 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
         model: the machine that is measured.
         start: posture at the first sample [n].
         noise_seed: of the errors.
+        angles_at: side of the gear on which angles of joints with motors are recorded; the motion is that of the links.
 
     Raises:
         ValueError: a coordinate is not one that a posture gives, or a loop opens on the way.
     """
-    names = independent_coordinates(model)
+    model = brakes_released(model)
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    names = [name for name in independent_coordinates(model) if name not in shafts]
     for name in how.motion:
         if name not in names:
             raise ValueError(known_name("motion: coordinate", name, names))
@@ -40,11 +59,14 @@ def simulated_motion(how: SimulateTorques, model: Model, start: np.ndarray, nois
     for name in std:
         if name not in names:
             raise ValueError(known_name("torque_std: coordinate", name, names))
-    effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
+    if model.motors:
+        z, effort = _behind_gears(model, names, z, zd, zdd, how.rate_hz, angles_at)
+    else:
+        effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
     draw = np.random.default_rng(noise_seed)
     return MotionRecord(
         time_s=time,
-        names=names,
+        names=tuple(names),
         position=z + how.angle_std * draw.normal(size=z.shape),
         effort=effort + np.array([std.get(name, 0.0) for name in names]) * draw.normal(size=z.shape),
         velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
@@ -68,6 +90,36 @@ def states_along(
                 zd[:, i] += amplitude * w * np.cos(w * time_s + phase)
                 zdd[:, i] -= amplitude * w**2 * np.sin(w * time_s + phase)
     return z, zd, zdd
+
+
+def _behind_gears(
+    model: Model,
+    names: Sequence[str],
+    z: np.ndarray,
+    zd: np.ndarray,
+    zdd: np.ndarray,
+    rate_hz: float,
+    angles_at: Side | Mapping[str, Side],
+) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]:
+    """Recorded angles and efforts of the drives for a motion of the links, gears deflecting."""
+    if model.dependent:
+        raise NotImplementedError("motions of machines with loops and motors cannot be simulated")
+    every, driven = independent_coordinates(model), drives_of(model)
+    own = [every.index(name) for name in names]
+
+    def whole(part: np.ndarray) -> np.ndarray:
+        found = np.zeros((len(part), len(every)))
+        found[:, own] = part
+        return rigid_gears(model, (), found)
+
+    gears = Gears({every[joint]: "link" for joint, _, _ in driven}, fitted=model)
+    matrix, constant, moved = elastic_rows(model, gears, (), whole(z), whole(zd), whole(zdd), rate_hz)
+    known = parameters(model)
+    effort = matrix @ np.array([known[name] for name in regressor_names(model)]) + constant
+    for joint, shaft, ratio in driven:
+        if (angles_at if isinstance(angles_at, str) else angles_at.get(every[joint], "motor")) == "motor":
+            moved[:, joint] = moved[:, shaft] / ratio
+    return moved[:, own], effort[:, own]
 
 
 @compiled

@@ -1,0 +1,343 @@
+"""Drives behind elastic gears: motion of links and motors, of which one side was recorded, and the drives' efforts.
+
+With theta the motor's angle over the ratio r and q the link's, both seen at the joint, a drive needs the effort
+
+    tau = r f_motor(q, theta) + f_link(q, theta),    f_link + k (q - theta) + d (q' - theta') = 0,
+
+f_motor the inertia of its rotor and the friction of its shaft, f_link what moves the links, and k, d of the gear (Spong
+1987). The rows of the regressor of links and shafts hold all of it. The second equation gives the side that was not
+recorded.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.regression.torque_regressor import BLOCK, regressor_names, stacked_torque_regressor
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.measurement.motion.signals import rates
+from jaxmb.mechanics.actuators import frictionless, tree_effort
+from jaxmb.mechanics.loops import independent_coordinates
+
+Side = Literal["motor", "link"]
+Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""By which u and u' after each step follow from those before, from the load before and from its change."""
+SWEEPS = 2
+"""Newton steps: the first one is exact but for products of deflections, of a thousandth of a radian each."""
+BEGIN_S = 0.1
+"""s, over which the load at the start is smoothed, whose derivatives give the deflection without free vibration."""
+AT_REST = 0.01
+"""Of its largest speed, below which a recorded motion starts at rest."""
+LARGEST = 0.2
+"""rad or m: a larger deflection is none of a gear."""
+
+
+class Gears(NamedTuple):
+    """How the drives of a torque test act through their gears."""
+
+    sides: dict[str, Side]
+    """Which side was recorded of each joint with a motor, where not both were."""
+    dynamic: bool = True
+    """Whether links vibrate on their gears; they follow their load at each moment where not."""
+    fitted: Model | None = None
+    """Machine about which efforts are linearized; gears are rigid where there is none."""
+
+
+def brakes_released(model: Model) -> Model:
+    """The machine with its motors free to turn, but those of locked joints."""
+    locked = list(model.locked)
+    for joint, shaft in model.motors:
+        locked[shaft] = model.locked[joint]
+    return dataclasses.replace(model, locked=tuple(locked))
+
+
+def drives_of(model: Model) -> list[tuple[int, int, float]]:
+    """Numbers of joint and shaft among the independent coordinates, and the ratio, of each motor.
+
+    Raises:
+        NotImplementedError: a joint with a motor follows from others in a loop.
+    """
+    names, found = independent_coordinates(model), []
+    for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio).tolist(), strict=True):
+        if joint in model.dependent:
+            raise NotImplementedError(
+                f"torque tests need '{model.coordinates[joint]}', which has a motor, among the machine's independent"
+                " coordinates"
+            )
+        found.append((names.index(model.coordinates[joint]), names.index(model.coordinates[shaft]), ratio))
+    return found
+
+
+def at_joints(
+    model: Model, record: MotionRecord, angles_at: Side | Mapping[str, Side]
+) -> tuple[MotionRecord, dict[str, Side]]:
+    """The record with efforts of drives at the joints, and shafts whose joint was not recorded as that joint.
+
+    Args:
+        model: the machine.
+        record: of its motion.
+        angles_at: side of the gear on which angles in columns of joints were recorded, of all or each.
+
+    Raises:
+        ValueError: an effort is there twice, or a name is not that of a joint with a motor.
+    """
+    names, sides, columns = independent_coordinates(model), dict[str, Side](), dict[str, list[np.ndarray | None]]()
+    parts = (record.position, record.velocity, record.acceleration, record.effort)
+    for i, name in enumerate(record.names):
+        columns[name] = [None if part is None else part[:, i] for part in parts]
+    drives = {names[joint]: (names[shaft], ratio) for joint, shaft, ratio in drives_of(model)}
+    for name in angles_at if isinstance(angles_at, Mapping) else ():
+        if name not in drives:
+            raise ValueError(known_name("angles_at: joint with a motor", name, list(drives)))
+    for joint, (shaft, ratio) in drives.items():
+        if joint not in columns and shaft not in columns:
+            continue
+        side: Side = angles_at.get(joint, "motor") if isinstance(angles_at, Mapping) else angles_at
+        if shaft in columns:
+            *motion, effort = columns.pop(shaft)
+            at_joint = None if effort is None else effort * ratio
+            if joint not in columns:
+                columns[joint] = [*(None if part is None else part / ratio for part in motion), at_joint]
+                side = "motor"
+            else:
+                own = columns[joint][3]
+                if own is not None and at_joint is not None and not np.isnan(own).all():
+                    if not np.isnan(at_joint).all():
+                        raise ValueError(f"'{joint}.torque' and '{shaft}.torque' are the same, expected one of them")
+                    at_joint = own
+                columns[joint][3] = at_joint
+                columns[shaft] = [*motion, None if effort is None else np.full(effort.shape, np.nan)]
+                continue
+        sides[joint] = side
+    kept = [name for name in names if name in columns]
+    position, velocity, acceleration, effort = (
+        None if part is None else np.stack([np.asarray(columns[name][k]) for name in kept], axis=1)
+        for k, part in enumerate(parts)
+    )
+    found = dataclasses.replace(
+        record, names=tuple(kept), position=position, velocity=velocity, acceleration=acceleration, effort=effort
+    )
+    return found, sides
+
+
+def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "k m"]:
+    """Coordinates, or their derivatives, with shafts that were not recorded turning as their joints do."""
+    found, names = z.copy(), independent_coordinates(model)
+    for joint, shaft, ratio in drives_of(model):
+        if names[shaft] not in recorded:
+            found[:, shaft] = ratio * z[:, joint]
+    return found
+
+
+def unloaded(model: Model) -> Float[np.ndarray, "n"]:
+    """Rest of all springs: the reference posture, gears without load there."""
+    rest = np.array(model.reference)
+    for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
+        rest[shaft] = ratio * rest[joint]
+    return rest
+
+
+def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarray, "k m p"]:
+    """Rows of joints as those of their drives, where these have motors: what gears carry cancels, and the stiffness of
+    a position loop is part of the recorded effort."""
+    found, names = rows.copy(), regressor_names(model)
+    for joint, shaft, ratio in drives_of(model):
+        found[:, joint] += ratio * rows[:, shaft]
+        own, motor = (independent_coordinates(model)[i] for i in (joint, shaft))
+        for name in (f"stiffness.{own}", f"damping.{own}", f"stiffness.{motor}"):
+            if name in names:
+                found[:, :, names.index(name)] = 0.0
+    return found
+
+
+def elastic_rows(
+    model: Model,
+    gears: Gears,
+    absent: Sequence[int],
+    z: Float[np.ndarray, "k m"],
+    zd: Float[np.ndarray, "k m"],
+    zdd: Float[np.ndarray, "k m"],
+    rate_hz: float,
+) -> tuple[Float[np.ndarray, "k m p"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
+    """Efforts of drives behind elastic gears, linear about a machine: matrix @ [value of each of `regressor_names`] +
+    constant; and the coordinates of both sides.
+
+    Args:
+        model: the machine, brakes released, without loops.
+        gears: with the machine about which efforts are linearized.
+        absent: columns of the regressor without effect in this record.
+        z: coordinates at consecutive samples, as with rigid gears.
+        zd: their rates.
+        zdd: their accelerations.
+        rate_hz: samples per second.
+
+    Raises:
+        ValueError: that machine's links cannot move so.
+    """
+    fitted, names, own = gears.fitted or model, independent_coordinates(model), regressor_names(model)
+    drives = [drive for drive in drives_of(model) if names[drive[0]] in gears.sides]
+    known = parameters(fitted)
+    p0 = np.array([0.0 if i in absent else known[name] for i, name in enumerate(own)])
+    link = np.array([gears.sides[names[joint]] == "link" for joint, _, _ in drives], dtype=bool)
+    joints, shafts = (np.array([drive[k] for drive in drives]) for k in (0, 1))
+    ratio = np.array([drive[2] for drive in drives])
+    at = [fitted.coordinates.index(names[joint]) for joint in joints]
+    k, d = (np.where(link, -1.0, 1.0) * np.asarray(part)[at] for part in (fitted.stiffness, fitted.damping))
+    # a unit of each unknown: of the link's angle, or of the motor's over the ratio
+    unit = np.zeros((z.shape[1], len(drives)))
+    unit[np.where(link, shafts, joints), np.arange(len(drives))] = np.where(link, ratio, 1.0)
+    by = [part @ unit for part in _tangents(fitted, absent, own, z, zd, zdd)]
+    terms = [part[:, joints] for part in by]
+    terms[0] = terms[0] + np.diag(k)
+    terms[1] = terms[1] + np.diag(d)
+    step_s, steps = 1.0 / rate_hz, None
+    if gears.dynamic:
+        K, C, M = (part[:, ~link][:, :, ~link] for part in terms)
+        steps = _steps(K, C, M, step_s)
+    rest = jnp.asarray(unloaded(model))
+    for _ in range(SWEEPS):
+        rows = stacked_torque_regressor(model, z, zd, zdd, rest)
+        missed = (rows[:, joints] @ p0)[:, :, None]
+        moved = _response(terms, missed, link, step_s, steps)
+        z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), moved, strict=True))
+        largest = np.abs(moved[0]).max()
+        if not largest <= LARGEST:
+            raise ValueError(
+                f"gears deflect by {largest:.2g} rad or m, expected at most {LARGEST:g}: are stiffnesses of gears,"
+                " ratios, masses and units right?"
+            )
+    rows = stacked_torque_regressor(model, z, zd, zdd, rest)
+    found = drive_rows(model, rows)
+    constant = found @ p0
+    acting = np.flatnonzero(np.abs(rows[:, joints]).max(axis=(0, 1)) > 0.0)
+    for some in np.array_split(acting, -(-acting.size // 32)):
+        moved = _response(terms, rows[:, joints][:, :, some], link, step_s, steps)
+        change = by[0] @ moved[0] + by[1] @ moved[1] + by[2] @ moved[2]
+        change[:, joints] += ratio[:, None] * change[:, shafts]
+        found[:, :, some] += change
+    return found, constant - found @ p0, z
+
+
+def _response(
+    terms: Sequence[Float[np.ndarray, "k n n"]],
+    load: Float[np.ndarray, "k n c"],
+    link: np.ndarray,
+    step_s: float,
+    steps: Steps | None,
+) -> list[Float[np.ndarray, "k n c"]]:
+    """u, u', u'' with K u + C u' + M u'' = -load, K, C, M those of `terms`, or K u = -load.
+
+    Of links by matrix exponentials, the load linear between samples, from a start without free vibration; of motors,
+    whose inertia is not in these equations, from u and its differences.
+
+    Args:
+        terms: K, C, M.
+        load: columns of it.
+        link: whose link was recorded, so that u is the motor's.
+        step_s: between samples.
+        steps: from `_steps`; None for K u = -load.
+    """
+    K, C, M = terms
+    found = [np.zeros(load.shape) for _ in range(3)]
+    free = np.flatnonzero(~link)
+    inside = np.ix_(np.arange(len(K)), free, free)
+    k, c, m, f = K[inside], C[inside], M[inside], load[:, free]
+    static = -np.linalg.solve(k, f)
+    if steps is None:
+        found[0][:, free] = static
+    elif free.size:
+        begin = static[: max(5, round(BEGIN_S / step_s))]
+        times = step_s * np.arange(len(begin))
+        fitted = np.polynomial.polynomial.polyfit(times, begin.reshape(len(begin), -1), 2)
+        u, v, half = fitted.reshape(3, *static[0].shape)
+        state = np.concatenate([u - np.linalg.solve(k[0], 2.0 * m[0] @ half + c[0] @ v), v])
+        for i in range(len(f)):
+            if i:
+                by_state, by_load, by_change = steps[i - 1]
+                state = by_state @ state + by_load @ f[i - 1] + by_change @ (f[i] - f[i - 1])
+            found[0][i, free], found[1][i, free] = np.split(state, 2)
+        found[2][:, free] = -np.linalg.solve(m, f + c @ found[1][:, free] + k @ found[0][:, free])
+    for j in np.flatnonzero(link):
+        beside = load[:, j] + sum(
+            np.einsum("kn,knc->kc", part[:, j, free], move[:, free]) for part, move in zip(terms, found, strict=True)
+        )
+        u = -beside / K[:, j, j, None]
+        if steps is not None:
+            for _ in range(2):
+                u = -(beside + C[:, j, j, None] * rates(u, 1.0 / step_s)[0]) / K[:, j, j, None]
+            found[1][:, j], found[2][:, j] = rates(u, 1.0 / step_s)
+        found[0][:, j] = u
+    return found
+
+
+def _steps(
+    K: Float[np.ndarray, "k n n"], C: Float[np.ndarray, "k n n"], M: Float[np.ndarray, "k n n"], step_s: float
+) -> Steps:
+    """By which u and u' after each step follow, from the means of K, C and M over the step.
+
+    Raises:
+        ValueError: M is not positive definite.
+    """
+    from scipy.linalg import expm
+
+    n = K.shape[1]
+    if n == 0:
+        return []
+    if not np.all(np.linalg.eigvalsh(0.5 * (M + np.swapaxes(M, 1, 2)))[:, 0] > 0.0):
+        raise ValueError(
+            "the mass matrix of the links is not positive definite along the motion, so that their vibration on the"
+            " gears cannot be computed; bounds of masses and inertias or other tests keep it so"
+        )
+    k, c, m = (0.5 * (part[1:] + part[:-1]) for part in (K, C, M))
+    rate = np.zeros((len(k), 4 * n, 4 * n))
+    unit = np.broadcast_to(np.eye(n), k.shape)
+    rate[:, :n, n : 2 * n] = step_s * unit
+    rate[:, n : 2 * n, : 3 * n] = -step_s * np.linalg.solve(m, np.concatenate([k, c, unit], axis=2))
+    rate[:, 2 * n : 3 * n, 3 * n :] = unit
+    found = np.asarray(expm(rate))[:, : 2 * n]
+    return [(own[:, : 2 * n], own[:, 2 * n : 3 * n], own[:, 3 * n :]) for own in found]
+
+
+def _tangents(
+    model: Model, absent: Sequence[int], names: Sequence[str], z: np.ndarray, zd: np.ndarray, zdd: np.ndarray
+) -> list[Float[np.ndarray, "k m m"]]:
+    """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, gears left out."""
+    gone = {names[i].split(".")[1] for i in absent}
+    carried = jnp.array([name not in gone for name in model.masses], dtype=float)
+    behind = {i for pair in model.motors for i in pair}
+    gears = jnp.array([i in behind for i in range(len(model.coordinates))])
+    loose = dataclasses.replace(
+        frictionless(model),
+        stiffness=jnp.where(gears, 0.0, model.stiffness),
+        mass=carried * model.mass,
+        first_moment=carried[:, None] * model.first_moment,
+        inertia=carried[:, None, None] * model.inertia,
+    )
+    parts = []
+    for first in range(0, len(z), BLOCK):
+        block = [part[first : first + BLOCK] for part in (z, zd, zdd)]
+        count = len(block[0])
+        filled = [jax.device_put(np.concatenate([b, np.repeat(b[-1:], BLOCK - count, axis=0)])) for b in block]
+        parts.append([np.asarray(part)[:count] for part in _tangent_block(loose, *filled)])
+    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    damping = np.asarray(model.damping)
+    for _, shaft in model.motors:
+        found[1][:, shaft, shaft] += damping[shaft]
+    return found
+
+
+@compiled
+def _tangent_block(model: Model, z: Array, zd: Array, zdd: Array) -> tuple[Array, Array, Array]:
+    def effort(q: Array, qd: Array, qdd: Array) -> Array:
+        return tree_effort(model, q, qd, qdd, model.reference, None)
+
+    return jax.vmap(jax.jacfwd(effort, argnums=(0, 1, 2)))(z, zd, zdd)

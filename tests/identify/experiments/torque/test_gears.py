@@ -1,0 +1,172 @@
+"""Drives behind elastic gears, against a pendulum whose link SciPy integrates behind its gear."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxmb
+
+RATIO, GRAVITY, LENGTH = -80.0, 9.81, 0.5
+TRUE = {
+    "inertia.bob.zz": 4.0, "first_moment.bob.x": 5.0, "stiffness.q": 8e3, "damping.q": 8.0,
+    "rotor_inertia.q_motor": 5e-4, "damping.q_motor": 1e-3, "friction.q_motor": 0.02, "offset.q_motor": -0.01,
+}  # fmt: skip
+RATE = 200.0
+TIME = np.arange(round(8.0 * RATE) + 1) / RATE
+MOTOR = {"inertia": 8e-4, "ratio": RATIO, "damping": 2e-3, "friction": 0.01, "locked": True}
+MACHINE = jaxmb.Machine.model_validate({
+    "name": "pendulum",
+    "gravity": [0.0, -GRAVITY, 0.0],
+    "body": [{
+        "name": "bob", "mass": 12.0, "center_of_mass": [0.4, 0.0, 0.0],
+        "inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 1.5},
+        "joint": [{"name": "q", "stiffness": 1.2e4, "damping": 12.0, "motor": MOTOR}],
+    }],
+    "frame": [{"name": "tool", "body": "bob", "origin": {"xyz": [LENGTH, 0.0, 0.0]}}],
+})  # fmt: skip
+FREE = {
+    "inertia.bob.zz": {"lower": 2.0, "upper": 8.0}, "first_moment.bob.x": {"lower": 1.0, "upper": 8.0},
+    "stiffness.q": {"lower": 1e3, "upper": 1e5}, "damping.q": {"lower": 1.0, "upper": 100.0},
+    "rotor_inertia.*": {"lower": 0.0, "upper": 5e-3},
+    "damping.q_motor": {"lower": 0.0, "upper": 0.1, "scale": "linear"},
+    "friction.q_motor": {"lower": 0.0, "upper": 0.1}, "offset.q_motor": {"lower": -1.0, "upper": 1.0},
+}  # fmt: skip
+
+
+def motor_angle(time):
+    """Planned at the joint, from rest on: angle, rate and acceleration."""
+    ramp = np.polynomial.Polynomial([0.0, 0.0, 0.0, 10.0, -15.0, 6.0])
+    x = np.minimum(time, 1.0)
+    w, a = 2.0 * np.pi * np.array([0.3, 0.8, 1.6]), np.array([0.7, -0.3, 0.12])
+    f = [(a * w**k) @ np.sin(w[:, None] * time + 0.5 * np.pi * k) for k in range(3)]
+    g = [ramp.deriv(k)(x) if k else ramp(x) for k in range(3)]
+    return g[0] * f[0], g[1] * f[0] + g[0] * f[1], g[2] * f[0] + 2.0 * g[1] * f[1] + g[0] * f[2]
+
+
+@pytest.fixture(scope="module")
+def motion():
+    """Angles of motor and link and the drive's torque, at the joint."""
+    i, h, k, d, j, b, coulomb, offset = TRUE.values()
+
+    def slope(t, state):
+        angle, rate, _ = motor_angle(np.array([t]))
+        gear = k * (state[0] - angle[0]) + d * (state[1] - rate[0])
+        return [state[1], (-gear - h * GRAVITY * np.cos(state[0])) / i]
+
+    start = -h * GRAVITY / k
+    for _ in range(9):
+        start = -h * GRAVITY * np.cos(start) / k
+    q, rate = solve_ivp(slope, (0.0, TIME[-1]), [start, 0.0], "DOP853", TIME, rtol=1e-8, atol=1e-11).y
+    angle, speed, acceleration = motor_angle(TIME)
+    shaft = j * RATIO * acceleration + b * RATIO * speed + coulomb * np.sign(RATIO * speed) + offset
+    return angle, q, RATIO * shaft - k * (q - angle) - d * (rate - speed)
+
+
+def make(folder, heads, columns, *tests, free=FREE, hold=None, **settings):
+    jaxmb.write_machine(MACHINE, folder / "machine.toml")
+    table = np.column_stack([TIME, *columns])
+    np.savetxt(folder / "motion.csv", table, "%.15g", ",", header=",".join(["time_s", *heads]), comments="")
+    torque = {"kind": "torque", "file": "motion.csv", "cutoff_hz": 40.0, "least_speed": 0.3} | settings
+    data = {"machine": "machine.toml", "test": [torque, *tests], "free": free, "hold": hold or {}}
+    return jaxmb.make_study(data, "gears", folder)
+
+
+def missed(study, model):
+    """Root mean square of the residual over that of the torque."""
+    test = study.entries[0].test
+    left = np.asarray(test.predict(test.view(model))) - np.asarray(test.effort)
+    return np.sqrt(np.mean(left**2) / np.mean(np.asarray(test.effort) ** 2))
+
+
+def test_torques_of_an_elastic_drive(tmp_path, motion):
+    """Either side, by columns of the joint or of the shaft. The residual is that of the filter beside friction's jumps;
+    with a rigid gear it is 2 % of the torque."""
+    angle, q, torque = motion
+    cases = [
+        (["q", "q.torque"], [angle, torque], {}),
+        (["q_motor", "q_motor.torque"], [RATIO * angle, torque / RATIO], {}),
+        (["q", "q.torque"], [q, torque], {"angles_at": {"q": "link"}}),
+    ]
+    for heads, columns, settings in cases:
+        study = make(tmp_path, heads, columns, **settings)
+        true = jaxmb.set_parameters(study.model, TRUE)
+        assert missed(study, true) > 0.015
+        assert missed(study.about(true), true) < 1e-3
+
+
+def test_both_sides_recorded(tmp_path, motion):
+    """Then the gear's stiffness has no part in it."""
+    angle, q, torque = motion
+    study = make(tmp_path, ["q", "q_motor", "q.torque"], [q, RATIO * angle, torque])
+    assert not study.relinearized
+    assert missed(study, jaxmb.set_parameters(study.model, TRUE)) < 1e-3
+
+
+def test_columns_are_derivatives(tmp_path, motion):
+    """Of the efforts about a machine, by differences between machines. The deflection's own part is taken at the motion
+    of a rigid gear, which is off by a few per cent of it."""
+    angle, q, torque = motion
+    for column, settings, names in (
+        (angle, {}, ("stiffness.q", "inertia.bob.zz")),
+        (q, {"angles_at": "link"}, ("stiffness.q",)),
+        (angle, {"gears": "quasi-static"}, ("stiffness.q",)),
+    ):
+        study = make(tmp_path, ["q", "q.torque"], [column, torque], **settings)
+
+        def efforts(values, study=study):
+            model = jaxmb.set_parameters(study.model, values)
+            test = study.about(model).entries[0].test
+            return np.asarray(test.predict(test.view(model))), test
+
+        at_truth, test = efforts(TRUE)
+        for name in names:
+            change = (efforts(TRUE | {name: 1.001 * TRUE[name]})[0] - at_truth) / (1e-3 * TRUE[name])
+            own = np.asarray(test.regressor)[:, test.parameters.index(name)]
+            assert np.linalg.norm(own - change) <= 0.03 * np.linalg.norm(change), name
+
+
+def test_one_robot_in_one_study(tmp_path, motion):
+    """Torques, an FRF and deflections with the brake on give back gear, motor and link without noise."""
+    angle, _, torque = motion
+    lines = {"first_hz": 1.0, "last_hz": 20.0, "step_hz": 0.5}
+    frf = {"kind": "frf", "outputs": [["tool", "y"]], "posture": {"q": 0.4},
+           "simulate": {"lines": lines, "parameters": TRUE}}  # fmt: skip
+    how = {"tests": 4, "zones": {"all": {"q": [-1.0, 1.0]}}, "force_n": [50.0, 100.0], "directions": [[0, 1, 0]]}
+    loads = {"kind": "deflection", "simulate": how | {"parameters": TRUE}}
+    study = make(tmp_path, ["q", "q.torque"], [angle, torque], frf, loads, torque_std=0.5)
+    result = jaxmb.identify(study)
+    assert result.status == "converged"
+    for name, value in TRUE.items():
+        assert result.parameters[name].value == pytest.approx(value, rel=0.02), name
+
+
+def test_torques_alone(tmp_path, motion):
+    """Linear steps, each about the machine of the one before; gear and rotor are known, as of a data sheet."""
+    angle, _, torque = motion
+    hold = {name: TRUE[name] for name in ("stiffness.q", "damping.q", "rotor_inertia.q_motor")}
+    free = {name: bounds for name, bounds in FREE.items() if name in TRUE and name not in hold}
+    study = make(tmp_path, ["q", "q.torque"], [angle, torque], free=free, hold=hold, torque_std=0.5)
+    assert study.is_linear
+    result = jaxmb.identify(study)
+    assert result.status == "converged"
+    for name in free:
+        assert result.parameters[name].value == pytest.approx(TRUE[name], rel=0.02), name
+
+
+def test_simulated_motions_are_those_of_the_links(tmp_path):
+    """Recorded at the motors, the same equations as of recorded motions explain them."""
+    motion = {"q": {"sine": [0.3, 0.0, 0.1]}}
+    how = {"duration_s": 4.0, "rate_hz": 200.0, "base_hz": 0.5, "motion": motion, "parameters": TRUE}
+    for side in ("motor", "link"):
+        study = make(tmp_path, [], [], simulate=how, angles_at=side, file=None)
+        true = jaxmb.set_parameters(study.model, TRUE)
+        assert missed(study.about(true), true) < 2e-3 < 0.01 < missed(study, true)
+
+
+def test_wrong_columns(tmp_path, motion):
+    """A sentence each."""
+    angle, _, torque = motion
+    with pytest.raises(jaxmb.InputError, match=r"'q\.torque' and 'q_motor\.torque' are the same, expected one of them"):
+        make(tmp_path, ["q", "q_motor", "q.torque", "q_motor.torque"], [angle, angle, torque, torque])
+    with pytest.raises(jaxmb.InputError, match="angles_at: joint with a motor"):
+        make(tmp_path, ["q", "q.torque"], [angle, torque], angles_at={"p": "link"})
