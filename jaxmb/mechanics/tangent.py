@@ -205,11 +205,16 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
 
 
 def tangent_about(
-    model: Model, q_rest: Float[Array, "n"], point: Float[Array, "n"], at: LinearizeAt = "posture"
+    model: Model,
+    q_rest: Float[Array, "n"],
+    point: Float[Array, "n"],
+    at: LinearizeAt = "posture",
+    weightless: bool = False,
 ) -> Tangent:
     """Tangent matrices of the machine at rest at a point, its `working_point`, the springs unloaded at q_rest.
 
-    What beams in loops carry of gravity at a posture is that of `loop_forces`.
+    What beams in loops carry of gravity at a posture is that of `loop_forces`. Weightless: without gravity, at a
+    posture, for derivatives by numbers that it does not act on.
     """
     check_no_virtual_springs(model)
     model = at_load(model, q_rest)
@@ -221,9 +226,11 @@ def tangent_about(
     def elastic(x: Array) -> Array:
         return elastic_effort(model, x, rest, q_rest)
 
-    stiffness = jax.jacfwd(elastic)(point) + _gravity_stiffness(model, point)
-    if model.following:  # the forces that keep loops closed turn with them; unloaded there are none
-        forces = loop_forces(model, point, gravity_effort(model, point) + elastic(point))
+    stiffness, effort = jax.jacfwd(elastic)(point), elastic(point)
+    if not weightless:
+        stiffness, effort = stiffness + _gravity_stiffness(model, point), effort + gravity_effort(model, point)
+    if model.following and (model.springs or not weightless):
+        forces = loop_forces(model, point, effort)  # that keep loops closed turn with them; unloaded there are none
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     mass = mass_matrix(model, point)
     damping, lost = viscous_damping(model, q_rest, point, mass), structural_damping(model, q_rest, point)

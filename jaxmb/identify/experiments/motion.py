@@ -39,6 +39,8 @@ LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffne
 """Leaves that the loads of joints follow from, on the size of which a stiffness may depend."""
 STIFFNESSES = frozenset({"stiffness", "young_modulus", "shear_modulus"})
 """Leaves by which the members of a loop share a load."""
+WITHOUT_WEIGHT = LOSS_FACTORS | {"stiffness", "damping", "young_modulus", "shear_modulus"}
+"""Leaves that do not act on the stiffness of gravity."""
 MOST_PRODUCTS = 400
 """Pairs of a loss factor and another free value that are computed beforehand."""
 MOST_ENTRIES = 400
@@ -118,16 +120,19 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
         return None
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
-    def view(*moved: int) -> MotionView:
+    light = without_weight(model, free)
+
+    def view(*moved: int, weightless: bool = light) -> MotionView:
         values = np.zeros(size)
         values[list(moved)] = reach[list(moved)]
-        return test.view(free.apply(model, values))
+        return test.view(free.apply(model, values), weightless)
 
-    base = view()
+    start_view = view()
+    base = view(weightless=False) if light else start_view
     columns = []
     for i, length in enumerate(reach):
         there = view(i)
-        slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, base, there)
+        slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, start_view, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
     start = base.tangent.structural
     lost: dict[tuple[int, int], np.ndarray] = {}
@@ -155,6 +160,12 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     return AffineMotion(dataclasses.replace(base, support=support), slope, losses, lost_slope)
 
 
+def without_weight(model: Model, free: FreeParameters) -> bool:
+    """Whether derivatives by what is free are taken without gravity: of large machines on whose weight none acts."""
+    leaves = {place.leaf for place in free.targets}
+    return model.bent_loops and leaves <= WITHOUT_WEIGHT and not any(model.load_dependent)
+
+
 def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
     """Slopes of a tangent with what rounding leaves of those that are zero set to zero.
 
@@ -178,9 +189,10 @@ class PostureTest(Test):
     outputs: eqx.AbstractVar[tuple[Point, ...]]
     inputs: eqx.AbstractVar[tuple[Point, ...]]
 
-    def view(self, model: Model) -> MotionView:
-        """Small motions of the machine at the test's posture."""
-        return motion_view(model, self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy)
+    def view(self, model: Model, weightless: bool = False) -> MotionView:
+        """Small motions of the machine at the test's posture; without gravity, for derivatives, see `tangent_about`."""
+        points = (self.outputs, self.inputs)
+        return motion_view(model, self.q, self.at, *points, self.feels_gravity, self.shares_energy, weightless)
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""

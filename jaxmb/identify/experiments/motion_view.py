@@ -48,18 +48,20 @@ def motion_view(
     inputs: tuple[Point, ...],
     feels_gravity: bool = False,
     shares_energy: bool = False,
+    weightless: bool = False,
 ) -> MotionView:
     """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers.
 
     With the stiffness of each spring where its share in the strain energy of modes is asked for. NaN where the test is
-    linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere.
+    linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere. Weightless: see
+    `tangent_about`.
     """
     model = at_load(model, q) if at == "posture" else model
     point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if feels_gravity else None
-    tangent = tangent_about(model, q, point, at)
+    tangent = tangent_about(model, q, point, at, weightless)
     if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import deviations
-from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.motion import PostureTest, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -65,4 +65,9 @@ def mode_deviations(
 @compiled
 def _slope(q: Array, at: LinearizeAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
     """Derivatives of the tangent matrices by u [n, n, d]."""
-    return jax.jacfwd(lambda u: motion_view(free.apply(model, free.values(u)), q, at, (), ()).tangent)(u)
+    light = at == "posture" and without_weight(model, free)
+
+    def tangent(u: Array) -> Tangent:
+        return motion_view(free.apply(model, free.values(u)), q, at, (), (), weightless=light).tangent
+
+    return jax.jacfwd(tangent)(u)

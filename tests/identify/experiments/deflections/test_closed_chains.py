@@ -165,7 +165,15 @@ def test_beside_frfs_with_passive_joints(model, tmp_path):
         ],
         "free": {"stiffness.q1": {"lower": 1e3, "upper": 1e4}},
     }
-    assert jaxmb.make_study(study, "five-bar", tmp_path).tests[1].gravity
+    made = jaxmb.make_study(study, "five-bar", tmp_path)
+    assert made.tests[1].gravity
+    # slopes are taken without gravity, and the view with it
+    values = np.array([3e3])
+    view, whole = made.problem.views[0](values), made.tests[0].view(made.free.apply(model, values))
+    scale = np.abs(np.asarray(whole.tangent.stiffness)).max()
+    np.testing.assert_allclose(view.tangent.stiffness, whole.tangent.stiffness, atol=1e-12 * scale)
+    bare = made.tests[0].view(made.free.apply(model, values), weightless=True)
+    assert np.abs(np.asarray(bare.tangent.stiffness - whole.tangent.stiffness)).max() > 1e-9 * scale
     # held by springs in place of a joint, the loop lets them move freely
     loose = FIVE_BAR | {"loop": [FIVE_BAR["loop"][0] | {"rigid": False}]}
     jaxmb.write_machine(jaxmb.Machine.model_validate(loose), tmp_path / "five-bar.toml")
