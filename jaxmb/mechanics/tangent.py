@@ -7,7 +7,7 @@ locked, then the elastic coordinates of beams, less those that follow from other
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, ParamSpec, TypeVar
 
 import equinox as eqx
@@ -34,7 +34,9 @@ from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
     elastic_coordinates,
-    frame_jacobian,
+    frame_index,
+    frame_poses,
+    pose_change_to_twist,
     whole,
 )
 from jaxmb.mechanics.loops import (
@@ -105,8 +107,19 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
     Raises:
         ValueError: there is no such frame.
     """
+    return motion_jacobians(model, q, [frame])[0]
+
+
+def motion_jacobians(model: Model, q: Float[Array, "n"], frames: Sequence[str]) -> Float[Array, "k 6 m"]:
+    """`motion_jacobian` of several frames, from one derivative."""
     x = whole(model, q)
-    return frame_jacobian(model, x, frame) @ motion_columns(model, x)
+    chosen = np.array([frame_index(model, frame) for frame in frames])
+
+    def poses(x: Array) -> Float[Array, "k 4 4"]:
+        return frame_poses(model, x)[chosen]
+
+    twists = jax.vmap(pose_change_to_twist)(poses(x), jax.jacfwd(poses)(x))
+    return twists @ motion_columns(model, x)
 
 
 def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
@@ -11,13 +12,13 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_index, frame_pose, whole
+from jaxmb.mechanics.kinematics import frame_index, frame_poses, whole
 from jaxmb.mechanics.loops import at_closed_posture, motion_columns
 from jaxmb.mechanics.tangent import (
     LinearizeAt,
     Tangent,
     linearize,
-    motion_jacobian,
+    motion_jacobians,
     reports_mounting,
     working_point,
 )
@@ -232,19 +233,23 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
         ValueError: a frame, a coordinate or a direction does not exist.
     """
     check_points(model, points)
-    twists, rows = dict[tuple[str, tuple[str, ...]], Array](), list[Array]()
-    columns = motion_columns(model, whole(model, q))
-    for name, signed in points:
+    at_joints = [direction.removeprefix("-") in JOINT_DIRECTIONS.values() for _, direction in points]
+    names = list(dict.fromkeys(name for (name, _), joint in zip(points, at_joints, strict=True) if not joint))
+    x, rows = whole(model, q), list[Array]()
+    columns = motion_columns(model, x)
+    if names:
+        rotations = frame_poses(model, x)[np.array([frame_index(model, name) for name in names])][:, :3, :3]
+        twists = motion_jacobians(model, q, names).reshape(len(names), 2, 3, -1)  # velocity, angular velocity
+        in_frame = jnp.einsum("kji,kpjm->kpim", rotations, twists).reshape(len(names), 6, -1)
+        in_ground = twists.reshape(len(names), 6, -1)
+    for (name, signed), joint in zip(points, at_joints, strict=True):
         direction = signed.removeprefix("-")
-        if direction in JOINT_DIRECTIONS.values():
+        if joint:
             row = columns[model.coordinates.index(name)]
+        elif direction in GROUND_DIRECTIONS:
+            row = in_ground[names.index(name), GROUND_DIRECTIONS.index(direction)]
         else:
-            axes = GROUND_DIRECTIONS if direction in GROUND_DIRECTIONS else DIRECTIONS
-            if (name, axes) not in twists:
-                twist = motion_jacobian(model, q, name)
-                rotation = jnp.eye(3) if axes is GROUND_DIRECTIONS else frame_pose(model, q, name)[:3, :3]
-                twists[name, axes] = jnp.concatenate([rotation.T @ twist[:3], rotation.T @ twist[3:]])
-            row = twists[name, axes][axes.index(direction)]
+            row = in_frame[names.index(name), DIRECTIONS.index(direction)]
         rows.append(-row if signed != direction else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, columns.shape[1]))
 

@@ -135,4 +135,6 @@ class StiffnessModelMetrics(Compensation):
     """Number of parameters of each variant."""
     completion: CompletionOutcome
     compensator: CompensatorOutcome | None = None
+    budget: dict[str, dict[str, float]] | None = None
+    """Share of each joint and link in the deflections along the loads of each test, %."""
     monte_carlo: CompensationScatter | None = None

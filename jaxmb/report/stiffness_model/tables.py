@@ -2,6 +2,7 @@
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
+from jaxmb.report.budget_table import budget_table
 from jaxmb.report.cells import number
 from jaxmb.report.section import Cell, Part, Picture, Section, Table, drawn_by, left, right, section
 
@@ -38,6 +39,7 @@ def stiffness_model_sections(result: Result) -> list[Section]:
         *(compensation_table(metrics, role) for role in roles),
         None if metrics.compensator is None else compensator_table(metrics.compensator),
         compliance_table(result),
+        budget_table(metrics.budget),
     ]
     for role in roles:
         draw = drawn_by("jaxmb.report.stiffness_model.figures:error_figure", result.study.name, metrics, role)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.report.budget_table import budget_table
 from jaxmb.report.cells import number
 from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, right, section
 
@@ -24,7 +25,7 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     metrics = result.metrics.of(DeflectionMetrics)
     if metrics is None:
         return []
-    parts: list[Part | None] = [gap_table(metrics)]
+    parts: list[Part | None] = [gap_table(metrics), budget_table(metrics.budget)]
     if metrics.table2 is not None:
         parts.append(instrument_table(result, metrics.table2))
     if metrics.convergence is not None:

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from jaxmb.identify.assess.deflections.budget import deflection_budgets
 from jaxmb.identify.assess.deflections.wrong_units import factor_remarks, unexplained_by
 from jaxmb.identify.assess.finding import FAR_OFF
 from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of
@@ -135,7 +136,11 @@ def _identified(study: Study, seed: int) -> Result:
         initial_cost=initial_cost,
         parameters=found,
         modes=(),
-        metrics=Metrics(stiffness_model=dataclasses.replace(metrics, monte_carlo=scatter)),
+        metrics=Metrics(
+            stiffness_model=dataclasses.replace(
+                metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, finished)
+            )
+        ),
         remarks=(
             *doubts,
             *([] if scatter is None else [scatter.remark]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmb.identify.assess.deflections.budget import deflection_budgets
 from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, SetGaps, Unit, compared, gaps
 from jaxmb.identify.assess.deflections.scatter import Convergence, MonteCarlo, convergence, monte_carlo
 from jaxmb.identify.assess.deflections.wrong_units import (
@@ -87,6 +88,8 @@ class DeflectionMetrics(KindMetrics):
     """Of all translations, by role."""
     explained_rotation_percent: dict[str, float | None]
     deflections: tuple[DeflectionRow, ...]
+    budget: dict[str, dict[str, float]] | None = None
+    """Share of each elastic element in the deflections along the loads of each test, %."""
     table2: tuple[ErrorRow, ...] | None = None
     """Of a linear study: what the errors of the instruments do to the values."""
     convergence: Settling | None = None
@@ -105,7 +108,9 @@ class DeflectionMetrics(KindMetrics):
         for entry in entries:
             mine = [row for row in rows if row.set == entry.name]
             sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
-        metrics = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows))
+        metrics = cls(
+            tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), deflection_budgets(entries, finding.model)
+        )
         if finding.linear is None:
             return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
