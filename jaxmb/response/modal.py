@@ -137,7 +137,21 @@ def oscillating_modes(
     if n <= FEW:
         return _by_first_order(tangent)
     found, shapes, proportional = damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
-    return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _by_first_order(tangent))
+    return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _coupled(tangent))
+
+
+def _coupled(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
+    """Modes that damping couples; without dampers those of s^2 M + K + j D, a problem of half the size."""
+    if tangent.structural is None:
+        return _by_first_order(tangent)
+
+    def structural() -> tuple[Array, Array, Array]:
+        stiffness = jax.lax.complex(tangent.stiffness, jnp.asarray(tangent.structural))
+        squares, shapes = eigenpairs(-jnp.linalg.solve(tangent.mass.astype(stiffness.dtype), stiffness))
+        root = jnp.sqrt(squares)
+        return _in_order(jnp.where(root.imag < 0.0, -root, root), shapes)
+
+    return jax.lax.cond(jnp.any(tangent.damping != 0.0), lambda: _by_first_order(tangent), structural)
 
 
 def _by_first_order(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:

@@ -1,10 +1,14 @@
 """Structural damping beside closed forms and matrices by hand."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.mechanics.tangent import Tangent
+from jaxmb.response.modal import oscillating_modes
 from tests.identify.arm import BRIEF, MACHINE, frf, study_of
 
 ETA = {"loss_factor.a": 0.06, "loss_factor.b": 0.11}
@@ -87,3 +91,28 @@ def test_a_fit_finds_loss_factors(tmp_path):
 def test_what_has_no_structural_damping():
     with pytest.raises(NotImplementedError, match="structural damping has no motion in time"):
         jaxmb.record_hits(jaxmb.linearize(arm(), Q), *(np.zeros((1, 2)),) * 5, 0.0, 0.1, 100.0, 10)
+
+
+def test_many_coordinates_that_structural_damping_couples():
+    """Beside the eigenvalues of the first-order matrix and their differences, and with dampers too."""
+    draw, n = np.random.default_rng(4), 44
+    m, k, d = (a @ a.T + n * np.eye(n) for a in draw.normal(size=(3, n, n)))
+    step = draw.normal(size=(n, n))
+    d, step = 0.02 * d, step + step.T
+
+    def values(t, dampers):
+        tangent = Tangent(jnp.asarray(m), dampers * jnp.asarray(d), k + t * step, jnp.asarray(d), None)
+        return oscillating_modes(tangent)[0]
+
+    for dampers in (0.0, 0.5):
+        lossy = k + 1j * d
+        matrix = np.block(
+            [[np.zeros((n, n)), np.eye(n)], [-np.linalg.solve(m, lossy), -np.linalg.solve(m, dampers * d)]]
+        )
+        expected = np.linalg.eigvals(matrix)
+        expected = expected[expected.imag > 0.0]
+        expected = expected[np.argsort(np.abs(expected))]
+        np.testing.assert_allclose(values(0.0, dampers), expected, rtol=1e-10)
+        slope = jax.jacfwd(values)(0.0, dampers)
+        differences = (values(1e-5, dampers) - values(-1e-5, dampers)) / 2e-5
+        np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-8)
