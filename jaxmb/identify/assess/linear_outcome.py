@@ -55,6 +55,8 @@ UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: which parameters are held on their bounds was not found"
 OUTLIER = 0.5
 """Robust weight below which a measurement is called an outlier."""
+EXACT = 1e-4
+"""Residual over torque, root mean squares, below which rounding and differentiation are all there is to see."""
 SMALL_RISE = 0.01
 """Of chi^2, which nobody need hear of."""
 RESTRICTED = 2.0
@@ -197,6 +199,11 @@ def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
 def _restricted_remarks(finding: Finding) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a smaller residual than the free ones."""
     if finding.missed or finding.misfit is not None or finding.linear is None or finding.linear.step.misfit.explained:
+        return []
+    rows = finding.linear.equations
+    weights = finding.row_weights[: rows.measured.size]
+    whole = float(np.sum(weights * (rows.measured / rows.std) ** 2))
+    if finding.linear.step.cost <= EXACT**2 * whole:
         return []
     factor = finding.linear.step.misfit.factor
     return [
