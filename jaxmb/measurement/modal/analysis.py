@@ -27,6 +27,7 @@ from jaxmb.measurement.modal.search import (
     remainder,
     with_poles_beside,
     with_poles_left,
+    without_twins,
 )
 from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, stable_poles
 from jaxmb.response.frf_kind import DERIVATIVES
@@ -173,12 +174,13 @@ def modal_analysis(
         report("refining the poles")
         if moving is not None:
             start = stable_poles(chart)
-            refined = refine_poles(search.lines, moving.eigenvalue, moving.participation)
-            refined = moving.counted_in(with_poles_beside(search, refined))
+            moving, refined = moving.with_poles_beside()
         elif chosen is None:
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
             refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+            if responses.shape[2] == 1:
+                refined = without_twins(search, refined)
             if not is_mode(refined, band, rule).any() and stable_poles(chart_of(search, scaled.conj(), orders)).size:
                 remarks.append("damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them")
         else:

@@ -7,20 +7,23 @@ import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.modal.moving_modes import MovingModes, moved
+from jaxmb.measurement.modal.moving_modes import MovingModes, resonances, slopes
 
 MOST_STEPS = 25
 SMALL_GAIN = 1e-4
 """The fit ends where the cost falls by less than this part."""
-LEAST_STD = 1e-6
+LEAST_STD = np.array([1e-6, 1e-6, 1e-12, 1e-6])
+"""Of a, b, v and k."""
 MOST_TRIED = 8
 """First shifts on either side."""
 LEAST_NOISE = 0.01
 """Variance of the noise of a response, beside the median one."""
 MOST_STDS = 4.0
 """Largest move, in standard deviations."""
-MOST_STD = np.array([0.02, 0.2])
-"""Of a and b: more are several modes in the place of one."""
+LOWEST = np.array([-MOST_STDS, -MOST_STDS, 0.0, -MOST_STDS])
+"""Of a, b, v and k, in the same: v is a variance."""
+MOST_STD = np.array([0.02, 0.2, 1e-4, 0.02])
+"""Of a, b, v and k: more are several modes in the place of one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,11 +34,11 @@ class Window:
     """[f]"""
     power: int
     weight: np.ndarray
-    """Square root of 2 over the variance of each value [output, f, input]."""
+    """Square root of 2 over the variance of each value [output, input, f]."""
     background: np.ndarray
     """Orthonormal basis of weighted straight lines [output, input, f, 2]."""
     responses: np.ndarray
-    """Weighted, without the straight lines [output, f, input]."""
+    """Weighted, without the straight lines [output, input, f]."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,26 +47,31 @@ class MovingFit:
 
     modes: MovingModes
     left: np.ndarray
-    """What is left of the weighted responses [output, f, input]."""
+    """What is left of the weighted responses [output, input, f]."""
     variance: float
     """Of what is left, by the numbers that there are more than parameters: 1 where it is the noise."""
 
 
 def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarray) -> Window:
     """Lines s [f] of responses [f, output, input], with the variance of each value [f, output, input]."""
-    weight = np.sqrt(2.0 / variance).transpose(1, 0, 2)
+    weight = np.ascontiguousarray(np.sqrt(2.0 / variance).transpose(1, 2, 0))
     along = (np.imag(s) - np.imag(s).mean()) / max(np.ptp(np.imag(s)), np.finfo(float).tiny)
     straight = np.stack([np.ones(s.size), along], axis=1)
-    background = np.linalg.qr(weight.transpose(0, 2, 1)[..., None] * straight)[0]
-    values = weight * responses.transpose(1, 0, 2)
+    background = np.linalg.qr(weight[..., None] * straight)[0]
+    values = weight * responses.transpose(1, 2, 0)
     return Window(s, power, weight, background, _without(background, values[..., None])[..., 0])
 
 
-def noise_between_peaks(frf: np.ndarray) -> np.ndarray:
-    """Variance of each response [output, input] that bends from line to line show; most lines lie between the peaks."""
+def noise_between_peaks(frf: np.ndarray, decay_lines: float = 0.0) -> np.ndarray:
+    """Variance of each response [output, input] that bends from line to line show; most lines lie between the peaks.
+
+    An exponential window correlates the noise m lines apart by 1 / (1 + m^2 x^2), x = pi / `decay_lines`, where that is
+    its rate over the spacing of the lines in Hz.
+    """
     bends = np.abs(frf[:-2] - 2.0 * frf[1:-1] + frf[2:]) ** 2
     # the median of the square of complex noise is ln 2 of its mean
-    variance = np.median(bends, axis=0) / (6.0 * np.log(2.0))
+    first, second = (decay_lines**2 / (decay_lines**2 + (np.pi * m) ** 2) for m in (1.0, 2.0))
+    variance = np.median(bends, axis=0) / ((6.0 - 8.0 * first + 2.0 * second) * np.log(2.0))
     # a response that is zero or constant has none, and would count for all others
     return np.maximum(variance, max(LEAST_NOISE * float(np.median(variance)), 1e-12 * float(np.mean(np.abs(frf) ** 2))))
 
@@ -82,7 +90,7 @@ def peaks(height: np.ndarray) -> np.ndarray:
 def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> MovingFit:
     """Poles, participations and moves that fit best, with the moves as small as they may be.
 
-    min  sum |y_o - Phi_o(lambda_o, l) psi_o|^2 + sum (a_or / tau_r)^2 + (b_or / tau'_r)^2
+    min  sum |y_o - Phi_o(lambda_o, l) psi_o|^2 + sum (a_or / tau_r)^2 + ... the same of b, v and k
 
     by Gauss-Newton steps with Levenberg's damping; shapes are eliminated, then the moves of each response. The standard
     deviations are the root mean squares of what is known of the moves (expectation maximization).
@@ -96,13 +104,13 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
     std = np.maximum(first.std, LEAST_STD)
     outputs, (count, inputs) = lines.weight.shape[0], participation.shape
     point = _point(lines, eigenvalue, participation, move, std)
-    damping, told = 1e-4, np.zeros((outputs, count, 2))
+    damping, told, normal = 1e-4, np.zeros((outputs, count, 4)), np.eye(2 * count * inputs)
     for _ in range(MOST_STEPS):
-        step, along, told = _step(lines, eigenvalue, participation, move, std, point, damping)
+        step, along, told, normal = _step(lines, eigenvalue, participation, move, std, point, damping)
         tried = (
             _damped(eigenvalue + step[0], eigenvalue),
             participation + step[1:].T,
-            np.clip(move + along, -MOST_STDS * std, MOST_STDS * std),
+            np.clip(move + along, LOWEST * std, MOST_STDS * std),
         )
         new = _point(lines, *tried, std)
         if new.cost <= point.cost:
@@ -123,7 +131,11 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
     unknown = 2.0 * outputs * (count + 2 * inputs) + 2.0 * count * inputs + max(moves, 0.0)
     spare = max(2.0 * lines.weight.size - unknown, 1.0)
     squares = float(np.sum(np.abs(point.left) ** 2))
-    return MovingFit(MovingModes(eigenvalue, participation, move, std, point.shape), point.left, squares / spare)
+    variance = squares / spare
+    covariance = np.linalg.pinv(normal, hermitian=True).reshape(2, normal.shape[0] // 2, 2, -1)[:, :count, :, :count]
+    covariance = np.einsum("arbr->rab", covariance) * max(variance, 1.0)
+    modes = MovingModes(eigenvalue, participation, move, std, point.shape, covariance)
+    return MovingFit(modes, point.left, variance)
 
 
 def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
@@ -132,12 +144,12 @@ def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
     tau = float(first.std[0, 0])
     reach = 3.0 * max(tau, 0.001)
     count = min(int(np.ceil(reach / half_width)) + 1, MOST_TRIED)
-    cost, best = np.full(lines.weight.shape[0], np.inf), np.zeros_like(first.move)
+    cost, best = np.full(lines.weight.shape[0], np.inf), first.move.copy()
     for value in np.linspace(-reach, reach, 2 * count + 1):
-        move = np.zeros_like(best)
+        move = first.move.copy()
         move[:, :, 0] = value
         point = _point(lines, first.eigenvalue, _unit(first.participation), move, np.maximum(first.std, LEAST_STD))
-        tried = np.sum(np.abs(point.left) ** 2, axis=(1, 2)) + (value / max(tau, LEAST_STD)) ** 2
+        tried = np.sum(np.abs(point.left) ** 2, axis=(1, 2)) + (value / max(tau, LEAST_STD[0])) ** 2
         best[tried < cost, 0, 0] = value
         cost = np.minimum(cost, tried)
     return dataclasses.replace(first, move=best), float(cost.sum())
@@ -156,8 +168,9 @@ def _point(
     lines: Window, eigenvalue: np.ndarray, participation: np.ndarray, move: np.ndarray, std: np.ndarray
 ) -> _Point:
     outputs, count = move.shape[:2]
-    g = _functions(lines, moved(eigenvalue, move), 1)[:, :, None] * participation.T
-    columns = _without(lines.background, lines.weight[..., None] * g).reshape(outputs, -1, count)
+    g = (lines.s**lines.power)[:, None] * resonances(lines.s, eigenvalue, move)
+    columns = lines.weight[..., None] * g[:, None] * participation.T[:, None, :]
+    columns = _without(lines.background, columns).reshape(outputs, -1, count)
     size = np.linalg.norm(columns, axis=1, keepdims=True)
     basis, root = np.linalg.qr(columns / np.where(size > 0.0, size, 1.0))
     y = lines.responses.reshape(outputs, -1, 1)
@@ -176,31 +189,35 @@ def _step(
     std: np.ndarray,
     point: _Point,
     damping: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps of lambda and l [1 + input, r] and of the moves [output, r, 2], and the variances of these."""
-    outputs, count = move.shape[:2]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Steps of lambda and l [1 + input, r] and of the moves [output, r, 4], variances of these, and the normal matrix
+    of the former."""
+    outputs, count, kinds = move.shape
     inputs = participation.shape[1]
-    poles = moved(eigenvalue, move)
-    psi = point.shape[:, None, :]
-    g, h = _functions(lines, poles, 1) * psi, _functions(lines, poles, 2) * psi
-    # columns of the pole, then of each component of the participation
-    columns = np.zeros((outputs, lines.s.size, inputs, 1 + inputs, count), complex)
-    columns[:, :, :, 0] = h[:, :, None] * participation.T
+    shape = point.shape[:, None, :] * (lines.s**lines.power)[:, None]
+    of_pole, of_v, of_k = slopes(lines.s, eigenvalue, move) * shape
+    g = resonances(lines.s, eigenvalue, move) * shape
+    # columns of the pole, of v and of k, then of each component of the participation
+    columns = np.zeros((outputs, inputs, lines.s.size, 3 + inputs, count), complex)
     for i in range(inputs):
-        columns[:, :, i, 1 + i] = g
-    columns = columns.reshape(outputs, lines.s.size, inputs, -1)
-    columns = _without(lines.background, lines.weight[..., None] * columns).reshape(outputs, -1, columns.shape[-1])
+        weight = lines.weight[:, i, :, None]
+        for k, each in enumerate((of_pole, of_v, of_k)):
+            columns[:, i, :, k] = weight * each * participation[:, i]
+        columns[:, i, :, 3 + i] = weight * g
+    columns = _without(lines.background, columns.reshape(*columns.shape[:3], -1)).reshape(outputs, -1, (3 + inputs) * count)
     columns = columns - point.basis @ (_adjoint(point.basis) @ columns)
-    gram = _adjoint(columns) @ columns
-    right = (_adjoint(columns) @ point.left.reshape(outputs, -1, 1))[..., 0]
-    turn = np.stack([1j * np.imag(eigenvalue), np.real(eigenvalue)], axis=1)
-    # a real step in the moves is a step of the pole along `turn`
-    own = gram[:, :count, :count]
-    normal = np.real(np.einsum("rm,ors,sn->ormsn", turn.conj(), own, turn)).reshape(outputs, 2 * count, 2 * count)
-    normal = normal + np.diag(std.ravel() ** -2.0)
-    gradient = (np.real(turn.conj() * right[:, :count, None]) - move / std**2).reshape(outputs, -1)
-    cross = turn.conj()[:, :, None] * gram[:, :count, None, :]
-    cross = np.concatenate([np.real(cross), -np.imag(cross)], axis=-1).reshape(outputs, 2 * count, -1)
+    adjoint = _adjoint(columns)
+    # of the pole and the participations, which are complex, then of a, b, v and k: a and b are steps of the pole
+    every = _every(eigenvalue, inputs)
+    products = _adjoint(every) @ (adjoint @ columns) @ every
+    right = (adjoint @ point.left.reshape(outputs, -1, 1))[..., 0] @ every.conj()
+    shared = (1 + inputs) * count
+    gram, cross, own = products[:, :shared, :shared], products[:, shared:, :shared], products[:, shared:, shared:]
+    prior = std.T.ravel() ** -2.0
+    normal = np.real(own) + np.diag(prior)
+    gradient = np.real(right[:, shared:]) - np.swapaxes(move, 1, 2).reshape(outputs, -1) * prior
+    right = right[:, :shared]
+    cross = np.concatenate([np.real(cross), -np.imag(cross)], axis=-1)
     whole = np.block([[np.real(gram), -np.imag(gram)], [np.imag(gram), np.real(gram)]])
     told = np.linalg.inv(normal)
     taken = told @ cross
@@ -216,13 +233,21 @@ def _step(
     step[free] = np.linalg.solve(inside, force[free])
     along = np.einsum("omn,on->om", told, gradient) - taken @ step
     step = step.reshape(2, 1 + inputs, count)
-    variance = np.diagonal(told, axis1=1, axis2=2).reshape(outputs, count, 2)
-    return step[0] + 1j * step[1], along.reshape(outputs, count, 2), variance
+    along, variance = (
+        np.swapaxes(each.reshape(outputs, kinds, count), 1, 2) for each in (along, np.diagonal(told, axis1=1, axis2=2))
+    )
+    return step[0] + 1j * step[1], along, variance, reduced[np.ix_(free, free)]
 
 
-def _functions(lines: Window, poles: np.ndarray, order: int) -> np.ndarray:
-    """s^p / (s - pole)^order [output, f, r]."""
-    return (lines.s**lines.power)[:, None] / (lines.s[:, None] - poles[:, None, :]) ** order
+def _every(eigenvalue: np.ndarray, inputs: int) -> np.ndarray:
+    """From the derivatives of pole, v, k and participations those of pole, participations, a, b, v and k."""
+    count = eigenvalue.size
+    pick = np.zeros((3 + inputs, 5 + inputs, count), complex)
+    pick[0, 0], pick[0, 1 + inputs], pick[0, 2 + inputs] = 1.0, 1j * np.imag(eigenvalue), np.real(eigenvalue)
+    pick[1, 3 + inputs] = pick[2, 4 + inputs] = 1.0
+    pick[3 + np.arange(inputs), 1 + np.arange(inputs)] = 1.0
+    every = pick[..., None] * np.eye(count)
+    return every.transpose(0, 2, 1, 3).reshape((3 + inputs) * count, -1)
 
 
 def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -231,10 +256,8 @@ def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values [output, f, input, n] without the straight lines."""
-    turned = values.transpose(0, 2, 1, 3)
-    turned = turned - background @ (np.swapaxes(background, 2, 3) @ turned)
-    return turned.transpose(0, 2, 1, 3)
+    """Values [output, input, f, n] without the straight lines."""
+    return values - background @ (np.swapaxes(background, 2, 3) @ values)
 
 
 def _adjoint(a: np.ndarray) -> np.ndarray:

@@ -1,12 +1,19 @@
-"""Modes whose poles move from response to response: a mode has one pole, and a small move of it in every response.
+"""Modes whose poles vary: from response to response, and between the hits that are averaged in each.
 
-A roving hammer takes a structure at another moment, amplitude and place of its sensors for every response. Its modes
-then ring at slightly different frequencies in each, and poles that all responses share describe that by several poles
-a mode. Here the pole lambda of a mode is, in response o,
+A roving hammer takes a structure at another moment, amplitude and place of its sensors for every response, and an
+analyser averages some hits at each place. Natural frequencies differ slightly from hit to hit, so that the pole lambda
+of a mode has in response o
 
     lambda_o = j Im(lambda) (1 + a_o) + Re(lambda) (1 + b_o)
 
-with small real numbers a_o and b_o that scatter about zero with standard deviations of their own.
+with small real numbers a_o and b_o that scatter about zero, and the mean of the hits' resonances is broader than one:
+with z = s - lambda_o, the variance v_o of the relative frequencies among the hits of response o and their third moment
+over v_o, k_o,
+
+    mean of 1 / (z - j Im(lambda) x)  =  (z - j w k_o) / (z^2 - j w k_o z + w^2 v_o),    w = Im(lambda)
+
+to the third order in x, and exact for two hits (the two-point Gaussian quadrature of the distribution of x). It is
+1 / z where v_o = 0.
 """
 
 import dataclasses
@@ -23,21 +30,23 @@ class MovingModes:
     participation: np.ndarray
     """[r, input], the largest component 1."""
     move: np.ndarray
-    """a and b [output, r, 2]."""
+    """a, b, v and k [output, r, 4]."""
     std: np.ndarray
-    """Standard deviations of a and b [r, 2]."""
+    """Root mean squares of a, b, v and k over the outputs [r, 4]."""
     shape: np.ndarray
     """[output, r]"""
-
-    @property
-    def poles(self) -> np.ndarray:
-        """Of every response [output, r]."""
-        return moved(self.eigenvalue, self.move)
+    covariance: np.ndarray
+    """Of Re and Im of lambda [r, 2, 2], (rad/s)^2: of the mean, from noise and from the moves."""
 
     def part(self, keep: np.ndarray) -> "MovingModes":
         """Some of them."""
         return MovingModes(
-            self.eigenvalue[keep], self.participation[keep], self.move[:, keep], self.std[keep], self.shape[:, keep]
+            self.eigenvalue[keep],
+            self.participation[keep],
+            self.move[:, keep],
+            self.std[keep],
+            self.shape[:, keep],
+            self.covariance[keep],
         )
 
     def and_also(self, other: "MovingModes") -> "MovingModes":
@@ -48,22 +57,16 @@ class MovingModes:
             np.concatenate([self.move, other.move], axis=1),
             np.concatenate([self.std, other.std]),
             np.concatenate([self.shape, other.shape], axis=1),
+            np.concatenate([self.covariance, other.covariance]),
         )
-
-    def with_shift(self, shift: np.ndarray) -> "MovingModes":
-        """With the frequencies of all moved alike [output]."""
-        move = np.zeros_like(self.move)
-        move[..., 0] = shift[:, None]
-        return dataclasses.replace(self, move=move)
 
     def responses(self, s: np.ndarray, power: int, still: bool = False) -> np.ndarray:
         """What they add to the responses [f, output, input]; where `still`, what they would add if no pole moved."""
-        poles = np.broadcast_to(self.eigenvalue, self.shape.shape) if still else self.poles
+        move = 0.0 * self.move if still else self.move
         residue = (self.shape[:, None, :] * self.participation.T).transpose(0, 2, 1)
-        weight, at = s[:, None] ** power, s[:, None]
-        both = weight / (at - poles[:, None, :]) @ residue
-        both = both + weight / (at - poles.conj()[:, None, :]) @ residue.conj()
-        return both.transpose(1, 0, 2)
+        both = resonances(s, self.eigenvalue, move) @ residue
+        both = both + resonances(s.conj(), self.eigenvalue, move).conj() @ residue.conj()
+        return (s[:, None] ** power * both).transpose(1, 0, 2)
 
 
 def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, outputs: int) -> MovingModes:
@@ -72,15 +75,16 @@ def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, ou
     Args:
         eigenvalue: lambda, rad/s.
         participation: [input]
-        std: of a and b [2].
+        std: of a, b, v and k [4].
         outputs: number of responses.
     """
     return MovingModes(
         np.array([eigenvalue]),
         participation[None],
-        np.zeros((outputs, 1, 2)),
+        np.broadcast_to([0.0, 0.0, std[2], 0.0], (outputs, 1, 4)),
         np.asarray(std)[None],
         np.zeros((outputs, 1), complex),
+        np.zeros((1, 2, 2)),
     )
 
 
@@ -100,11 +104,31 @@ def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> list[Movin
     eigenvalue = others.eigenvalue.copy()
     eigenvalue[near] = (weight @ [eigenvalue[near], pole]) / weight.sum()
     move = others.move.copy()
-    move[:, near] = 0.0
+    move[:, near] = [0.0, 0.0, others.std[near, 2], 0.0]
     move[:, near, 0] = shift
     return [others, dataclasses.replace(others, eigenvalue=eigenvalue, move=move)]
 
 
 def moved(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Poles of every response [output, r], with their moves [output, r, 2]."""
+    """Poles of every response [output, r], with their moves [output, r, 4]."""
     return eigenvalue + 1j * np.imag(eigenvalue) * move[..., 0] + np.real(eigenvalue) * move[..., 1]
+
+
+def resonances(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
+    """Mean resonances of the hits [output, f, r] at s [f], for moves [output, r, 4]."""
+    z, w = _distance(s, eigenvalue, move)
+    top = z - 1j * w * move[:, None, :, 3]
+    return top / (z * top + w**2 * move[:, None, :, 2])
+
+
+def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
+    """Derivatives of `resonances` with respect to the pole, v and k [3, output, f, r]."""
+    z, w = _distance(s, eigenvalue, move)
+    v, top = move[:, None, :, 2], z - 1j * w * move[:, None, :, 3]
+    below = (z * top + w**2 * v) ** -2.0
+    return np.stack([(top**2 - w**2 * v) * below, -(w**2) * top * below, -1j * w**3 * v * below])
+
+
+def _distance(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """z = s - lambda_o [output, f, r], and w [r]."""
+    return s[:, None] - moved(eigenvalue, move)[:, None, :], np.imag(eigenvalue)

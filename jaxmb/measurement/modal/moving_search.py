@@ -17,7 +17,7 @@ from jaxmb.measurement.modal.moving import (
     window,
 )
 from jaxmb.measurement.modal.moving_modes import MovingModes, one_less, one_mode
-from jaxmb.measurement.modal.stabilization import damping_ratio
+from jaxmb.measurement.modal.stabilization import SAME, alike, damping_ratio
 
 REACH = 3.0
 """Modes are fitted together that lie within so many half-power bandwidths of each other."""
@@ -33,13 +33,15 @@ UNEXPLAINED = 0.1
 """Part that one mode alone may leave of its lines to tell whether it moves."""
 STANDS_OUT = 2.0
 """Mean square, over that of the noise, of what is left at a line to be looked at."""
-FIRST_STD = np.array([0.003, 0.02])
-"""Relative standard deviations of frequency and damping that are expected before any are known."""
+FIRST_STD = np.array([0.003, 0.02, 4e-6, 0.002])
+"""Root mean squares of a, b, v and k that are expected before any are known."""
 FIRST_DAMPING = (0.0015, 0.004, 0.01, 0.03)
 FIRST_ERROR = 0.02
 """Part of a response that a model of hits that differ cannot follow, before it is measured at the modes found."""
 NARROWEST = 0.3
 """Half-power bandwidth of a mode in lines."""
+HALF_POWER = 2.35
+"""Width of a normal distribution at half its height, in standard deviations."""
 MOST_SWEEPS = 3
 MOST_TOGETHER = 12
 """Modes that are fitted together: what asks for more is no scatter of single modes."""
@@ -64,12 +66,12 @@ class MovingSearch:
         self.s = 1j * self.omega
         self.largest_damping_ratio = largest_damping_ratio
         self.spacing = 2.0 * np.pi * float(np.median(np.diff(frequency_hz)))
-        self.noise = noise_between_peaks(frf)
-        self._judge_by(FIRST_ERROR)
+        self.noise = noise_between_peaks(frf, 2.0 * np.pi * decay_1_s / self.spacing)
         rising = np.maximum(self.omega, 0.5 * self.spacing) / self.omega[-1]
         self.beyond = np.linalg.qr(rising[:, None] ** [power, power - 2.0])[0]
         self.modes = one_mode(1j, np.ones(frf.shape[2], complex), FIRST_STD, frf.shape[1]).part(np.zeros(1, bool))
         self.left = frf
+        self._judge_by(FIRST_ERROR)
 
     def look_for_single_ones(self, most: int) -> None:
         """Find modes that lie alone, so many at most."""
@@ -104,8 +106,12 @@ class MovingSearch:
         return float(np.median([gain for _, gain in better])) if better else 1.0
 
     def _judge_by(self, error: float) -> None:
-        """Expect so large a part of the response to be left, besides the noise."""
-        self._variance = self.noise + error**2 * np.abs(self.frf) ** 2
+        """Expect so large a part of the response to be left, besides the noise; at an antiresonance of each mode's."""
+        squares = np.abs(self.frf) ** 2
+        if self.modes.eigenvalue.size:
+            each = (self.modes.part(one) for one in np.eye(self.modes.eigenvalue.size, dtype=bool))
+            squares = np.maximum(squares, sum(np.abs(mode.responses(self.s, self.power)) ** 2 for mode in each))
+        self._variance = self.noise + error**2 * squares
 
     def _std(self) -> np.ndarray | None:
         """Standard deviations of modes that lie alone, where there are some."""
@@ -192,7 +198,7 @@ class MovingSearch:
         damping = np.median(damping_ratio(eigenvalue)) if eigenvalue.size else FIRST_DAMPING[2]
         lines = self._around(self._at(line, float(damping)))
         near = np.abs(self.omega[lines] - place) < 1.5 * self.spacing
-        return float(np.mean(np.abs(self._window(lines).responses[:, near]) ** 2)) / 2.0 > STANDS_OUT
+        return float(np.mean(np.abs(self._window(lines).responses[:, :, near]) ** 2)) / 2.0 > STANDS_OUT
 
     def _at(self, line: int, damping: float) -> MovingModes:
         """A mode at a line, with the participation that most of what is left there has."""
@@ -264,9 +270,10 @@ class MovingSearch:
             move = before.modes.move[:, [near]]
             together = before.modes.and_also(dataclasses.replace(start, move=move))
             fits.append(moving_poles(lines, together, known=True))
-            fits.append(moving_poles(lines, together.with_shift(self._shift()), known=True))
         best = min(fits, key=lambda fit: fit.variance)
         if not self._possible(best.modes.eigenvalue) or not self._is_better(lines, before, best):
+            return False
+        if self._twins(best.modes)[-1]:
             return False
         self._replace(inside, best.modes)
         return True
@@ -277,8 +284,19 @@ class MovingSearch:
             return True
         pole = after.modes.eigenvalue[-1]
         near = self._close(np.imag(lines.s), abs(pole), -2.0 * np.real(pole))
-        squares = [np.sum(np.abs(fit.left[:, near]) ** 2) for fit in (before, after)]
+        squares = [np.sum(np.abs(fit.left[:, :, near]) ** 2) for fit in (before, after)]
         return bool(before.variance > 1.1 * after.variance and squares[0] > 1.5 * CLEARLY * squares[1])
+
+    def _twins(self, modes: MovingModes) -> np.ndarray:
+        """Which modes have another one of the same participation within their bandwidth: they are one mode.
+
+        The bandwidth is the half-power bandwidth of the damping, and of the frequencies of all hits.
+        """
+        place, spread = np.abs(modes.eigenvalue), np.hypot(modes.std[:, 0], np.sqrt(modes.std[:, 2]))
+        width = -2.0 * (np.real(modes.eigenvalue) + self.decay_1_s) + HALF_POWER * spread * place
+        near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
+        near &= alike(modes.participation.T) > SAME
+        return np.any(near & ~np.eye(place.size, dtype=bool), axis=1)
 
     def _refit(self) -> None:
         """Fit every group again, now that all others are known."""
@@ -296,11 +314,14 @@ class MovingSearch:
     def _measure_error(self, part: float) -> None:
         """Of the parts of the response that are left at the modes, the one that this part of the modes stays below."""
         each = []
-        for pole in self.modes.eigenvalue:
-            near = np.abs(self.omega - abs(pole)) < max(-np.real(pole), 0.6 * self.spacing)
+        for k in range(self.modes.eigenvalue.size):
+            pole, lines = self.modes.eigenvalue[k], self._around(self.modes.part(np.arange(k, k + 1)))
+            near = np.abs(self.omega[lines] - abs(pole)) < max(-np.real(pole), 0.6 * self.spacing)
             if near.any():
-                size = np.maximum(np.abs(self.frf[near]) ** 2, np.finfo(float).tiny)
-                each.append(np.median(np.abs(self.left[near]) ** 2 / size) / np.log(2.0))
+                bare = self._window(lines)
+                left = (bare.responses / bare.weight).transpose(2, 0, 1)[near]
+                size = np.maximum(np.abs(self.frf[lines][near]) ** 2, np.finfo(float).tiny)
+                each.append(np.median(np.abs(left) ** 2 / size) / np.log(2.0))
         if each:
             self._judge_by(float(np.sqrt(np.quantile(each, part))))
 
@@ -315,5 +336,6 @@ class MovingSearch:
             now = moving_poles(lines, group, known=True)
             fits = [moving_poles(lines, first, known=True) for first in one_less(group, pole, self._shift())]
             best = min(fits, key=lambda fit: fit.variance)
-            if self._possible(best.modes.eigenvalue) and best.variance < CLEARLY * now.variance:
+            one = self._twins(group)[group.eigenvalue == pole][0]
+            if self._possible(best.modes.eigenvalue) and (one or best.variance < CLEARLY * now.variance):
                 self._replace(inside, best.modes)

@@ -85,6 +85,24 @@ def refine_poles(
     for _ in range(2 if first else 1):
         eigenvalue, participation, point, converged = _minimize(lines, noise, eigenvalue, participation)
         noise = np.maximum(_noise(lines, point, participation), LEAST_NOISE * floor)
+    return _described(lines, noise, eigenvalue, participation, converged)
+
+
+def fixed_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray) -> RefinedPoles:
+    """Known poles [r] and participations [r, input], and what follows from them.
+
+    Args:
+        lines: the responses.
+        eigenvalue: [r], rad/s.
+        participation: [r, input]
+        noise: weights of the responses: an estimate of sigma [output, input].
+    """
+    return _described(lines, noise, eigenvalue, _unit(participation), True)
+
+
+def _described(
+    lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray, converged: bool
+) -> RefinedPoles:
     point = _equations(lines, noise, eigenvalue, participation)
     return RefinedPoles(
         eigenvalue,

@@ -7,9 +7,9 @@ import numpy as np
 
 from jaxmb.measurement.modal.moving_modes import MovingModes
 from jaxmb.measurement.modal.moving_search import MovingSearch
-from jaxmb.measurement.modal.refine import RefinedPoles
+from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_poles
 from jaxmb.measurement.modal.residues import as_lines
-from jaxmb.measurement.modal.search import Search
+from jaxmb.measurement.modal.search import Search, remainder, with_poles_beside
 
 MOST_ALONE = 8
 """Modes that tell whether poles move."""
@@ -17,6 +17,10 @@ FEWEST_RESPONSES = 4
 MOVING = 1.1
 """Factor of variance that moves explain from which on poles do move: in responses that were measured at once it is 1.00
 to 1.01, at a scatter of 0.03 % of the frequencies 1.2 and more."""
+OUTSTANDING = 10.0
+"""Squares of what a mode adds, over what all leave around it: modes have hundreds and more, what stood for their errors 0 to 2."""
+FEWEST_LINES = 5
+"""Around a mode."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,17 +59,43 @@ class MovingTest:
     shift: np.ndarray
     """Of the frequency in every response, as a part of it [output, r]."""
     std: np.ndarray
-    """Standard deviations of the moves of frequency and damping, as a part of these [r, 2]."""
+    """Standard deviation of it [r]."""
+    covariance: np.ndarray
+    """Of Re and Im of each pole [r, 2, 2], (rad/s)^2, the scatter of the mean included."""
 
-    def counted_in(self, refined: RefinedPoles) -> RefinedPoles:
-        """Poles, those of these modes first, as uncertain as the mean of their moves is too: sigma / sqrt(outputs)."""
-        count, outputs = self.eigenvalue.size, self.shift.shape[0]
-        pole = refined.eigenvalue[:count]
-        covariance = refined.covariance.copy()
-        decay = np.real(pole) - self.search.decay_1_s  # what moves is a part of it with the window's
-        covariance[:count, 0, 0] += (decay * self.std[:, 1]) ** 2 / outputs
-        covariance[:count, 1, 1] += (np.imag(pole) * self.std[:, 0]) ** 2 / outputs
-        return dataclasses.replace(refined, covariance=covariance)
+    def part(self, keep: np.ndarray) -> "MovingTest":
+        """Some of the modes."""
+        return MovingTest(
+            self.search,
+            self.eigenvalue[keep],
+            self.participation[keep],
+            self.shift[:, keep],
+            self.std[keep],
+            self.covariance[keep],
+        )
+
+    def with_poles_beside(self) -> tuple["MovingTest", RefinedPoles]:
+        """The modes that stand out, and these as they were found with poles outside the band that were refined.
+
+        Fitted on the lines around them, some modes only stood for what their neighbours left: of the whole band they
+        explain hardly more than is left there.
+        """
+        search, test = self.search, self
+        refined = with_poles_beside(search, refine_poles(search.lines, test.eigenvalue, test.participation))
+        beside = slice(test.eigenvalue.size, None)
+        pole, rows, covariance = (each[beside] for each in (refined.eigenvalue, refined.participation, refined.covariance))
+        while True:
+            known = fixed_poles(
+                search.lines,
+                np.concatenate([test.eigenvalue, pole]),
+                np.concatenate([test.participation, rows]),
+                refined.noise,
+            )
+            outstanding = _outstanding(search, known)[: test.eigenvalue.size]
+            if not np.any(outstanding < OUTSTANDING):
+                break
+            test = test.part(np.arange(outstanding.size) != np.argmin(outstanding))
+        return test, dataclasses.replace(known, covariance=np.concatenate([test.covariance, covariance]))
 
     def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
         """That of the modes by ascending frequency.
@@ -77,7 +107,7 @@ class MovingTest:
         """
         modes = np.flatnonzero(mode)
         modes = modes[np.argsort(np.abs(eigenvalue[modes]), kind="stable")]
-        return Scatter(self.shift[:, modes], self.std[modes, 0], between)
+        return Scatter(self.shift[:, modes], self.std[modes], between)
 
 
 def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | None:
@@ -102,10 +132,23 @@ def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | N
     return _without_moves(search, hunt.s, hunt.modes) if hunt.modes.eigenvalue.size else None
 
 
+def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
+    """Squares of what each mode adds to the responses over those of what all leave, on the lines around it [r]."""
+    omega, left = np.imag(search.lines.s), np.sum(np.abs(remainder(search, known)) ** 2, axis=(1, 2))
+    ratio = np.zeros(known.eigenvalue.size)
+    for r, pole in enumerate(known.eigenvalue):
+        near = np.argsort(np.abs(omega - abs(pole)), kind="stable")
+        near = near[: max(FEWEST_LINES, int(np.sum(np.abs(omega - abs(pole)) < search.decay_1_s - np.real(pole))))]
+        own = np.abs(search.lines.s[near] ** search.lines.power / (search.lines.s[near] - pole)) ** 2
+        residue = known.shape[:, r, None] * known.participation[r]
+        ratio[r] = np.sum(own) * np.sum(np.abs(residue) ** 2) / max(np.sum(left[near]), np.finfo(float).tiny)
+    return ratio
+
+
 def _without_moves(search: Search, s: np.ndarray, modes: MovingModes) -> MovingTest:
     power = search.lines.power
     frf = search.frf - modes.responses(s, power) + modes.responses(s, power, still=True)
     still = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return MovingTest(still, eigenvalue, modes.participation, modes.move[:, :, 0], modes.std)
+    return MovingTest(still, eigenvalue, modes.participation, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)

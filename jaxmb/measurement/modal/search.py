@@ -10,8 +10,10 @@ from jaxmb.measurement.modal.model import damping_std
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.residues import Lines, as_lines
 from jaxmb.measurement.modal.stabilization import (
+    SAME,
     StabilityRule,
     StabilizationChart,
+    alike,
     damping_ratio,
     merged,
     stabilization_chart,
@@ -30,8 +32,6 @@ LEAST_STRENGTH = 25.0
 responses with 5 % of noise have thousands."""
 DOUBTFUL_STRENGTH = 9.0
 """Three standard deviations: not counted as a mode, but worth a word."""
-SAME = 0.95
-"""MAC of shapes from which on two poles at one place are one mode."""
 ROUNDING = 1e-10
 """Of the largest response: what is left below it holds no poles."""
 QUIET = 1.25
@@ -154,6 +154,23 @@ def with_poles_left(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles
     return refined, doubtful
 
 
+def without_twins(search: Search, refined: RefinedPoles) -> RefinedPoles:
+    """Without the weaker one of each two modes of one reference that lie within a half-power bandwidth.
+
+    One reference does not distinguish close modes from one that varied or was not linear.
+    """
+    while True:
+        place, width = np.abs(refined.eigenvalue), -2.0 * np.real(refined.eigenvalue)
+        near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
+        mode = is_mode(refined, search.band_hz, search.rule)
+        near &= mode[:, None] & mode & (refined.strength[:, None] < refined.strength)
+        twin = near.any(axis=1)
+        if not twin.any():
+            return refined
+        keep = np.arange(twin.size) != np.argmin(np.where(twin, refined.strength, np.inf))
+        refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
+
+
 def _with(
     search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray
 ) -> tuple[RefinedPoles, np.ndarray]:
@@ -217,14 +234,8 @@ def _seconds(search: Search, refined: RefinedPoles) -> np.ndarray:
     """Which poles are the weaker one of two at one place with one shape."""
     size = np.abs(refined.eigenvalue)
     near = np.abs(size[:, None] - size) < search.rule.frequency * size
-    alike = near & (_alike(refined.shape) > SAME)
-    return np.any(alike & (refined.strength[:, None] < refined.strength), axis=1)
-
-
-def _alike(vectors: np.ndarray) -> np.ndarray:
-    """MAC of columns with each other."""
-    unit = vectors / np.linalg.norm(vectors, axis=0)
-    return np.abs(unit.conj().T @ unit) ** 2
+    same = near & (alike(refined.shape) > SAME)
+    return np.any(same & (refined.strength[:, None] < refined.strength), axis=1)
 
 
 def remainder(search: Search, refined: RefinedPoles) -> np.ndarray:

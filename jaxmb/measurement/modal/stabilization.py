@@ -10,6 +10,8 @@ from jaxmb.measurement.modal.residues import Lines, shapes
 
 LABELS = ("new", "frequency", "damping", "shape")
 """What of a pole agrees with a pole of the order before: nothing, its frequency, its damping as well, its shape too."""
+SAME = 0.95
+"""MAC from which on two poles at one place are one mode."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,12 @@ class StabilizationChart:
 def damping_ratio(eigenvalue: np.ndarray) -> np.ndarray:
     """-Re(lambda) / |lambda|."""
     return -np.real(eigenvalue) / np.abs(eigenvalue)
+
+
+def alike(vectors: np.ndarray) -> np.ndarray:
+    """MAC of columns with each other."""
+    unit = vectors / np.linalg.norm(vectors, axis=0)
+    return np.abs(unit.conj().T @ unit) ** 2
 
 
 def stabilization_chart(
