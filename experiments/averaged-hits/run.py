@@ -168,7 +168,7 @@ def hammer_test(truth: Structure, variation: float, rng: np.random.Generator) ->
 
 def analysed(truth: Structure, analysis: jaxmb.ModalAnalysis) -> dict[str, int]:
     """Modes with a pole within 1 % and a MAC over the points of more than 0.8, poles without one, true intervals."""
-    known, shape = truth.shape[:, : truth.inside], analysis.model.participation.T
+    known, shape = truth.shape[:, : truth.inside], analysis.shape
     unit = [each / np.linalg.norm(each, axis=0) for each in (known, shape)]
     mac = np.abs(unit[0].T @ unit[1]) ** 2
     frequency_hz = truth.frequency_hz[: truth.inside]
@@ -204,7 +204,9 @@ def main() -> None:
             began = time.process_time()
             row = analysed(truth, jaxmb.modal_analysis(frf_set))
             rows.append({**row, "seconds": time.process_time() - began})
-        modes, found, false, contained = (sum(row[name] for row in rows) for name in ("modes", "found", "false", "contained"))
+        modes, found, false, contained = (
+            sum(row[name] for row in rows) for name in ("modes", "found", "false", "contained")
+        )
         seconds = sum(row["seconds"] for row in rows) / options.draws
         print(
             f"{variation:8.2%}  {found:4d} of {modes:4d} ({found / modes:5.1%}) {false:4d} ({false / modes:5.1%})"

@@ -49,9 +49,9 @@ class Pole:
     damping_std: float
     eigenvalue: complex
     shape: np.ndarray
-    """[output], the largest component 1."""
+    """[point], the largest component 1; the points are the outputs, or the inputs where they are more."""
     participation: np.ndarray
-    """[input]"""
+    """[input], with the scale of the residues."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class ModalAnalysis:
     def poles(self) -> tuple[Pole, ...]:
         """The modes one by one, by ascending frequency."""
         m = self.model
-        frequency_std_hz, damping_std = m.frequency_std_hz, m.damping_std
+        frequency_std_hz, damping_std, mode_shape = m.frequency_std_hz, m.damping_std, m.mode_shape
         return tuple(
             Pole(
                 frequency_hz=float(m.frequency_hz[r]),
@@ -89,7 +89,7 @@ class ModalAnalysis:
                 frequency_std_hz=float(frequency_std_hz[r]),
                 damping_std=float(damping_std[r]),
                 eigenvalue=complex(m.eigenvalue[r]),
-                shape=m.shape[:, r],
+                shape=mode_shape[:, r],
                 participation=m.participation[r],
             )
             for r in range(m.eigenvalue.size)
@@ -107,8 +107,13 @@ class ModalAnalysis:
 
     @property
     def shape(self) -> np.ndarray:
-        """Shapes [output, r], the largest component 1."""
-        return self.model.shape
+        """Shapes [point, r], the largest component 1, over `points`."""
+        return self.model.mode_shape
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """Degrees of freedom of the shapes: the outputs, or the inputs where they are more (a roving hammer)."""
+        return self.model.points
 
 
 def modal_analysis(

@@ -63,13 +63,26 @@ class ModalModel:
         return -np.real(self.eigenvalue) / np.abs(self.eigenvalue)
 
     @property
+    def points(self) -> tuple[str, ...]:
+        """Where `mode_shape` is known: the outputs, or the inputs where they are more (a roving hammer)."""
+        return self.inputs if len(self.inputs) > len(self.outputs) else self.outputs
+
+    @property
+    def mode_shape(self) -> np.ndarray:
+        """[point, r], the largest component 1: shapes, or participations where the inputs are more than the outputs."""
+        if len(self.inputs) <= len(self.outputs):
+            return self.shape
+        rows = np.argmax(np.abs(self.participation), axis=1)[:, None]
+        return (self.participation / np.take_along_axis(self.participation, rows, axis=1)).T
+
+    @property
     def frequency_std_hz(self) -> np.ndarray:
-        """Standard deviation of `frequency_hz` [r] that the noise left by the fit explains."""
+        """Standard deviation of `frequency_hz` [r]: of the noise, and of the mean where frequencies move."""
         return frequency_std_hz(self.eigenvalue, self.pole_covariance)
 
     @property
     def damping_std(self) -> np.ndarray:
-        """Standard deviation of `damping_ratio` [r] that the noise left by the fit explains."""
+        """Standard deviation of `damping_ratio` [r], as that of `frequency_hz`."""
         return damping_std(self.eigenvalue, self.pole_covariance)
 
 

@@ -40,6 +40,10 @@ class Window:
     responses: np.ndarray
     """Weighted, without the straight lines [output, input, f]."""
 
+    def of_responses(self, some: np.ndarray) -> "Window":
+        """Of some outputs."""
+        return Window(self.s, self.power, self.weight[some], self.background[some], self.responses[some])
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MovingFit:
@@ -118,7 +122,7 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
             eigenvalue, participation, move = tried
             participation = _unit(participation)
             if not known:
-                std = np.clip(np.sqrt(np.mean(move**2 + told, axis=0)), LEAST_STD, MOST_STD)
+                std = np.clip(np.sqrt(np.sum(move**2 + told, axis=0) / max(outputs - 1, 1)), LEAST_STD, MOST_STD)
             point = _point(lines, eigenvalue, participation, move, std)
             damping = max(damping / 10.0, 1e-8)
             if gain <= SMALL_GAIN * point.cost:
@@ -204,12 +208,14 @@ def _step(
         for k, each in enumerate((of_pole, of_v, of_k)):
             columns[:, i, :, k] = weight * each * participation[:, i]
         columns[:, i, :, 3 + i] = weight * g
-    columns = _without(lines.background, columns.reshape(*columns.shape[:3], -1)).reshape(outputs, -1, (3 + inputs) * count)
-    columns = columns - point.basis @ (_adjoint(point.basis) @ columns)
+    columns = columns.reshape(*columns.shape[:3], -1)
+    straight = _along(lines.background, columns).reshape(outputs, -1, columns.shape[-1])
+    columns = columns.reshape(outputs, -1, columns.shape[-1])
     adjoint = _adjoint(columns)
+    explained = np.concatenate([straight, _adjoint(adjoint @ point.basis)], axis=1)
     # of the pole and the participations, which are complex, then of a, b, v and k: a and b are steps of the pole
     every = _every(eigenvalue, inputs)
-    products = _adjoint(every) @ (adjoint @ columns) @ every
+    products = _adjoint(every) @ (adjoint @ columns - _adjoint(explained) @ explained) @ every
     right = (adjoint @ point.left.reshape(outputs, -1, 1))[..., 0] @ every.conj()
     shared = (1 + inputs) * count
     gram, cross, own = products[:, :shared, :shared], products[:, shared:, :shared], products[:, shared:, shared:]
@@ -257,7 +263,12 @@ def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values [output, input, f, n] without the straight lines."""
-    return values - background @ (np.swapaxes(background, 2, 3) @ values)
+    return values - (background @ _along(background, values).view(float)).view(complex)
+
+
+def _along(background: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Coefficients [output, input, 2, n] of the straight lines; a real product of the parts of complex values."""
+    return (np.swapaxes(background, 2, 3) @ values.view(float)).view(complex)
 
 
 def _adjoint(a: np.ndarray) -> np.ndarray:

@@ -49,6 +49,10 @@ class MovingModes:
             self.covariance[keep],
         )
 
+    def of_responses(self, some: np.ndarray) -> "MovingModes":
+        """In some of the outputs."""
+        return dataclasses.replace(self, move=self.move[some], shape=self.shape[some])
+
     def and_also(self, other: "MovingModes") -> "MovingModes":
         """These and others."""
         return MovingModes(
@@ -88,8 +92,8 @@ def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, ou
     )
 
 
-def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> list[MovingModes]:
-    """The others of a group: as they are, and with the nearest one in the middle between it and the one left out.
+def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingModes:
+    """The others of a group, the nearest one in the middle between it and the one left out.
 
     Args:
         group: modes, this pole among them.
@@ -106,7 +110,7 @@ def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> list[Movin
     move = others.move.copy()
     move[:, near] = [0.0, 0.0, others.std[near, 2], 0.0]
     move[:, near, 0] = shift
-    return [others, dataclasses.replace(others, eigenvalue=eigenvalue, move=move)]
+    return dataclasses.replace(others, eigenvalue=eigenvalue, move=move)
 
 
 def moved(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:

@@ -43,6 +43,8 @@ NARROWEST = 0.3
 HALF_POWER = 2.35
 """Width of a normal distribution at half its height, in standard deviations."""
 MOST_SWEEPS = 3
+MOST_RESPONSES = 24
+"""Responses in which one mode more of a group is tried before it is in all."""
 MOST_TOGETHER = 12
 """Modes that are fitted together: what asks for more is no scatter of single modes."""
 
@@ -71,11 +73,13 @@ class MovingSearch:
         self.beyond = np.linalg.qr(rising[:, None] ** [power, power - 2.0])[0]
         self.modes = one_mode(1j, np.ones(frf.shape[2], complex), FIRST_STD, frf.shape[1]).part(np.zeros(1, bool))
         self.left = frf
+        self.failed = np.zeros(frequency_hz.size)
         self._judge_by(FIRST_ERROR)
 
     def look_for_single_ones(self, most: int) -> None:
         """Find modes that lie alone, so many at most."""
         self._sweep(most)
+        self.failed[:] = 0.0
         self._refit()
         # of the better half, as others may be pairs
         self._measure_error(0.25)
@@ -169,28 +173,41 @@ class MovingSearch:
 
     def _sweep(self, most_alone: int | None = None, report: Callable[[str], None] | None = None) -> int:
         """Try the peaks of what is left, the highest first; only modes that lie alone where their number is given."""
-        tried, added = np.zeros(self.omega.size, bool), 0
-        lines = self._peaks()
+        added, lines = 0, self._peaks()
         while lines.size and added != most_alone:
             line, lines = int(lines[0]), lines[1:]
             if report:
                 report(f"frequencies move from response to response, {self.modes.eigenvalue.size} modes so far")
-            if tried[line]:
+            if not self._stands_out(line):
                 continue
-            if self._stands_out(line) and self._add(line, most_alone is not None):
+            if self._add(line, most_alone is not None):
                 added += 1
-                lines = self._peaks()
             else:
-                tried[max(0, line - 2) : line + 3] = True
+                self._look_no_more(line)
+            lines = self._peaks()
         return added
 
-    def _peaks(self) -> np.ndarray:
-        """Lines of the peaks of what is left, without what modes beside the band explain; the highest first."""
+    def _look_no_more(self, line: int) -> None:
+        """Of the lines around, unless clearly more is left there than now: half the bandwidth of the nearest mode."""
+        reach = 3.5 * self.spacing
+        if self.modes.eigenvalue.size:
+            near = np.argmin(np.abs(np.abs(self.modes.eigenvalue) - self.omega[line]))
+            reach = max(reach, 0.5 * float(self._width(self._grouped(self.modes))[near]))
+        near = np.abs(self.omega - self.omega[line]) < reach
+        self.failed[near] = np.maximum(self.failed[near], np.mean(self._squares()[near] / self.noise, axis=(1, 2)))
+
+    def _squares(self) -> np.ndarray:
+        """Of what is left, without what modes beside the band explain."""
         flat = self.left.reshape(self.s.size, -1)
-        squares = np.abs(flat - self.beyond @ (self.beyond.T @ flat)).reshape(self.left.shape) ** 2
+        return np.abs(flat - self.beyond @ (self.beyond.T @ flat)).reshape(self.left.shape) ** 2
+
+    def _peaks(self) -> np.ndarray:
+        """Lines of the peaks of what is left; the highest first."""
+        squares = self._squares()
         height = np.mean(squares / self.noise, axis=(1, 2))
         lines = peaks(height)
-        return lines[np.mean(squares / self._variance, axis=(1, 2))[lines] > STANDS_OUT]
+        left = np.mean(squares / self._variance, axis=(1, 2))[lines]
+        return lines[(left > STANDS_OUT) & (height[lines] > CLEARLY * self.failed[lines])]
 
     def _stands_out(self, line: int) -> bool:
         """Whether what is left at a line is more than a straight line over frequency."""
@@ -264,22 +281,31 @@ class MovingSearch:
             starts.append(single)
         starts = [dataclasses.replace(start, std=group.std[[near]]) for start in starts]
         lines = self._window(self._around(functools.reduce(MovingModes.and_also, starts, group)), group)
-        before = moving_poles(lines, group, known=True)
+        # most of what is tried is no mode, and the responses that show it best tell so
+        some = np.sort(np.argsort(-np.sum(np.abs(self.left[line]) ** 2 / self.noise, axis=1))[:MOST_RESPONSES])
+        few = lines.of_responses(some)
+        before = moving_poles(few, group.of_responses(some), known=True)
         fits = []
         for start in starts:
-            move = before.modes.move[:, [near]]
-            together = before.modes.and_also(dataclasses.replace(start, move=move))
-            fits.append(moving_poles(lines, together, known=True))
+            own = dataclasses.replace(start.of_responses(some), move=before.modes.move[:, [near]])
+            fits.append(moving_poles(few, before.modes.and_also(own), known=True))
         best = min(fits, key=lambda fit: fit.variance)
-        if not self._possible(best.modes.eigenvalue) or not self._is_better(lines, before, best):
+        if not self._is_better(few, before, best):
             return False
-        if self._twins(best.modes)[-1]:
-            return False
+        if some.size < self.left.shape[1]:
+            before = moving_poles(lines, group, known=True)
+            both = before.modes.and_also(dataclasses.replace(starts[0], move=before.modes.move[:, [near]]))
+            pole, rows = best.modes.eigenvalue, best.modes.participation
+            best = moving_poles(lines, dataclasses.replace(both, eigenvalue=pole, participation=rows), known=True)
+            if not self._is_better(lines, before, best):
+                return False
         self._replace(inside, best.modes)
         return True
 
     def _is_better(self, lines: Window, before: MovingFit, after: MovingFit) -> bool:
-        """Whether the last mode explains clearly more, of all lines or of those close to it."""
+        """Whether the last mode is one and explains clearly more, of all lines or of those close to it."""
+        if not self._possible(after.modes.eigenvalue) or self._twins(after.modes)[-1]:
+            return False
         if before.variance > CLEARLY * after.variance:
             return True
         pole = after.modes.eigenvalue[-1]
@@ -287,15 +313,16 @@ class MovingSearch:
         squares = [np.sum(np.abs(fit.left[:, :, near]) ** 2) for fit in (before, after)]
         return bool(before.variance > 1.1 * after.variance and squares[0] > 1.5 * CLEARLY * squares[1])
 
-    def _twins(self, modes: MovingModes) -> np.ndarray:
-        """Which modes have another one of the same participation within their bandwidth: they are one mode.
+    def _width(self, modes: MovingModes) -> np.ndarray:
+        """Half-power bandwidth [r], that of the damping and that of the frequencies of all hits, rad/s."""
+        spread = np.hypot(modes.std[:, 0], np.sqrt(modes.std[:, 2]))
+        return -2.0 * (np.real(modes.eigenvalue) + self.decay_1_s) + HALF_POWER * spread * np.abs(modes.eigenvalue)
 
-        The bandwidth is the half-power bandwidth of the damping, and of the frequencies of all hits.
-        """
-        place, spread = np.abs(modes.eigenvalue), np.hypot(modes.std[:, 0], np.sqrt(modes.std[:, 2]))
-        width = -2.0 * (np.real(modes.eigenvalue) + self.decay_1_s) + HALF_POWER * spread * place
+    def _twins(self, modes: MovingModes, same: float = SAME) -> np.ndarray:
+        """Which modes have another one, of the same participation, within their bandwidth: they are one mode."""
+        place, width = np.abs(modes.eigenvalue), self._width(modes)
         near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
-        near &= alike(modes.participation.T) > SAME
+        near &= alike(modes.participation.T) > same
         return np.any(near & ~np.eye(place.size, dtype=bool), axis=1)
 
     def _refit(self) -> None:
@@ -326,16 +353,16 @@ class MovingSearch:
             self._judge_by(float(np.sqrt(np.quantile(each, part))))
 
     def _leave_out(self) -> None:
-        """Leave out modes without which those beside them explain the lines nearly as well."""
-        for pole in self.modes.eigenvalue:
+        """Leave out one of modes within a bandwidth, if those beside it explain the lines nearly as well without it."""
+        for pole in self.modes.eigenvalue[self._twins(self._grouped(self.modes), same=-1.0)]:
             inside = self._beside(pole)
-            if inside.sum() == 1 or not np.any(self.modes.eigenvalue == pole):
-                continue
             group = self._grouped(self.modes.part(inside))
+            own = group.eigenvalue == pole
+            if not own.any() or not self._twins(group, same=-1.0)[own][0]:
+                continue
             lines = self._window(self._around(group), group)
             now = moving_poles(lines, group, known=True)
-            fits = [moving_poles(lines, first, known=True) for first in one_less(group, pole, self._shift())]
-            best = min(fits, key=lambda fit: fit.variance)
-            one = self._twins(group)[group.eigenvalue == pole][0]
+            best = moving_poles(lines, one_less(group, pole, self._shift()), known=True)
+            one = self._twins(group)[own][0]
             if self._possible(best.modes.eigenvalue) and (one or best.variance < CLEARLY * now.variance):
                 self._replace(inside, best.modes)

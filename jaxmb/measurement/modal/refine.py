@@ -11,7 +11,12 @@ MOST_STEPS = 30
 SMALL_STEP = 1e-9
 """The fit ends where no pole moves by more than this part of itself; noise moves it by 1e-6 and more."""
 SMALL_GAIN = 1e-6
-"""... or where the cost falls by less than this part."""
+"""... or where the cost falls by less than this part ..."""
+SMALL_MOVE = 0.03
+"""... or no pole within the lines moves by more than this part of its standard deviation in a step that is
+hardly damped: poles far beside them, which only bend the lines, continue to creep."""
+HARDLY = 1e-3
+"""Levenberg's damping of such a step."""
 LEAST_NOISE = 1e-6
 """Of a response, as a part of its RMS: less is rounding, and would give weights without meaning."""
 
@@ -124,13 +129,14 @@ def _minimize(
     point = _equations(lines, noise, eigenvalue, participation)
     if eigenvalue.size == 0:
         return eigenvalue, participation, point, True
-    damping = 1e-4
+    damping, omega = 1e-4, np.imag(lines.s)
     for _ in range(MOST_STEPS):
         free = _free(participation)
         normal = point.normal[np.ix_(free, free)]
         step = np.zeros(free.size)
         damped = normal + damping * np.diag(np.diag(normal))
-        step[free] = solved_by(inverse_root(damped, least=0.0), point.gradient[free][:, None])[:, 0]
+        root = inverse_root(damped, least=0.0)
+        step[free] = solved_by(root, point.gradient[free][:, None])[:, 0]
         moves = step.reshape(-1, eigenvalue.size, 2) @ np.array([1.0, 1j])
         moved = eigenvalue + moves[0]
         # a pole may lose most of its damping in a step, but stays damped
@@ -140,6 +146,11 @@ def _minimize(
         if tried.cost <= point.cost:
             gain = point.cost - tried.cost
             small = np.max(np.abs(moved - eigenvalue) / np.abs(eigenvalue)) < SMALL_STEP
+            if damping <= HARDLY:
+                variance = np.sum(root[: 2 * eigenvalue.size] ** 2, axis=1) * tried.cost / lines.responses.size
+                inside = (np.abs(eigenvalue) > omega[0]) & (np.abs(eigenvalue) < omega[-1])
+                far = step[: 2 * eigenvalue.size] ** 2 > SMALL_MOVE**2 * variance
+                small |= not far.reshape(-1, 2)[inside].any()
             eigenvalue, participation, point = moved, other, tried
             damping = max(damping / 10.0, 1e-12)
             if small or gain <= SMALL_GAIN * point.cost:

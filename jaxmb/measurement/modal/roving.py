@@ -18,7 +18,8 @@ MOVING = 1.1
 """Factor of variance that moves explain from which on poles do move: in responses that were measured at once it is 1.00
 to 1.01, at a scatter of 0.03 % of the frequencies 1.2 and more."""
 OUTSTANDING = 10.0
-"""Squares of what a mode adds, over what all leave around it: modes have hundreds and more, what stood for their errors 0 to 2."""
+"""Squares of what a mode adds, over what all leave around it: modes have 26 and more, what stood for their
+errors 0 to 2."""
 FEWEST_LINES = 5
 """Around a mode."""
 
@@ -83,7 +84,9 @@ class MovingTest:
         search, test = self.search, self
         refined = with_poles_beside(search, refine_poles(search.lines, test.eigenvalue, test.participation))
         beside = slice(test.eigenvalue.size, None)
-        pole, rows, covariance = (each[beside] for each in (refined.eigenvalue, refined.participation, refined.covariance))
+        pole, rows, covariance = (
+            each[beside] for each in (refined.eigenvalue, refined.participation, refined.covariance)
+        )
         while True:
             known = fixed_poles(
                 search.lines,

@@ -71,7 +71,7 @@ def modal_sections(
     ]
     if compared.coherence is not None and np.isfinite(compared.coherence).any():
         pictures.append(_picture("coherence", "coherence_figure", name, analysis, compared))
-    if distinguishable(len(compared.measured.outputs), analysis.frequency_hz.size):
+    if distinguishable(len(analysis.points), analysis.frequency_hz.size):
         pictures.append(_picture("automac", "automac_figure", name, analysis))
     return [
         Section(f"Modes of {name}", (modal_table(analysis), *pictures)),
@@ -87,7 +87,7 @@ def modal_table(analysis: ModalAnalysis) -> Table:
     """Poles: frequency and damping with their standard deviations, and how real each shape is."""
     model, scatter, rows = analysis.model, analysis.scatter, []
     for r in range(model.frequency_hz.size):
-        shape = model.shape[:, r]
+        shape = analysis.shape[:, r]
         rows.append(
             (
                 str(r + 1),
@@ -140,8 +140,10 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
             "frequency_std_hz": model.frequency_std_hz[r],
             "damping_std": model.damping_std[r],
             "frequency_scatter": None if analysis.scatter is None else analysis.scatter.std[r],
-            "mpc": modal_phase_collinearity(model.shape[:, r]),
-            "mpd_deg": np.degrees(modal_phase_deviation(model.shape[:, r])),
+            "mpc": modal_phase_collinearity(analysis.shape[:, r]),
+            "mpd_deg": np.degrees(modal_phase_deviation(analysis.shape[:, r])),
+            "mode_shape_real": np.real(analysis.shape[:, r]),
+            "mode_shape_imag": np.imag(analysis.shape[:, r]),
             "shape_real": np.real(model.shape[:, r]),
             "shape_imag": np.imag(model.shape[:, r]),
             "participation_real": np.real(model.participation[r]),
@@ -157,6 +159,7 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
         "unit": model.unit,
         "outputs": list(model.outputs),
         "inputs": list(model.inputs),
+        "points": list(analysis.points),
         "options": dict(analysis.options),
         "poles": poles,
         "frac": compared.frac,

@@ -12,6 +12,53 @@ DAMPING = np.array([0.006, 0.005, 0.007, 0.004])
 HITS = 24
 
 
+def averaged_test(variation, references=2, hits=3, seed=4):
+    """Accelerance as the mean of some hits a point, each with frequencies of its own, and shapes at the points."""
+    rng = np.random.default_rng(seed)
+    lines = np.arange(20.0, 90.0, 0.125)
+    s = 2j * np.pi * lines[:, None]
+    hz, damping = np.array([31.0, 47.0, 68.0]), np.array([0.006, 0.005, 0.004])
+    shape = rng.normal(size=(HITS, hz.size))
+    h = np.zeros((lines.size, references, HITS), complex)
+    for k in range(HITS):
+        for _ in range(hits):
+            own = 2 * np.pi * hz * (-damping + 1j) * (1.0 + variation * rng.normal(size=hz.size))
+            residue = shape[:references] * shape[k] / (2 * np.pi * hz)
+            h[:, :, k] += s**2 * (1.0 / (s - own)) @ (residue / 2j).T
+            h[:, :, k] += s**2 * (1.0 / (s - own.conj())) @ (residue / -2j).T
+    h = h / hits
+    noise = 0.002 * np.sqrt(np.mean(np.abs(h) ** 2, axis=0) / 2.0)
+    return FrfSet(lines, h + noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)), "accelerance"), shape
+
+
+@pytest.mark.parametrize(("variation", "references"), [(0.0005, 2), (0.001, 1), (0.003, 2)])
+def test_a_mean_of_hits_with_different_frequencies_is_one_mode(variation, references):
+    frf_set, shape = averaged_test(variation, references)
+    analysis = modal_analysis(frf_set)
+    np.testing.assert_allclose(analysis.frequency_hz, [31.0, 47.0, 68.0], rtol=variation)
+    # the mean of 24 points of 3 hits each scatters so far, and the interval counts that
+    expected = variation * analysis.frequency_hz / np.sqrt(3 * HITS)
+    ratio = analysis.model.frequency_std_hz / expected
+    assert np.all((ratio > 0.5) & (ratio < 2.0))  # the scatter is itself estimated, from 24 points
+    assert np.all(np.abs(analysis.frequency_hz - [31.0, 47.0, 68.0]) < 3.5 * analysis.model.frequency_std_hz)
+    # shapes are those of the points that were hit, more than the sensors
+    assert analysis.points == frf_set.inputs
+    assert analysis.shape.shape == (HITS, 3)
+    assert np.all(np.diag(mac(analysis.shape, shape)) > 0.98)
+    np.testing.assert_allclose(np.abs(analysis.shape).max(axis=0), 1.0)
+
+
+def test_under_one_reference_no_two_poles_lie_within_a_half_power_bandwidth():
+    # two outputs: too few to tell whether frequencies differ, and the mean of two resonances 0.4 % apart looks like two
+    frf_set, _ = averaged_test(0.004, references=2, hits=2)
+    one = FrfSet(frf_set.frequency_hz, frf_set.frf[:, :, 5:6], "accelerance")
+    analysis = modal_analysis(one)
+    apart = np.diff(analysis.frequency_hz)
+    width = 2.0 * analysis.damping_ratio * analysis.frequency_hz
+    assert analysis.frequency_hz.size >= 3
+    assert np.all(apart > np.maximum(width[1:], width[:-1]))
+
+
 def hammer_test(scatter, seed=3):
     """Accelerance of two accelerometers for every hit, shapes at the hits, and the shifts of the frequencies."""
     rng = np.random.default_rng(seed)
@@ -36,7 +83,7 @@ def test_each_mode_is_found_once_however_far_it_moves(scatter):
     analysis = modal_analysis(frf_set)
     np.testing.assert_allclose(analysis.frequency_hz, FREQUENCY_HZ, rtol=scatter)
     np.testing.assert_allclose(analysis.damping_ratio, DAMPING, rtol=0.05)
-    assert np.all(np.diag(mac(analysis.model.participation.T, shape)) > 0.98)
+    assert np.all(np.diag(mac(analysis.shape, shape)) > 0.98)
     assert analysis.scatter is not None
     assert analysis.scatter.between == "inputs"
     np.testing.assert_allclose(analysis.scatter.std, shift.std(axis=0), rtol=0.35)
