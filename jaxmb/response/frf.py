@@ -12,7 +12,7 @@ from jaxmb.compiled import compiled, takes_numbers
 from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_index, frame_poses, whole
+from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import at_closed_posture, motion_columns
 from jaxmb.mechanics.tangent import (
     LinearizeAt,

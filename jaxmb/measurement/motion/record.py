@@ -1,13 +1,15 @@
 """A motion of a machine with the torques of its drives, as it was recorded."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from jaxmb.measurement.motion.signals import low_pass
 
+Side = Literal["motor", "link"]
+"""Side of a gear on which an angle was recorded."""
 LEAST_SAMPLES = 20
 LARGEST_ANGLE = 1e3
 """rad: more turns than any recording has."""

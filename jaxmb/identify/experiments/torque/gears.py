@@ -11,7 +11,7 @@ recorded.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,11 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import BLOCK, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.measurement.motion.record import MotionRecord, Side
 from jaxmb.measurement.motion.signals import rates
 from jaxmb.mechanics.actuators import frictionless, tree_effort
 from jaxmb.mechanics.loops import independent_coordinates
 
-Side = Literal["motor", "link"]
 Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 """By which u and u' after each step follow from those before, from the load before and from its change."""
 SWEEPS = 2

@@ -4,10 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.experiments.torque.gears import Side
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
-from jaxmb.measurement.motion.record import MOST_SAMPLES
+from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
 
 class Motion(Part):

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.torque.gears import (
     Gears,
-    Side,
     brakes_released,
     drives_of,
     elastic_rows,
@@ -21,7 +20,7 @@ from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.measurement.motion.record import MotionRecord, Side
 from jaxmb.mechanics.actuators import actuator_effort
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates
