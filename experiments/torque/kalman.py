@@ -82,7 +82,10 @@ def main() -> None:
         for seed in range(arguments.draws):
             study = jaxmb.make_study(data, "kalman", arguments.out, noise_seed=seed)
             metrics: Any = jaxmb.identify(study).metrics.tests["torque"]
-            errors.append([(row.value - row.true, row.std) for row in metrics.base])
+            errors.append([(row.value - row.true, row.std) for row in metrics.base if np.isfinite(row.std)])
+        if not any(errors):
+            print(f"{name:52} no standard deviation is reported", flush=True)
+            continue
         off, std = np.moveaxis(np.array(errors), 2, 0)
         inside = 100.0 * np.mean(np.abs(off) < 1.959964 * std, axis=0)
         bias = np.mean(off, axis=0) / np.mean(std, axis=0)

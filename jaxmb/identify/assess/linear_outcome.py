@@ -87,6 +87,8 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     restricted = _restricted_remarks(finding)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
     finding = finding.believed(not wrong)
+    if any(entry.source.std_unknown for entry in study.fitted):
+        finding = finding.with_std(np.full(finding.u.size, np.inf))
     together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
     known_together = groups_by_name(together, study.free.names)
     moved = moved_numbers(study, finding.values, step) or None

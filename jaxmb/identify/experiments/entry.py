@@ -39,6 +39,8 @@ class Source:
 
     noise_estimated: ClassVar[bool] = False
     """Whether its noise is the residual of a fit, so that the size of a residual says nothing."""
+    std_unknown: ClassVar[bool] = False
+    """Whether its errors are too large for standard deviations to follow from them."""
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
         """A sentence on data that the prediction does not follow, whatever their noise; empty where there is none.

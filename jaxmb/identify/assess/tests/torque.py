@@ -221,6 +221,8 @@ def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRo
     own = np.flatnonzero(moved.any(axis=1))
     freely = moved[own] / np.linalg.norm(moved[own], axis=1, keepdims=True)
     std = _deviations(finding, moved, _unrelated(freely, free, names))
+    if any(entry.source.std_unknown for entry in finding.study.fitted):
+        std = np.full(std.size, np.inf)
     known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])

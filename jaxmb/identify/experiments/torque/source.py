@@ -41,6 +41,8 @@ class TorqueSource(Source):
     """Upper bound of the noise of each effort, Nm or N, from what was recorded above the band of the motion."""
     noise_estimated: bool = False
     """From the residual of a fit, which then says nothing of its size."""
+    std_unknown: bool = False
+    """Errors of a motion from a Kalman smoother are a large part of the noise: standard deviations are not known."""
     recorded: Recorded | None = None
     """Its equations with the recordings of its drives, where gains of these are to be found first."""
 

@@ -168,7 +168,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         share = np.sqrt(errors.variance[rows.coordinate]) / std
         unsure = [
             f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
-            " are not reliable; a gyroscope or a less noisy encoder reduces these errors"
+            " are not reported; a gyroscope or a less noisy encoder reduces these errors"
             for i, name in enumerate(rows.measured)
             if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
         ]
@@ -206,6 +206,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *unsure),
+        std_unknown=bool(unsure),
         impossible=" ".join(beyond) if too_far else "",
         tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
