@@ -1,15 +1,19 @@
 """From one entry of a study to the deflection tests that it stands for."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import chdtri
 
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
+from jaxmb.identify.experiments.deflections.repeats import LEAST_DEGREES, repeatability
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.setting import Setting, measured_model
@@ -46,7 +50,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     if part.simulate is None:
         start = np.asarray(at)
         cases, stated, absent, closed = read_table(model, setting.folder / str(part.file), part.frame, start, std)
-        changed += (*closed, *_taken(part, model, absent, start))
+        cases, repeated = _by_repeats(part, cases, stated)
+        changed += (*closed, *_taken(part, model, absent, start), *repeated)
     else:
         how = part.simulate
         true = measured_model(how.machine, how.parameters, setting)
@@ -100,13 +105,42 @@ def _assumed(
     for i, test in enumerate(cases):
         lacking |= (test.measured if stated is None else test.measured & ~stated[i]).any(axis=0)
     kinds = (("std_mm", f"{part.std_mm:g} mm", lacking[:3]), ("std_deg", f"{part.std_deg:g} deg", lacking[3:]))
-    assumed = [text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set]
+    repeated = [part.simulate is None and degrees >= LEAST_DEGREES for degrees in repeatability(cases).degrees]
+    assumed = [
+        text
+        for (key, text, lost), known in zip(kinds, repeated, strict=True)
+        if lost.any() and not known and key not in part.model_fields_set
+    ]
     if not assumed:
         return ()
     return (
         f"no standard deviation is stated for its displacements: {' and '.join(assumed)}"
         f" {'is' if len(assumed) == 1 else 'are'} assumed, and all standard deviations follow from it",
     )
+
+
+def _by_repeats(
+    part: DeflectionTestPart, cases: list[LoadCase], stated: Sequence[np.ndarray]
+) -> tuple[list[LoadCase], tuple[str, ...]]:
+    """Tests with the standard deviations of repeated ones where none are stated, and a sentence on these, or on stated
+    ones that repeated tests contradict."""
+    found, sentences = repeatability(cases), list[str]()
+    for kind, (key, unit, size) in enumerate((("std_mm", "mm", 1e3), ("std_deg", "deg", 1.0 / DEGREE))):
+        columns, degrees = slice(3 * kind, 3 * kind + 3), found.degrees[kind]
+        if degrees < LEAST_DEGREES or found.std[kind] == 0.0:
+            continue
+        text = f"{size * found.std[kind]:.3g} {unit} in {found.groups} postures and loads with repeated tests"
+        lacking = [case.measured[:, columns] & ~own[:, columns] for case, own in zip(cases, stated, strict=True)]
+        if part.instruments is None and key not in part.model_fields_set and any(some.any() for some in lacking):
+            for i, some in enumerate(lacking):
+                std = cases[i].std.copy()
+                std[:, columns] = np.where(some, found.std[kind], std[:, columns])
+                cases[i] = dataclasses.replace(cases[i], std=std)
+            sentences.append(f"displacements scatter by {text}: the standard deviation of those without a stated one")
+        elif found.chi_square[kind] > float(chdtri(degrees, FALSE_ALARM)):
+            factor = math.sqrt(found.chi_square[kind] / degrees)
+            sentences.append(f"displacements scatter by {text}, {factor:.2g} times what their stated deviations give")
+    return cases, tuple(sentences)
 
 
 def _std(part: DeflectionTestPart) -> np.ndarray:
