@@ -46,7 +46,7 @@ def test_without_a_folder_nothing_is_written(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(STUDY.split("[next]")[0])
     assert main(["inspect", "mine.toml"]) == 0
-    assert "a table [next] in the study says" in capsys.readouterr().out
+    assert "a table [next] in the study lists" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
 

@@ -49,7 +49,7 @@ def simulated_frf(
     """
     model = measured_model(how.machine, how.parameters, setting)
     q, _ = stated_posture(model, at)
-    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False)
+    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
     check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
     if how.hits is not None:
