@@ -135,7 +135,7 @@ def hammer_test(truth: Structure, variation: float, rng: np.random.Generator) ->
     frf = np.zeros((int(lines.sum()), sensors, points), complex)
     coherence = np.zeros(frf.shape)
     for point in range(points):
-        yf, ff, yy = 0.0, 0.0, 0.0
+        yf, ff, yy = np.zeros(frf.shape[:2], complex), np.zeros(len(frf)), np.zeros(frf.shape[:2])
         for _ in range(hits):
             moved = np.sqrt(0.5) * variation * (rng.normal() + rng.normal(size=truth.frequency_hz.size))
             pulse_s = rng.uniform(0.0015, 0.003)
