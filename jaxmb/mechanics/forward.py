@@ -1,8 +1,10 @@
 """Motions that efforts of drives, gravity and springs give a machine: forward dynamics, integrated over time."""
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,9 @@ from jaxmb.mechanics.actuators import SLOWEST, actuator_effort, load_friction
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import at_closed_posture, check_closed, independent_coordinates, motion_map
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
 FRICTION_SPEED = 1e-3
 """rad/s or m/s: Coulomb friction is a sign that no integrator can follow; below this rate it grows evenly from 0."""
@@ -41,6 +46,29 @@ class Trajectory(NamedTuple):
     """Of the drives, Nm or N."""
 
 
+def _warns_of_beams(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Lets a function of a model warn, before it is compiled, that it takes beams and virtual springs as rigid."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        model: Model = signature.bind(*args, **kwargs).arguments["model"]
+        for name in (*model.beams, *model.virtual_springs)[:1]:
+            warnings.warn(
+                f"{function.__name__}: '{name}' is flexible and taken as rigid; vibration about a posture is that of"
+                " `linearize`, `modes` and `frf`",
+                stacklevel=2,
+            )
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_warns_of_beams
+@takes_numbers("q", "qd", "effort")
+@takes_numbers("friction_speed", least=SLOWEST)
+@at_closed_posture
+@compiled
 def forward_dynamics(
     model: Model,
     q: Float[Array, "n"],
@@ -68,28 +96,6 @@ def forward_dynamics(
         ValueError: an argument has not one value for each coordinate, or a loop is open at q.
         NotImplementedError: friction depends on the load, and so on the accelerations.
     """
-    if model.elements or model.virtual_springs:
-        name = next(iter((*model.beams, *model.virtual_springs)))
-        warnings.warn(
-            f"forward_dynamics: '{name}' is flexible and taken as rigid; vibration about a posture is that of"
-            " `linearize`, `modes` and `frf`",
-            stacklevel=2,
-        )
-    return _forward_dynamics(model, q, qd, effort, friction_speed=friction_speed)
-
-
-@takes_numbers("q", "qd", "effort")
-@takes_numbers("friction_speed", least=SLOWEST)
-@at_closed_posture
-@compiled
-def _forward_dynamics(
-    model: Model,
-    q: Float[Array, "n"],
-    qd: Float[Array, "m"],
-    effort: Float[Array, "m"],
-    *,
-    friction_speed: float | Float[Array, ""] | None = None,
-) -> Float[Array, "m"]:
     if load_friction(model).any():
         raise NotImplementedError(
             f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"

@@ -260,7 +260,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
     ended = ended_text(finding.missed, wrong, plain, finding.known.verdict, all_doubts)
     return Result(
         study=study,
-        status=_status(finding, fit, cost, ended) if information is None else ended,
+        status=ended if information is not None and fit.settled else _status(finding, fit, cost, ended),
         seed=seed,
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),

@@ -84,12 +84,17 @@ def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:
 def check_two_steps(problem: Problem) -> None:
     """Raise ValueError where one of the two steps has nothing to find or nothing to find it from."""
     second = _of_second_step(problem)
+    prior = np.full(second.size, np.inf) if problem.prior is None else np.asarray(problem.prior.std)
     modal, frfs = ([test for test in problem.tests if isinstance(test, kind)] for kind in (ModesTest, FrfTest))
     for lacking, what in (
         (not modal, "no modal test is fitted, expected one for the stiffnesses"),
         (not frfs, "no FRF test is fitted, expected one for the damping"),
         (not second.any(), f"no damping is free, expected one of {', '.join(f'{name}.*' for name in DAMPING)}"),
         (bool(second.all()), "damping alone is free, expected stiffnesses beside it"),
+        (
+            bool(np.isfinite(prior[second]).any()),
+            "a prior of damping is given, expected none: J_Q alone decides it",
+        ),
         (len(modal) + len(frfs) < len(problem.tests), "expected modal and FRF tests alone"),
         (bool(problem.free.of_tests), "gains and delays of tests are free, expected parameters of the machine alone"),
     ):

@@ -333,8 +333,6 @@ def make_study(
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     with place(source):
         problem = make_problem(model, free, tests)
-        if file.preset == "rognant2010":
-            check_two_steps(problem)
         initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
     with place(source):
@@ -349,6 +347,9 @@ def make_study(
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(t.takes_prior for t in tests))
     problem = dataclasses.replace(problem, prior=prior)
+    if file.preset == "rognant2010":
+        with place(source):
+            check_two_steps(problem)
     truth = common_truth(fitted, motion_coordinates(model))
     study = Study(
         name=name,

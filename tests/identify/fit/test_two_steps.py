@@ -1,12 +1,17 @@
 """Stiffness from modes, then damping from FRFs (Rognant et al. 2010), beside what was simulated."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.fit import two_steps
+from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.two_steps import two_step_fit
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, subset
 from tests.identify.arm import BRIEF, FREE, MACHINE, TRUTH, frf, shapes, study_of
 
 METHOD = {"method": "rognant2010"} | BRIEF
@@ -84,9 +89,22 @@ def test_both_steps_need_data_and_parameters(tmp_path, tests, free, text):
         study_of(tmp_path, *tests, free=free, **METHOD)
 
 
-def test_first_problem_keeps_what_is_not_free():
-    from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, subset
+def test_a_prior_of_damping_is_refused(tmp_path):
+    study_of(tmp_path, *measured(), prior={"stiffness.*": 0.5}, **METHOD)
+    with pytest.raises(ValueError, match="a prior of damping is given"):
+        study_of(tmp_path, *measured(), prior={"damping.*": 0.5}, **METHOD)
 
+
+def test_a_first_step_that_did_not_converge(tmp_path, monkeypatch):
+    def stopped(*args):
+        fit = run_fit(*args)
+        return dataclasses.replace(fit, best_u=fit.best_u + 0.02, settled=False)
+
+    monkeypatch.setattr(two_steps, "run_fit", stopped)
+    assert identify(made(tmp_path, 0)).status.startswith("not converged")
+
+
+def test_first_problem_keeps_what_is_not_free():
     model = jaxmb.build_model(MACHINE)
     bounds = [Bound(("stiffness.a", "stiffness.b"), 1.0, 9e9), Bound(("damping.b",), 1.0, 9e9)]
     free = subset(free_parameters(model, bounds), np.array([1]))

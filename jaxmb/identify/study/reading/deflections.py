@@ -50,7 +50,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     if part.simulate is None:
         start = np.asarray(at)
         cases, stated, absent, closed = read_table(model, setting.folder / str(part.file), part.frame, start, std)
-        cases, repeated = _by_repeats(part, cases, stated)
+        cases, stated, repeated = _by_repeats(part, cases, stated)
         changed += (*closed, *_taken(part, model, absent, start), *repeated)
     else:
         how = part.simulate
@@ -105,12 +105,7 @@ def _assumed(
     for i, test in enumerate(cases):
         lacking |= (test.measured if stated is None else test.measured & ~stated[i]).any(axis=0)
     kinds = (("std_mm", f"{part.std_mm:g} mm", lacking[:3]), ("std_deg", f"{part.std_deg:g} deg", lacking[3:]))
-    repeated = [part.simulate is None and degrees >= LEAST_DEGREES for degrees in repeatability(cases).degrees]
-    assumed = [
-        text
-        for (key, text, lost), known in zip(kinds, repeated, strict=True)
-        if lost.any() and not known and key not in part.model_fields_set
-    ]
+    assumed = [text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set]
     if not assumed:
         return ()
     return (
@@ -120,11 +115,12 @@ def _assumed(
 
 
 def _by_repeats(
-    part: DeflectionTestPart, cases: list[LoadCase], stated: Sequence[np.ndarray]
-) -> tuple[list[LoadCase], tuple[str, ...]]:
-    """Tests with the standard deviations of repeated ones where none are stated, and a sentence on these, or on stated
-    ones that repeated tests contradict."""
+    part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray]
+) -> tuple[list[LoadCase], list[np.ndarray], tuple[str, ...]]:
+    """Tests with the standard deviations of repeated ones where none are stated, which displacements have one then, and
+    a sentence on these, or on stated ones that repeated tests contradict."""
     found, sentences = repeatability(cases), list[str]()
+    cases, stated = list(cases), [own.copy() for own in stated]
     for kind, (key, unit, size) in enumerate((("std_mm", "mm", 1e3), ("std_deg", "deg", 1.0 / DEGREE))):
         columns, degrees = slice(3 * kind, 3 * kind + 3), found.degrees[kind]
         if degrees < LEAST_DEGREES or found.std[kind] == 0.0:
@@ -136,11 +132,12 @@ def _by_repeats(
                 std = cases[i].std.copy()
                 std[:, columns] = np.where(some, found.std[kind], std[:, columns])
                 cases[i] = dataclasses.replace(cases[i], std=std)
+                stated[i][:, columns] |= some
             sentences.append(f"displacements scatter by {text}: the standard deviation of those without a stated one")
         elif found.chi_square[kind] > float(chdtri(degrees, FALSE_ALARM)):
             factor = math.sqrt(found.chi_square[kind] / degrees)
             sentences.append(f"displacements scatter by {text}, {factor:.2g} times what their stated deviations give")
-    return cases, tuple(sentences)
+    return cases, stated, tuple(sentences)
 
 
 def _std(part: DeflectionTestPart) -> np.ndarray:

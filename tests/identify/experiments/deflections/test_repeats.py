@@ -59,6 +59,10 @@ def test_a_study_takes_it_where_no_deviation_is_stated(tmp_path):
     assert stated.entries[0].remarks == ()
     (remark,) = study(tmp_path, cases, std_mm=0.005).entries[0].remarks
     assert f"{found / 5e-6:.2g} times what their stated deviations give" in remark
+    # without noise there is nothing to estimate
+    exact = study(tmp_path, measured(0.0))
+    np.testing.assert_allclose(np.asarray(exact.tests[0].std), 3e-5, rtol=1e-9)
+    assert "assumed" in exact.entries[0].remarks[0]
     few = study(tmp_path, cases[:3])
     np.testing.assert_allclose(np.asarray(few.tests[0].std), 3e-5, rtol=1e-9)
     assert "assumed" in few.entries[0].remarks[0]
