@@ -36,7 +36,7 @@ class Window:
     weight: np.ndarray
     """Square root of 2 over the variance of each value [output, input, f]."""
     background: np.ndarray
-    """Orthonormal basis of weighted straight lines [output, input, f, 2]."""
+    """Orthonormal basis of weighted straight lines [output, input, 2, f]."""
     responses: np.ndarray
     """Weighted, without the straight lines [output, input, f]."""
 
@@ -61,9 +61,9 @@ def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarra
     weight = np.ascontiguousarray(np.sqrt(2.0 / variance).transpose(1, 2, 0))
     along = (np.imag(s) - np.imag(s).mean()) / max(np.ptp(np.imag(s)), np.finfo(float).tiny)
     straight = np.stack([np.ones(s.size), along], axis=1)
-    background = np.linalg.qr(weight[..., None] * straight)[0]
+    background = np.swapaxes(np.linalg.qr(weight[..., None] * straight)[0], 2, 3).astype(complex)
     values = weight * responses.transpose(1, 2, 0)
-    return Window(s, power, weight, background, _without(background, values[..., None])[..., 0])
+    return Window(s, power, weight, background, _without(background, values[:, :, None])[:, :, 0])
 
 
 def noise_between_peaks(frf: np.ndarray, decay_lines: float = 0.0) -> np.ndarray:
@@ -104,13 +104,14 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
         first: modes to begin with; their shapes do not count.
         known: whether the standard deviations are to stay. A pole of which they are 0 does not move.
     """
-    eigenvalue, participation, move = first.eigenvalue, _unit(first.participation), first.move
+    eigenvalue, participation, move = first.eigenvalue, first.participation, first.move
     std = np.maximum(first.std, LEAST_STD)
     outputs, (count, inputs) = lines.weight.shape[0], participation.shape
     point = _point(lines, eigenvalue, participation, move, std)
-    damping, told, normal = 1e-4, np.zeros((outputs, count, 4)), np.eye(2 * count * inputs)
+    equations = _equations(lines, eigenvalue, participation, move, std, point)
+    damping = 1e-4
     for _ in range(MOST_STEPS):
-        step, along, told, normal = _step(lines, eigenvalue, participation, move, std, point, damping)
+        step, along = equations.step(damping)
         tried = (
             _damped(eigenvalue + step[0], eigenvalue),
             participation + step[1:].T,
@@ -119,26 +120,29 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
         new = _point(lines, *tried, std)
         if new.cost <= point.cost:
             gain = point.cost - new.cost
-            eigenvalue, participation, move = tried
-            participation = _unit(participation)
+            (eigenvalue, participation, move), point = tried, new
             if not known:
-                std = np.clip(np.sqrt(np.sum(move**2 + told, axis=0) / max(outputs - 1, 1)), LEAST_STD, MOST_STD)
-            point = _point(lines, eigenvalue, participation, move, std)
+                squares = np.sum(move**2 + equations.variance, axis=0) / max(outputs - 1, 1)
+                std = np.clip(np.sqrt(squares), LEAST_STD, MOST_STD)
+                point = _point(lines, *tried, std)
             damping = max(damping / 10.0, 1e-8)
             if gain <= SMALL_GAIN * point.cost:
                 break
+            equations = _equations(lines, eigenvalue, participation, move, std, point)
         else:
             damping *= 10.0
             if damping > 1e4:
                 break
-    moves = float(np.sum(1.0 - told / std**2))
+    moves = float(np.sum(1.0 - equations.variance / std**2))
     unknown = 2.0 * outputs * (count + 2 * inputs) + 2.0 * count * inputs + max(moves, 0.0)
     spare = max(2.0 * lines.weight.size - unknown, 1.0)
     squares = float(np.sum(np.abs(point.left) ** 2))
     variance = squares / spare
+    normal = equations.normal
     covariance = np.linalg.pinv(normal, hermitian=True).reshape(2, normal.shape[0] // 2, 2, -1)[:, :count, :, :count]
     covariance = np.einsum("arbr->rab", covariance) * max(variance, 1.0)
-    modes = MovingModes(eigenvalue, participation, move, std, point.shape, covariance)
+    scale = _largest(participation)
+    modes = MovingModes(eigenvalue, participation / scale, move, std, point.shape * scale[:, 0], covariance)
     return MovingFit(modes, point.left, variance)
 
 
@@ -152,7 +156,7 @@ def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
     for value in np.linspace(-reach, reach, 2 * count + 1):
         move = first.move.copy()
         move[:, :, 0] = value
-        point = _point(lines, first.eigenvalue, _unit(first.participation), move, np.maximum(first.std, LEAST_STD))
+        point = _point(lines, first.eigenvalue, first.participation, move, np.maximum(first.std, LEAST_STD))
         tried = np.sum(np.abs(point.left) ** 2, axis=(1, 2)) + (value / max(tau, LEAST_STD[0])) ** 2
         best[tried < cost, 0, 0] = value
         cost = np.minimum(cost, tried)
@@ -165,60 +169,96 @@ class _Point:
     shape: np.ndarray
     left: np.ndarray
     basis: np.ndarray
-    """Orthonormal columns that the shapes stand for [output, f input, r]."""
+    """Orthonormal rows that the shapes stand for [output, input, r, f]."""
 
 
 def _point(
     lines: Window, eigenvalue: np.ndarray, participation: np.ndarray, move: np.ndarray, std: np.ndarray
 ) -> _Point:
     outputs, count = move.shape[:2]
-    g = (lines.s**lines.power)[:, None] * resonances(lines.s, eigenvalue, move)
-    columns = lines.weight[..., None] * g[:, None] * participation.T[:, None, :]
-    columns = _without(lines.background, columns).reshape(outputs, -1, count)
-    size = np.linalg.norm(columns, axis=1, keepdims=True)
-    basis, root = np.linalg.qr(columns / np.where(size > 0.0, size, 1.0))
+    g = lines.s**lines.power * resonances(lines.s, eigenvalue, move)
+    rows = _without(lines.background, lines.weight[:, :, None] * g[:, None] * participation.T[:, :, None])
+    rows = np.swapaxes(rows, 1, 2).reshape(outputs, count, -1)
+    size = np.linalg.norm(rows, axis=2)
+    basis, root = _orthonormal(rows / np.where(size > 0.0, size, 1.0)[:, :, None])
     y = lines.responses.reshape(outputs, -1, 1)
-    along = _adjoint(basis) @ y
-    left = y - basis @ along
-    shape = np.linalg.solve(root + 1e-9 * np.eye(count), along)[..., 0] / size[:, 0]
+    along = basis.conj() @ y
+    left = y - np.swapaxes(basis, 1, 2) @ along
+    shape = np.linalg.solve(root + 1e-9 * np.eye(count), along)[..., 0] / size
     cost = float(np.sum(np.abs(left) ** 2) + np.sum((move / std) ** 2))
+    basis = np.swapaxes(basis.reshape(outputs, count, *lines.weight.shape[1:]), 1, 2)
     return _Point(cost, shape, left.reshape(lines.responses.shape), basis)
 
 
-def _step(
+def _orthonormal(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal rows Q [output, r, n] and upper triangular R [output, r, r] with rows = R^T Q (Gram, Schmidt)."""
+    basis, root = np.zeros_like(rows), np.zeros((*rows.shape[:2], rows.shape[1]), complex)
+    for k in range(rows.shape[1]):
+        row = rows[:, k : k + 1]
+        for _ in range(2 if k else 0):  # the second pass removes the rounding of the first
+            along = row @ _adjoint(basis[:, :k])
+            row = row - along @ basis[:, :k]
+            root[:, :k, k] += along[:, 0]
+        size = np.linalg.norm(row, axis=2)
+        root[:, k, k] = size[:, 0]
+        basis[:, k] = row[:, 0] / np.where(size > 0.0, size, 1.0)
+    return basis, root
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Equations:
+    """Normal equations of a step from a point, those of the moves of each response eliminated."""
+
+    normal: np.ndarray
+    """Of Re, then Im of lambda and of the free numbers of l [k, k]."""
+    force: np.ndarray
+    """[k]"""
+    scale: np.ndarray
+    """Diagonal that Levenberg's damping multiplies [k], and the least that is added to it."""
+    least: float
+    free: np.ndarray
+    """Which numbers of lambda and l are free [2, 1 + input, r]."""
+    coupling: np.ndarray
+    """Moves that a step takes along [output, 4 r, 2 (1 + input) r], and those without one [output, 4 r]."""
+    alone: np.ndarray
+    variance: np.ndarray
+    """Of the moves [output, r, 4]."""
+
+    def step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
+        """Steps of lambda and l [1 + input, r] and of the moves [output, r, 4]."""
+        step = np.zeros(self.free.shape)
+        step[self.free] = np.linalg.solve(self.normal + np.diag(damping * self.scale + self.least), self.force)
+        moves = self.alone - self.coupling @ step.ravel()
+        return step[0] + 1j * step[1], _by_mode(moves, self.variance.shape[1])
+
+
+def _equations(
     lines: Window,
     eigenvalue: np.ndarray,
     participation: np.ndarray,
     move: np.ndarray,
     std: np.ndarray,
     point: _Point,
-    damping: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Steps of lambda and l [1 + input, r] and of the moves [output, r, 4], variances of these, and the normal matrix
-    of the former."""
-    outputs, count, kinds = move.shape
+) -> _Equations:
+    outputs, count = move.shape[:2]
     inputs = participation.shape[1]
-    shape = point.shape[:, None, :] * (lines.s**lines.power)[:, None]
-    of_pole, of_v, of_k = slopes(lines.s, eigenvalue, move) * shape
-    g = resonances(lines.s, eigenvalue, move) * shape
-    # columns of the pole, of v and of k, then of each component of the participation
-    columns = np.zeros((outputs, inputs, lines.s.size, 3 + inputs, count), complex)
-    for i in range(inputs):
-        weight = lines.weight[:, i, :, None]
-        for k, each in enumerate((of_pole, of_v, of_k)):
-            columns[:, i, :, k] = weight * each * participation[:, i]
-        columns[:, i, :, 3 + i] = weight * g
-    columns = columns.reshape(*columns.shape[:3], -1)
-    straight = _along(lines.background, columns).reshape(outputs, -1, columns.shape[-1])
-    columns = columns.reshape(outputs, -1, columns.shape[-1])
-    adjoint = _adjoint(columns)
-    explained = np.concatenate([straight, _adjoint(adjoint @ point.basis)], axis=1)
+    # derivatives with respect to the pole, v and k before the participation, and the resonance itself
+    rows = slopes(lines.s, eigenvalue, move) * (point.shape[:, None, :, None] * lines.s**lines.power)
+    rows = lines.weight[:, :, None] * rows.reshape(outputs, 1, 4 * count, -1)
+    everything = np.concatenate([rows, lines.background, point.basis, point.left[:, :, None]], axis=2)
+    products = rows.conj() @ np.swapaxes(everything, 2, 3)
+    products, straight, fitted, right = np.split(products, np.cumsum([4 * count, 2, count]), axis=3)
     # of the pole and the participations, which are complex, then of a, b, v and k: a and b are steps of the pole
-    every = _every(eigenvalue, inputs)
-    products = _adjoint(every) @ (adjoint @ columns - _adjoint(explained) @ explained) @ every
-    right = (adjoint @ point.left.reshape(outputs, -1, 1))[..., 0] @ every.conj()
+    every = _every(eigenvalue, participation)
+    adjoint = _adjoint(every)
+    fitted, right = np.sum(adjoint @ fitted, axis=1), np.sum(adjoint @ right, axis=1)[..., 0]
+    products = np.sum(adjoint @ (products - straight @ _adjoint(straight)) @ every, axis=1) - fitted @ _adjoint(fitted)
     shared = (1 + inputs) * count
-    gram, cross, own = products[:, :shared, :shared], products[:, shared:, :shared], products[:, shared:, shared:]
+    gram, cross, own = (
+        products[:, :shared, :shared].sum(axis=0),
+        products[:, shared:, :shared],
+        products[:, shared:, shared:],
+    )
     prior = std.T.ravel() ** -2.0
     normal = np.real(own) + np.diag(prior)
     gradient = np.real(right[:, shared:]) - np.swapaxes(move, 1, 2).reshape(outputs, -1) * prior
@@ -227,33 +267,43 @@ def _step(
     whole = np.block([[np.real(gram), -np.imag(gram)], [np.imag(gram), np.real(gram)]])
     told = np.linalg.inv(normal)
     taken = told @ cross
-    reduced = np.sum(whole - np.swapaxes(cross, 1, 2) @ taken, axis=0)
-    force = np.sum(np.hstack([np.real(right), np.imag(right)]) - np.einsum("omp,om->op", taken, gradient), axis=0)
+    along = taken.reshape(-1, 2 * shared).T
+    reduced = whole - along @ cross.reshape(-1, 2 * shared)
+    force = np.hstack([np.real(right), np.imag(right)]).sum(axis=0) - along @ gradient.ravel()
     free = np.ones((2, 1 + inputs, count), bool)
     free[:, 1 + np.argmax(np.abs(participation), axis=1), np.arange(count)] = False
-    free = free.ravel()
-    held = whole.sum(axis=0).diagonal()[free]
-    small = np.finfo(float).eps * held.max()
-    inside = reduced[np.ix_(free, free)] + np.diag(damping * np.maximum(reduced.diagonal()[free], 1e-6 * held) + small)
-    step = np.zeros(free.size)
-    step[free] = np.linalg.solve(inside, force[free])
-    along = np.einsum("omn,on->om", told, gradient) - taken @ step
-    step = step.reshape(2, 1 + inputs, count)
-    along, variance = (
-        np.swapaxes(each.reshape(outputs, kinds, count), 1, 2) for each in (along, np.diagonal(told, axis1=1, axis2=2))
+    numbers = np.flatnonzero(free)
+    held = whole.diagonal()[numbers]
+    inside = reduced[np.ix_(numbers, numbers)]
+    return _Equations(
+        inside,
+        force[numbers],
+        np.maximum(inside.diagonal(), 1e-6 * held),
+        np.finfo(float).eps * held.max(),
+        free,
+        taken,
+        np.einsum("omn,on->om", told, gradient),
+        _by_mode(np.diagonal(told, axis1=1, axis2=2), count),
     )
-    return step[0] + 1j * step[1], along, variance, reduced[np.ix_(free, free)]
 
 
-def _every(eigenvalue: np.ndarray, inputs: int) -> np.ndarray:
-    """From the derivatives of pole, v, k and participations those of pole, participations, a, b, v and k."""
-    count = eigenvalue.size
-    pick = np.zeros((3 + inputs, 5 + inputs, count), complex)
-    pick[0, 0], pick[0, 1 + inputs], pick[0, 2 + inputs] = 1.0, 1j * np.imag(eigenvalue), np.real(eigenvalue)
-    pick[1, 3 + inputs] = pick[2, 4 + inputs] = 1.0
-    pick[3 + np.arange(inputs), 1 + np.arange(inputs)] = 1.0
+def _by_mode(moves: np.ndarray, count: int) -> np.ndarray:
+    """Numbers of the moves [output, 4 r] as [output, r, 4]."""
+    return np.swapaxes(moves.reshape(moves.shape[0], -1, count), 1, 2)
+
+
+def _every(eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
+    """From the derivatives [4 r] of pole, v, k and participation before the participation those of pole,
+    participations, a, b, v and k, for each input [input, 4 r, (5 + input) r]."""
+    count, inputs = participation.shape
+    pick = np.zeros((inputs, 4, 5 + inputs, count), complex)
+    each = np.arange(inputs)
+    pick[:, 0, 0] = pick[:, 1, 3 + inputs] = pick[:, 2, 4 + inputs] = participation.T
+    pick[:, 0, 1 + inputs] = 1j * np.imag(eigenvalue) * participation.T
+    pick[:, 0, 2 + inputs] = np.real(eigenvalue) * participation.T
+    pick[each, 3, 1 + each] = 1.0
     every = pick[..., None] * np.eye(count)
-    return every.transpose(0, 2, 1, 3).reshape((3 + inputs) * count, -1)
+    return every.transpose(0, 1, 3, 2, 4).reshape(inputs, 4 * count, -1)
 
 
 def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -262,19 +312,14 @@ def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values [output, input, f, n] without the straight lines."""
-    return values - (background @ _along(background, values).view(float)).view(complex)
-
-
-def _along(background: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Coefficients [output, input, 2, n] of the straight lines; a real product of the parts of complex values."""
-    return (np.swapaxes(background, 2, 3) @ values.view(float)).view(complex)
+    """Values [output, input, n, f] without the straight lines."""
+    return values - (values @ np.swapaxes(background, 2, 3)) @ background
 
 
 def _adjoint(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a.conj(), -1, -2)
 
 
-def _unit(participation: np.ndarray) -> np.ndarray:
-    largest = np.argmax(np.abs(participation), axis=1)[:, None]
-    return participation / np.take_along_axis(participation, largest, axis=1)
+def _largest(participation: np.ndarray) -> np.ndarray:
+    """Largest component of each participation [r, 1]."""
+    return np.take_along_axis(participation, np.argmax(np.abs(participation), axis=1)[:, None], axis=1)

@@ -67,10 +67,10 @@ class MovingModes:
     def responses(self, s: np.ndarray, power: int, still: bool = False) -> np.ndarray:
         """What they add to the responses [f, output, input]; where `still`, what they would add if no pole moved."""
         move = 0.0 * self.move if still else self.move
-        residue = (self.shape[:, None, :] * self.participation.T).transpose(0, 2, 1)
-        both = resonances(s, self.eigenvalue, move) @ residue
-        both = both + resonances(s.conj(), self.eigenvalue, move).conj() @ residue.conj()
-        return (s[:, None] ** power * both).transpose(1, 0, 2)
+        residue = self.participation.T * self.shape[:, None, :]
+        both = residue @ resonances(s, self.eigenvalue, move)
+        both = both + residue.conj() @ resonances(s.conj(), self.eigenvalue, move).conj()
+        return (both * s**power).transpose(2, 0, 1)
 
 
 def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, outputs: int) -> MovingModes:
@@ -119,20 +119,22 @@ def moved(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
 
 
 def resonances(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Mean resonances of the hits [output, f, r] at s [f], for moves [output, r, 4]."""
-    z, w = _distance(s, eigenvalue, move)
-    top = z - 1j * w * move[:, None, :, 3]
-    return top / (z * top + w**2 * move[:, None, :, 2])
+    """Mean resonances of the hits [output, r, f] at s [f], for moves [output, r, 4]."""
+    z, w, v, k = _terms(s, eigenvalue, move)
+    top = z - 1j * w * k
+    return top / (z * top + w**2 * v)
 
 
 def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Derivatives of `resonances` with respect to the pole, v and k [3, output, f, r]."""
-    z, w = _distance(s, eigenvalue, move)
-    v, top = move[:, None, :, 2], z - 1j * w * move[:, None, :, 3]
-    below = (z * top + w**2 * v) ** -2.0
-    return np.stack([(top**2 - w**2 * v) * below, -(w**2) * top * below, -1j * w**3 * v * below])
+    """Derivatives of `resonances` with respect to the pole, v and k, and these themselves [output, 4, r, f]."""
+    z, w, v, k = _terms(s, eigenvalue, move)
+    top = z - 1j * w * k
+    inverse = 1.0 / (z * top + w**2 * v)
+    below = inverse * inverse
+    of_v = -(w**2) * top * below
+    return np.stack([top * top * below - w**2 * v * below, of_v, -1j * w**3 * v * below, top * inverse], axis=1)
 
 
-def _distance(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """z = s - lambda_o [output, f, r], and w [r]."""
-    return s[:, None] - moved(eigenvalue, move)[:, None, :], np.imag(eigenvalue)
+def _terms(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, ...]:
+    """z = s - lambda_o [output, r, f], w [r, 1], and v and k [output, r, 1]."""
+    return s - moved(eigenvalue, move)[:, :, None], np.imag(eigenvalue)[:, None], move[..., 2:3], move[..., 3:]
