@@ -82,9 +82,10 @@ def main() -> None:
         for seed in range(arguments.draws):
             study = jaxmb.make_study(data, "kalman", arguments.out, noise_seed=seed)
             metrics: Any = jaxmb.identify(study).metrics.tests["torque"]
-            errors.append([(row.value - row.true, row.std) for row in metrics.base if np.isfinite(row.std)])
-        if not any(errors):
-            print(f"{name:52} no standard deviation is reported", flush=True)
+            each = [(row.value - row.true, row.std) for row in metrics.base if np.isfinite(row.std)]
+            errors += [each] if each else []
+        if not errors:
+            print(f"{name:52} no standard deviation is reported ({time.perf_counter() - start:.0f} s)", flush=True)
             continue
         off, std = np.moveaxis(np.array(errors), 2, 0)
         inside = 100.0 * np.mean(np.abs(off) < 1.959964 * std, axis=0)
@@ -92,6 +93,7 @@ def main() -> None:
         results[name] = {"inside_percent": inside.tolist(), "mean_error_over_std": bias.tolist()}
         print(f"{name:52} {np.mean(inside):5.1f} % of {off.size} hold, by parameter {inside.min():5.1f} to"
               f" {inside.max():5.1f} %; mean errors up to {np.abs(bias).max():.2f} std"
+              f"{'' if len(off) == arguments.draws else f'; {len(off)} draws report standard deviations'}"
               f" ({time.perf_counter() - start:.0f} s)", flush=True)  # fmt: skip
     (arguments.out / "kalman.json").write_text(json.dumps(results, indent=2))
 

@@ -19,7 +19,7 @@ LOST = (
     "another process of this run ended or is out of reach: start all of them again, with --resume to go on from the"
     " saved state where there is one"
 )
-JOINING_S = 2.0
+JOINING_S = 4.0
 """For which a process that is interrupted while it starts waits until it has joined the others and can notify them."""
 LISTENING_S = 1.0
 """Before another process is called lost: if it was interrupted, `_end_with_interrupted` ends this one as well."""

@@ -2,10 +2,11 @@
 
 import dataclasses
 import time
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, fdtri
 
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
@@ -22,11 +23,13 @@ from jaxmb.identify.assess.remarks import (
 from jaxmb.identify.assess.result import Outcome, Result, ended_text, found_parameters
 from jaxmb.identify.assess.value_remarks import bound_doubts, value_remarks
 from jaxmb.identify.estimation.identifiability import (
+    RANK_TOLERANCE,
     correlation,
     groups,
     groups_by_name,
     information_rows,
     knowledge,
+    scaled_svd,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
@@ -207,11 +210,17 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     whole = float(np.sum(weights * (rows.measured / rows.std) ** 2))
     if finding.linear.step.cost <= EXACT**2 * whole:
         return []
-    factor = finding.linear.step.misfit.factor
+    misfit = finding.linear.step.misfit
+    # the noise itself is estimated, from so many samples as are independent
+    tests: list[Any] = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
+    ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
+    degrees = sum(float(np.sum(1.0 / test.rows_alike)) - rank for test, rank in zip(tests, ranks, strict=True))
+    if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
+        return []
     return [
-        f"the residual is {factor:.3g} times that of a fit of all inertial and friction parameters: fixed values,"
-        " bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or the"
-        " direction of gravity is wrong; standard deviations were inflated accordingly"
+        f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: fixed"
+        " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length"
+        " or the direction of gravity is wrong; standard deviations were inflated accordingly"
     ]
 
 

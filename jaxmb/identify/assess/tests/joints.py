@@ -1,16 +1,17 @@
-"""Systematic errors of torque tests: joints that disagree on a parameter, and friction in the residual."""
+"""Systematic errors of torque tests: joints that disagree on a parameter, friction and delays in the residual."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import chdtri, ndtri
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import listed
+from jaxmb.identify.experiments.test import called, listed
+from jaxmb.identify.experiments.torque.delay_fit import DELAY
 from jaxmb.identify.experiments.torque.effort_noise import samples_alike
 from jaxmb.identify.experiments.torque.further_columns import stribeck
 from jaxmb.identify.fit.noise import FALSE_ALARM
@@ -44,6 +45,10 @@ class JointRows(NamedTuple):
     velocity: Float[np.ndarray, "r"]
     load: Float[np.ndarray, "r"]
     """Effort that the gear carries."""
+    by_delay: Float[np.ndarray, "r"]
+    """Derivative of the predicted effort by its delay, in units of the noise, 1/s."""
+    test: Int[np.ndarray, "r"]
+    """Number of the test among the fitted ones."""
     absent: frozenset[str]
     """Kinds of friction that are not in the machine and were not tried."""
 
@@ -51,10 +56,11 @@ class JointRows(NamedTuple):
 def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
     """What adds to the covariance of u beside noise, and a remark on each cause.
 
-    Friction that the residual of a joint contains beyond chance, of a kind that `friction_terms` would try: the squared
-    change of the parameters by a fit with it. And where what joints determine of a parameter, each by its own equations
-    and their own residual, differs from the estimate by all beyond chance: the variance between joints (DerSimonian and
-    Laird) times the squares of the weights that they have in the estimate, and the squared difference of their mean.
+    Friction that the residual of a joint contains beyond chance, of a kind that `friction_terms` would try, and a delay
+    of its torque or of all torques of a test: the squared change of the parameters by a fit with these. And where what
+    joints determine of a parameter, each by its own equations and their own residual, differs from the estimate by all
+    beyond chance: the variance between joints (DerSimonian and Laird) times the squares of the weights that they have
+    in the estimate, and the squared difference of their mean.
 
     Args:
         finding: a linear fit.
@@ -72,18 +78,19 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     small = [np.asarray(np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r")) for each in joints]
     root = _least_squares(np.pad(np.concatenate([prior, *(rows[:, :size] for rows in small)]), ((0, 0), (0, 1)))).root
     spread = root @ root.T
-    change, of_friction = _friction(finding, joints, spread)
+    change, of_terms = _missing_terms(finding, entries, joints, spread)
     scatter, of_joints = _disagreement(finding, joints, small, spread)
-    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_friction or _beyond_noise(finding, entries))]
+    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or _beyond_noise(finding, entries))]
 
 
 def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
     """Equations of each coordinate whose effort was measured, those of several tests together."""
     names = regressor_names(finding.model)
     loads, parts = carried_columns(names), dict[str, list[JointRows]]()
-    for entry, view, rows in finding.of(entries):
+    for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
         test: Any = entry.test
         source = entry.source
+        predicted = np.asarray(test.predict(view))
         velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
         number, seen = np.asarray(test.coordinate), np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
@@ -92,6 +99,9 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
             own = number == i
             there = finding.model.further_friction[finding.model.coordinates.index(name)]
             absent = {kind for kind, family in FAMILY.items() if family not in there and kind not in source.kinds}
+            rate = (
+                _rate(source.time_s[own], predicted[own], velocity[own]) if source.time_s.size else np.zeros(own.sum())
+            )
             parts.setdefault(name, []).append(
                 JointRows(
                     name=name,
@@ -100,6 +110,8 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
                     root=factor[own],
                     velocity=velocity[own],
                     load=carried[own],
+                    by_delay=-factor[own] * rate,
+                    test=np.full(rate.size, number_of_test),
                     absent=frozenset(absent),
                 )
             )
@@ -111,6 +123,8 @@ def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
             root=np.concatenate([part.root for part in some]),
             velocity=np.concatenate([part.velocity for part in some]),
             load=np.concatenate([part.load for part in some]),
+            by_delay=np.concatenate([part.by_delay for part in some]),
+            test=np.concatenate([part.test for part in some]),
             absent=frozenset.intersection(*(part.absent for part in some)),
         )
         for name, some in parts.items()
@@ -202,53 +216,120 @@ def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _friction(finding: Finding, joints: Sequence[JointRows], spread: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Change of u by a fit with the friction that residuals contain."""
+def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
+    """Time derivative of an effort, by neighbouring samples without a gap or a reversal between them."""
+    steps = np.diff(time_s)
+    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
+    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
+    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
+    return both / np.maximum(count, 1.0)
+
+
+def _missing_terms(
+    finding: Finding, entries: Sequence[Entry], joints: Sequence[JointRows], spread: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Change of u by a fit with the friction and the delays that residuals contain: at most one term of each joint, and
+    a delay of each test."""
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
     restricted = finding.linear is not None and not finding.linear.step.misfit.explained
-    tried = [_candidates(joint) for joint in joints]
-    least = -float(ndtri(0.5 * FALSE_ALARM / max(1, sum(len(some) for some in tried))))
+    tests: list[Any] = [entry.test for entry, _, _ in finding.of(entries)]
+    # beside fixed values that are wrong a joint may look late that is not
+    tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
+    shared = len(tests)
+    kinds = ["delay"] * shared + [kind for some in tried for kind, _ in some]
+    group = np.repeat(np.arange(shared + len(joints)), [1] * shared + [len(some) for some in tried])
+    acts, right, residual = np.zeros((finding.u.size, group.size)), np.zeros(group.size), np.zeros(shared + len(joints))
+    squares = np.zeros((group.size, group.size))
+    for j, (joint, some) in enumerate(zip(joints, tried, strict=True)):
+        of_tests = [joint.by_delay * (joint.test == k) for k in range(shared)]
+        columns = np.stack([*of_tests, *(column for _, column in some)], axis=1)
+        own = np.flatnonzero((group < shared) | (group == shared + j))
+        acts[:, own] += joint.jacobian.T @ columns
+        squares[np.ix_(own, own)] += columns.T @ columns
+        right[own] -= columns.T @ joint.residual
+        residual[:shared] += np.bincount(joint.test, joint.residual**2, shared)
+        residual[shared + j] = joint.residual @ joint.residual
+    # beside the free parameters
     slope = sum(finding.jacobian[rows].T @ finding.residual[rows] for rows in row_blocks(finding.jacobian))
-    columns, squares, rights, texts, kinds = [], [], [], [], list[str]()
-    for joint, some in zip(joints, tried, strict=True):
-        best: tuple[float, str, np.ndarray, np.ndarray] | None = None
-        for kind, column in some:
-            acts = joint.jacobian.T @ column
-            own = column @ column - acts @ spread @ acts
-            if own > RANK_TOLERANCE * (column @ column):
-                right = float(acts @ spread @ slope - column @ joint.residual)
-                size = abs(right) / float(np.sqrt(own)) / widening
-                if size > least and (best is None or size > best[0]):
-                    best = size, kind, column, acts
-        if best is not None:
-            size, kind, column, acts = best
-            share = (widening * size) ** 2 / float(joint.residual @ joint.residual)
-            columns.append(acts)
-            squares.append(column @ column)
-            rights.append(acts @ spread @ slope - column @ joint.residual)
-            if share >= LEAST_SHARE or not restricted:
-                texts.append(f"{joint.name} ({kind}, {100.0 * share:.2g} % of its mean square)")
-                kinds.append(kind)
-    if not columns:
-        return np.zeros(finding.u.size), []
-    acts = np.stack(columns, axis=1)
-    change = -spread @ acts @ np.linalg.solve(np.diag(squares) - acts.T @ spread @ acts, np.array(rights))
+    right += acts.T @ spread @ slope
+    beside = squares - acts.T @ spread @ acts
+    determined = np.diag(beside) > RANK_TOLERANCE * np.diag(squares)
+    is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in test.number_names]
+    chosen, sizes = _selected(beside, right / widening, group, determined & ~np.isin(group, is_free))
+    values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
+    changes = -spread @ acts[:, chosen] * values
+    share = (widening * sizes) ** 2 / residual[group[chosen]]
+    friction, delays, of_friction, of_delays = list[str](), list[str](), list[int](), list[int]()
+    for n, k in enumerate(chosen):
+        if restricted and share[n] < LEAST_SHARE:
+            continue
+        of_test = group[k] < shared
+        name = tests[k].name if of_test else joints[group[k] - shared].name
+        if kinds[k] != "delay":
+            friction.append(f"{name} ({kinds[k]}, {100.0 * share[n]:.2g} % of its mean square)")
+            of_friction.append(n)
+            continue
+        late = f"{1e3 * abs(values[n]):.2g} ms {'late' if values[n] > 0.0 else 'early'} against the angles"
+        late = f"{late}, which explains {100.0 * share[n]:.2g} % of the residual"
+        if of_test:
+            delays.append(f'the torques of {called(name)} are {late} ("{DELAY}.{name}" in [free] identifies the delay)')
+        else:
+            delays.append(f"the torque of {name} is {late}")
+        of_delays.append(n)
+    remarks = list[str]()
+    if friction:
+        asked = ", ".join(dict.fromkeys(f'"{kinds[chosen[n]]}"' for n in of_friction))
+        effect = _effect(finding, changes[:, of_friction].sum(axis=1))
+        remarks.append(
+            f"the residual contains friction: {', '.join(friction)}; friction_terms = [{asked}] of the tests {effect}"
+        )
+    if delays:
+        effect = _effect(finding, changes[:, of_delays].sum(axis=1))
+        remarks.append(f"{'; '.join(delays)}; a correction {effect}")
+    return changes.sum(axis=1), remarks
+
+
+def _selected(
+    beside: Float[np.ndarray, "k k"], right: Float[np.ndarray, "k"], group: np.ndarray, possible: np.ndarray
+) -> tuple[list[int], Float[np.ndarray, "s"]]:
+    """Forward selection of one column of each group, the most significant first, with the significance of each in
+    standard deviations; of columns that are orthogonal to the free parameters.
+
+    Args:
+        beside: their products.
+        right: their products with the negative residual.
+        group: of each.
+        possible: which may be selected.
+    """
+    least = -float(ndtri(0.5 * FALSE_ALARM / max(1, group.size)))
+    chosen, sizes = list[int](), list[float]()
+    while True:
+        by_chosen = beside[:, chosen] @ np.linalg.inv(beside[np.ix_(chosen, chosen)])
+        own = np.diag(beside) - np.sum(by_chosen * beside[:, chosen], axis=1)
+        open_still = possible & ~np.isin(group, group[chosen]) & (own > RANK_TOLERANCE * np.diag(beside))
+        size = np.where(open_still, np.abs(right - by_chosen @ right[chosen]), 0.0) / np.sqrt(np.maximum(own, 1e-300))
+        if not size.max(initial=0.0) > least:
+            return chosen, np.array(sizes)
+        chosen.append(int(np.argmax(size)))
+        sizes.append(float(size.max()))
+
+
+def _effect(finding: Finding, change: Float[np.ndarray, "d"]) -> str:
+    """A clause on the parameter that such a change of u changes most beside its deviation."""
     std, free = finding.known.std, finding.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself moves most; the remark is on another parameter where one moves
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
-    if not texts:
-        return change, []
     by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
-    asked = ", ".join(f'"{kind}"' for kind in dict.fromkeys(kinds))
-    return change, [
-        f"the residual contains friction: {', '.join(texts)}; friction_terms = [{asked}] of the tests would change"
-        f" {free.names[i]} by {by:.2g} {unit(finding.model, free.names[i])}; the standard deviations contain this"
-    ]
+    return (
+        f"would change {free.names[i]} by {by:.2g} {unit(finding.model, free.names[i])}; the standard deviations"
+        " contain this"
+    )
 
 
 def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
-    """Efforts of kinds of friction for a coefficient of 1, in units of the noise."""
+    """Efforts that the model may lack, in units of the noise: of kinds of friction for a coefficient of 1, and of a
+    delay of 1 s."""
     v, found = joint.velocity, list[tuple[str, np.ndarray]]()
     if "load" in joint.absent:
         found.append(("load", np.abs(joint.load) * np.sign(v)))
@@ -256,4 +337,5 @@ def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
         found.append(("cubic", v**3))
     if "stribeck" in joint.absent:
         found += [("stribeck", stribeck(v, speed)) for speed in SPEEDS * np.abs(v).max(initial=0.0) if speed > 0.0]
-    return [(kind, joint.root * effort) for kind, effort in found if effort.any()]
+    friction = [(kind, joint.root * effort) for kind, effort in found if effort.any()]
+    return [*friction, ("delay", joint.by_delay)]

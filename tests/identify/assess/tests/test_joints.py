@@ -1,5 +1,7 @@
 """A payload of an arm whose equations are written by hand: joints that disagree, and friction that is not modelled."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,9 @@ def same(load, velocity):
     return load
 
 
-def recorded(folder, changed=same, seed=0, **settings):
-    """Runs with and without the payload; `changed` makes of the efforts without losses those that are recorded."""
+def recorded(folder, changed=same, seed=0, late_s=((0.0, 0.0), (0.0, 0.0)), **settings):
+    """Runs with and without the payload; `changed` makes of the efforts without losses those that are recorded, which
+    are late, those of each run and joint by so much."""
     time, draw, tests = np.arange(round(10.0 * RATE)) / RATE, np.random.default_rng(seed), []
     lossless = {name: 0.0 for name in TRUE if name.split(".")[0] in ("damping", "friction", "offset")}
     for number, carries in enumerate((True, False)):
@@ -32,6 +35,9 @@ def recorded(folder, changed=same, seed=0, **settings):
         p = loaded() if carries else TRUE
         load = efforts_by_hand(*states, p | lossless)
         tau = efforts_by_hand(*states, p) - load + changed(load, states[1])
+        for j in np.flatnonzero(late_s[number]):
+            earlier = motion(time - late_s[number][j], 1.0 + 0.2 * number)
+            tau[j] += (efforts_by_hand(*earlier, p) - efforts_by_hand(*states, p))[j]
         table = np.stack([time, *states[0], *(tau + NOISE * draw.normal(size=tau.shape))], axis=1)
         heads = "time_s,a,b,a.torque,b.torque"
         np.savetxt(folder / f"run{number}.csv", table, fmt="%.17g", delimiter=",", header=heads, comments="")
@@ -42,8 +48,8 @@ def recorded(folder, changed=same, seed=0, **settings):
     return make_study({"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD} | settings, "arm", folder)
 
 
-def identified(folder, changed=same):
-    return jaxmb.identify(recorded(folder, changed))
+def identified(folder, changed=same, **settings):
+    return jaxmb.identify(recorded(folder, changed, **settings))
 
 
 def gear_friction(load, velocity):
@@ -61,7 +67,7 @@ def correct(tmp_path_factory):
 
 def test_a_correct_study(correct):
     assert not told(correct, "disagree")
-    assert not told(correct, "friction")
+    assert not correct.doubts
     for name, true in (("mass.load", 1.5), ("first_moment.load.x", 0.45)):
         assert abs(correct.parameters[name].value - true) < 4.0 * correct.parameters[name].std
 
@@ -107,6 +113,26 @@ def test_friction_that_is_not_modelled(tmp_path, correct):
     mass = result.parameters["mass.load"]
     assert mass.std > 1.1 * correct.parameters["mass.load"].std
     assert abs(mass.value - 1.5) < 1.96 * mass.std
+
+
+EXPLAINS = "against the angles, which explains {1} % of the residual"
+
+
+@pytest.mark.parametrize(
+    ("late_s", "sentence"),
+    [([(0.005, 0.005), (0.0, 0.0)],
+      f"the torques of test 'run0' are {{0}} ms late {EXPLAINS} (\"delay.run0\" in [free] identifies the delay)"),
+     ([(0.0, -0.01), (0.0, -0.01)], f"the torque of b is {{0}} ms early {EXPLAINS}")],
+)  # fmt: skip
+def test_torques_that_are_not_simultaneous_with_the_angles(tmp_path, correct, late_s, sentence):
+    result = identified(tmp_path, late_s=late_s)
+    (text,) = result.doubts
+    numbers = re.findall(r"[\d.]+(?= ms| % of)", text)
+    assert text.startswith(sentence.format(*numbers) + "; a correction would change ")
+    assert float(numbers[0]) == pytest.approx(1e3 * np.abs(late_s).max(), rel=0.2)
+    for name, true in (("mass.load", 1.5), ("first_moment.load.x", 0.45)):
+        assert abs(result.parameters[name].value - true) < 3.0 * result.parameters[name].std
+    assert any(result.parameters[name].std > 1.3 * correct.parameters[name].std for name in correct.parameters)
 
 
 def test_friction_beside_a_prior(tmp_path):

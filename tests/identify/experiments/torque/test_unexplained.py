@@ -72,7 +72,7 @@ def late(q, torque):
         (degrees, "torque of "),
         (twice, "a factor of "),
         (less, "a factor of 0.8"),
-        (late, " ms late would explain"),
+        (late, ' ms late ("delay.m" in [free]) would explain'),
     ],
 )
 def test_gross_errors_do_not_pass(tmp_path, error, told):
