@@ -87,6 +87,29 @@ def test_a_description_of_hits(tmp_path, capsys):
     assert "unit g/N" in printed
 
 
+def test_single_hits_of_records_are_analysed(tmp_path, capsys):
+    rng, data = np.random.default_rng(2), []
+    pulse = 100.0 * np.sin(np.pi * np.arange(1, 10) / 10)
+    moved = 0.004 * rng.normal(size=6)
+    for shift in moved:
+        force = np.zeros(1500)
+        force[50:59] = pulse
+        pole = 2 * np.pi * 20.0 * (1.0 + shift) * (-0.01 + 1j) / 500.0
+        answer = np.outer(np.convolve(force, np.imag(np.exp(pole * np.arange(1500))))[:1500], [1.0, 2.0, -1.0])
+        data.append(np.column_stack([force, answer + 0.1 * rng.normal(size=answer.shape)]))
+    np.savez(tmp_path / "hits.npz", data=np.vstack(data))
+    (tmp_path / "hits.toml").write_text(
+        'sample_rate_hz = 500.0\nrecord = [{ file = "hits.npz" }]\nforces = { columns = [1] }\nresponses = { columns ='
+        ' [2, 3, 4], unit = "g" }\nmethod = { kind = "hits", block = 1400, pre_trigger_s = 0.05, end_level = 0.01 }\n'
+    )
+    command = ["modal", str(tmp_path / "hits.toml"), "--band-hz", "5", "50", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert "natural frequencies differ between hits" in " ".join(capsys.readouterr().out.split())
+    (pole,) = json.loads((tmp_path / "out" / "modal.json").read_text())["poles"]
+    assert pole["frequency_hz"] == pytest.approx(20.0 * (1.0 + moved.mean()), rel=1e-4)
+    assert pole["damping_ratio"] == pytest.approx(0.01, rel=0.01)
+
+
 def test_figures_say_what_they_show(measured):
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.report.modal.figures import coherence_figure, stabilization_figure, synthesized_figure

@@ -58,6 +58,7 @@ def modal(
             references=None if references is None else tuple(name.strip() for name in references.split(",")),
             chosen=None if poles_hz is None else _numbers(poles_hz),
             report=report,
+            hits=[hit if unit is None else with_unit(hit, unit) for hit in estimate.hits],
         )
     files = ("modal.json", "measured.npz", "synthesized.npz")
     folder = writable(Path("results") / name if out is None else out, files)

@@ -10,14 +10,14 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.choice import by_hand, company
-from jaxmb.measurement.modal.data import ModalData, modal_data
+from jaxmb.measurement.modal.data import ModalData, modal_data, single_hits
 from jaxmb.measurement.modal.lsce import lsce_poles
 from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.measurement.modal.options import band_of, orders_of, within
 from jaxmb.measurement.modal.polyreference import polyreference_poles
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.residues import as_lines, residual_terms
-from jaxmb.measurement.modal.roving import Scatter, moving_test
+from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, moving_test
 from jaxmb.measurement.modal.search import (
     Estimator,
     Search,
@@ -125,6 +125,7 @@ def modal_analysis(
     chosen: Sequence[float | tuple[int, float]] | None = None,
     rule: StabilityRule | None = None,
     report: Callable[[str], None] | None = None,
+    hits: Sequence[FrfSet] = (),
 ) -> ModalAnalysis:
     """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
 
@@ -145,6 +146,8 @@ def modal_analysis(
             none is added or left out; others are fitted along only where a chosen pole would run to them.
         rule: of the automatic choice; the default one is meant for all data.
         report: is told from time to time what is being done.
+        hits: responses to the single hits behind the averages, each a set of one input, where they were recorded
+            (`HitTest.hits`, `Estimate.hits`). Where frequencies move, modes are then those of the hits.
 
     Raises:
         ValueError: an option or the data make no analysis possible.
@@ -164,13 +167,17 @@ def modal_analysis(
     scale = np.abs(responses).max(axis=(0, 2))
     scale = scale * np.sqrt(np.mean(np.abs(responses / scale[:, None]) ** 2, axis=(0, 2)))
     scaled = responses / scale[:, None]
+    single = single_hits(data, hits) if len(hits) >= FEWEST_RESPONSES else None
+    if single is not None:
+        own = scale[single.point][:, None] if data.transposed else scale
+        single = dataclasses.replace(single, responses=single.responses / own)
     lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
 
     # the matrices are small: LAPACK's own threads would wait for each other
     with threadpool_limits(1, user_api="blas"):
         report("do frequencies move from response to response")
-        moving = moving_test(search, report) if chosen is None else None
+        moving = moving_test(search, report, single, data.transposed) if chosen is None else None
         if moving is not None:
             search = moving.search
         report("stabilization chart")
@@ -198,7 +205,8 @@ def modal_analysis(
     scatter = None
     if moving is not None:
         mode[moving.eigenvalue.size :] = False
-        scatter = moving.scatter(refined.eigenvalue, mode, "inputs" if data.transposed else "outputs")
+        between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
+        scatter = moving.scatter(refined.eigenvalue, mode, between)
     model = _model(data, search, refined, scale, mode)
     remarks += _sayings(model, refined, responses.shape[2])
     if chosen is None:

@@ -38,6 +38,57 @@ class ModalData:
         return 2j * np.pi * self.frf_set.frequency_hz + self.frf_set.decay_1_s
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class SingleHits:
+    """Responses to the single hits behind averaged ones."""
+
+    responses: np.ndarray
+    """[f, hit, output]"""
+    point: np.ndarray
+    """Which of the inputs was hit [hit]."""
+
+    def averaged(self, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Weighted means [..., input, n] over the hits of each input, of values [..., hit, n] with weights [hit]."""
+        share = np.equal.outer(np.arange(self.point.max() + 1), self.point) * weight
+        return (share / share.sum(axis=1, keepdims=True)) @ values
+
+
+def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
+    """Responses to single hits on the lines, inputs and outputs that are used.
+
+    Args:
+        data: the averages.
+        hits: sets of one input each, with the lines of the averages. Hits with a value that is not finite are left out.
+
+    Raises:
+        ValueError: a hit is not of the kind, unit, window, lines and outputs of the averages, or an input has none.
+    """
+    used, found, point = data.frf_set, [], []
+    place = {name.replace(" -", " "): number for number, name in enumerate(used.inputs)}
+    for number, hit in enumerate(hits, 1):
+        for what in ("kind", "unit", "decay_1_s"):
+            if getattr(hit, what) != getattr(used, what):
+                wanted = getattr(used, what)
+                raise ValueError(
+                    f"{what} of hit {number} is {getattr(hit, what)!r}, expected {wanted!r} as in the averages"
+                )
+        if len(hit.inputs) != 1:
+            raise ValueError(f"hit {number} has {len(hit.inputs)} inputs, expected one")
+        at = place.get(hit.inputs[0].replace(" -", " "))
+        if at is not None:
+            frf = pick(hit, used.outputs, used.inputs[at : at + 1]).frf[:, :, 0]
+            frf = frf[np.isin(hit.frequency_hz, used.frequency_hz)]
+            if len(frf) != used.frequency_hz.size:
+                raise ValueError(f"hit {number} has {len(frf)} of the {used.frequency_hz.size} lines of the averages")
+            if np.isfinite(frf).all():
+                found.append(frf)
+                point.append(at)
+    for at, name in enumerate(used.inputs):
+        if at not in point:
+            raise ValueError(f"no hit at input '{name}' has only finite values, expected hits at each input")
+    return SingleHits(np.stack(found, axis=1), np.array(point))
+
+
 def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references: Sequence[str] | None) -> ModalData:
     """Choose lines, references and finite responses.
 

@@ -57,13 +57,20 @@ class MovingSearch:
     """
 
     def __init__(
-        self, frequency_hz: np.ndarray, frf: np.ndarray, power: int, largest_damping_ratio: float, decay_1_s: float
+        self,
+        frequency_hz: np.ndarray,
+        frf: np.ndarray,
+        power: int,
+        largest_damping_ratio: float,
+        decay_1_s: float,
+        single_hits: bool = False,
     ) -> None:
         """Search in responses [f, output, input] that are s^power times receptances.
 
-        An exponential window adds its decay to that of every mode.
+        An exponential window adds its decay to that of every mode. Responses to single hits are not broadened.
         """
         self.decay_1_s = decay_1_s
+        self.first_std = FIRST_STD * [1.0, 1.0, 0.0, 0.0] if single_hits else FIRST_STD
         self.omega, self.power, self.frf = 2.0 * np.pi * frequency_hz, power, frf
         self.s = 1j * self.omega
         self.largest_damping_ratio = largest_damping_ratio
@@ -71,7 +78,7 @@ class MovingSearch:
         self.noise = noise_between_peaks(frf, 2.0 * np.pi * decay_1_s / self.spacing)
         rising = np.maximum(self.omega, 0.5 * self.spacing) / self.omega[-1]
         self.beyond = np.linalg.qr(rising[:, None] ** [power, power - 2.0])[0]
-        self.modes = one_mode(1j, np.ones(frf.shape[2], complex), FIRST_STD, frf.shape[1]).part(np.zeros(1, bool))
+        self.modes = one_mode(1j, np.ones(frf.shape[2], complex), self.first_std, frf.shape[1]).part(np.zeros(1, bool))
         self.left = frf
         self.failed = np.zeros(frequency_hz.size)
         self._judge_by(FIRST_ERROR)
@@ -222,7 +229,7 @@ class MovingSearch:
         place, known = self.omega[line], self._std()
         left = self.left[self._close(self.omega, place, place * damping)]
         row = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][0]
-        std = FIRST_STD if known is None else known
+        std = self.first_std if known is None else known
         return one_mode(place * (-damping + 1j), row, std, left.shape[1])
 
     def _add(self, line: int, alone: bool) -> bool:
@@ -259,7 +266,7 @@ class MovingSearch:
         fit = moving_poles(lines, first)
         if np.any(fit.modes.std > 0.5 * MOST_STD):
             known = self._std()
-            first = dataclasses.replace(first, std=(FIRST_STD if known is None else known)[None])
+            first = dataclasses.replace(first, std=(self.first_std if known is None else known)[None])
             fit = moving_poles(lines, first, known=True)
         return fit
 

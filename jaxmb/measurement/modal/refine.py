@@ -257,7 +257,7 @@ def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
         others[:, r] = False
         others = others.ravel()
         own = slice(2 * r, 2 * r + 2)
-        inner = np.linalg.inv(covariance[:, own, own])
+        inner = np.linalg.pinv(covariance[:, own, own], hermitian=True)
         psi = np.stack([np.real(point.shape[:, r]), np.imag(point.shape[:, r])], axis=1)
         weighted = np.einsum("opq,oq->op", inner, psi)
         steps = covariance[:, own] @ coupling[:, :, others]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmb.measurement.modal.moving_modes import MovingModes
+from jaxmb.measurement.modal.data import SingleHits
 from jaxmb.measurement.modal.moving_search import MovingSearch
 from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_poles
 from jaxmb.measurement.modal.residues import as_lines
@@ -29,11 +29,11 @@ class Scatter:
     """How far natural frequencies move from response to response."""
 
     shift: np.ndarray
-    """Of each frequency in every response, as a part of it [response, r]."""
+    """Of each frequency in every response or hit, as a part of it [response, r]."""
     std: np.ndarray
     """Standard deviation of the shifts [r]; close modes are given that of the others."""
     between: str
-    """What the responses are: "inputs" where the excitation roved, else "outputs"."""
+    """What the responses are: "hits" where these are known, "inputs" where the excitation roved, else "outputs"."""
 
     @property
     def remarks(self) -> list[str]:
@@ -58,7 +58,7 @@ class MovingTest:
     participation: np.ndarray
     """[r, input]"""
     shift: np.ndarray
-    """Of the frequency in every response, as a part of it [output, r]."""
+    """Of the frequency in every response or hit, as a part of it [output, r]."""
     std: np.ndarray
     """Standard deviation of it [r]."""
     covariance: np.ndarray
@@ -113,8 +113,13 @@ class MovingTest:
         return Scatter(self.shift[:, modes], self.std[modes], between)
 
 
-def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | None:
+def moving_test(
+    search: Search, report: Callable[[str], None], hits: SingleHits | None, transposed: bool
+) -> MovingTest | None:
     """Modes with the moves of their poles; None where the poles do not move, or there is no mode that does.
+
+    Where responses to single hits are known, these are the responses, and all outputs are their references: each hit
+    has one pole a mode, and nothing is broadened.
 
     Up to `MOST_ALONE` modes that lie alone, the highest first, are fitted with a pole that moves from response to
     response and with one that does not. Poles move where, of the better explained half of these modes, the median ratio
@@ -123,16 +128,19 @@ def moving_test(search: Search, report: Callable[[str], None]) -> MovingTest | N
     Args:
         search: in the responses as they were measured.
         report: is told how far the search has come.
+        hits: behind these responses, where known.
+        transposed: whether the references are the outputs.
     """
-    if search.frf.shape[1] < FEWEST_RESPONSES:
+    frf = search.frf if hits is None else hits.responses
+    if frf.shape[1] < FEWEST_RESPONSES:
         return None
     largest, decay = search.rule.largest_damping_ratio, search.decay_1_s
-    hunt = MovingSearch(search.frequency_hz, search.frf, search.lines.power, largest, decay)
+    hunt = MovingSearch(search.frequency_hz, frf, search.lines.power, largest, decay, hits is not None)
     hunt.look_for_single_ones(MOST_ALONE)
     if hunt.gain_of_moves() < MOVING:
         return None
     hunt.look_everywhere(report)
-    return _without_moves(search, hunt.s, hunt.modes) if hunt.modes.eigenvalue.size else None
+    return _without_moves(search, hunt, hits, transposed) if hunt.modes.eigenvalue.size else None
 
 
 def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
@@ -148,10 +156,16 @@ def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
     return ratio
 
 
-def _without_moves(search: Search, s: np.ndarray, modes: MovingModes) -> MovingTest:
-    power = search.lines.power
-    frf = search.frf - modes.responses(s, power) + modes.responses(s, power, still=True)
+def _without_moves(search: Search, hunt: MovingSearch, hits: SingleHits | None, transposed: bool) -> MovingTest:
+    modes, power = hunt.modes, search.lines.power
+    frf = hunt.frf - modes.responses(hunt.s, power) + modes.responses(hunt.s, power, still=True)
+    rows = modes.participation
+    if hits is not None:
+        weight = 1.0 / np.mean(hunt.noise, axis=1)
+        frf = hits.averaged(frf, weight)
+        if not transposed:
+            frf, rows = frf.transpose(0, 2, 1), hits.averaged(modes.shape, weight).T
     still = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return MovingTest(still, eigenvalue, modes.participation, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)
+    return MovingTest(still, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)

@@ -48,6 +48,8 @@ class Estimate:
     """Sentences: hits that were left out and why, segments too short for a peak."""
     summary: tuple[str, ...] = ()
     """What the responses are made of, a line for each input of hits or one for all."""
+    hits: tuple[FrfSet, ...] = ()
+    """Responses to single hits, one input each, where several are averaged."""
 
 
 def measurement_names() -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def _step_hz(frf_set: FrfSet) -> float:
 def _from_hits(
     records: Sequence[TimeRecord], method: Hits, description: RecordsFile, common: dict[str, Any]
 ) -> Estimate:
-    sets, remarks, summary = [], [], []
+    sets, remarks, summary, single = [], [], [], []
     for inputs in dict.fromkeys(record.inputs for record in records):
         hits = []
         for record in records:
@@ -159,8 +161,10 @@ def _from_hits(
         remarks += [f"{where}hit {number} is left out: {reason}" for number, reason in test.rejected.items()]
         remarks += [where + remark for remark in test.remarks]
         sets.append(test.frf_set)
+        single += test.hits or [test.frf_set]
         summary.append(_hits_used(test, f"hits at '{inputs[0]}'" if several else "hits", description))
-    return Estimate(joined_inputs(sets), tuple(remarks), tuple(summary))
+    several = len(single) > len(sets)
+    return Estimate(joined_inputs(sets), tuple(remarks), tuple(summary), tuple(single) if several else ())
 
 
 def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:

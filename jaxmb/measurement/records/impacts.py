@@ -48,6 +48,8 @@ class HitTest:
     """Reason by number for those that were not."""
     remarks: tuple[str, ...]
     """Sentences on what may have gone wrong and did not stop the estimate."""
+    hits: tuple[FrfSet, ...]
+    """Responses to each accepted hit alone, where there are two or more."""
 
 
 def find_hits(
@@ -184,14 +186,16 @@ def estimate_frf_from_hits(
     if not accepted:
         raise ValueError(none_is_left(rejected))
     f, y = (np.stack(part) for part in zip(*transforms, strict=True))
-    frequency_hz = line_frequencies(hits[0][0].size, rate)
+    frequency_hz, several = line_frequencies(hits[0][0].size, rate), len(accepted) > 1
     h, coherence = estimate(products(frequency_hz, f, y), estimator)
     frf_set = FrfSet(
-        frequency_hz, h, kind, tuple(outputs), tuple(inputs), coherence=coherence if len(accepted) > 1 else None,
+        frequency_hz, h, kind, tuple(outputs), tuple(inputs), coherence=coherence if several else None,
         averages=len(accepted), decay_1_s=float(decay_1_s), unit=unit, posture=posture or {}, nodes=nodes or {},
         source=source,
     )  # fmt: skip
-    return HitTest(frf_set, tuple(accepted), tuple(peaks), MappingProxyType(rejected), tuple(remarks))
+    alone = (estimate(products(frequency_hz, f[k : k + 1], y[k : k + 1]))[0] for k in range(len(accepted)) if several)
+    single = tuple(dataclasses.replace(frf_set, frf=each, coherence=None, averages=1) for each in alone)
+    return HitTest(frf_set, tuple(accepted), tuple(peaks), MappingProxyType(rejected), tuple(remarks), single)
 
 
 def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.ndarray, np.ndarray]]:

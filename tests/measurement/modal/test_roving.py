@@ -1,10 +1,13 @@
 """Hammer tests of a structure that changes from hit to hit: one pole a mode, and how far it moves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, lines as lines_of, pick
 from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.response.modal import mac
 
 FREQUENCY_HZ = np.array([31.0, 47.0, 47.3, 68.0])
@@ -46,6 +49,60 @@ def test_a_mean_of_hits_with_different_frequencies_is_one_mode(variation, refere
     assert analysis.shape.shape == (HITS, 3)
     assert np.all(np.diag(mac(analysis.shape, shape)) > 0.98)
     np.testing.assert_allclose(np.abs(analysis.shape).max(axis=0), 1.0)
+
+
+def single_hits(points, sensors, hits, scatter=0.003, seed=5):
+    """Accelerance of each hit, every mode at a frequency of its own; noise and strength differ from hit to hit."""
+    rng = np.random.default_rng(seed)
+    lines = np.arange(20.0, 90.0, 0.125)
+    s = 2j * np.pi * lines[:, None]
+    shape = rng.normal(size=(max(points, sensors), FREQUENCY_HZ.size))
+    shift = scatter * rng.normal(size=(points * hits, FREQUENCY_HZ.size))
+    names, sets = [f"{k + 1} z" for k in range(len(shape))], []
+    for k, moved in enumerate(shift):
+        own = 2 * np.pi * FREQUENCY_HZ * (-DAMPING + 1j) * (1.0 + moved)
+        residue = shape[:sensors] * shape[k // hits] / (2 * np.pi * FREQUENCY_HZ)
+        h = s**2 * ((1.0 / (s - own)) @ (residue / 2j).T + (1.0 / (s - own.conj())) @ (residue / -2j).T)
+        noise = 10.0 ** rng.uniform(-3, -2) * np.sqrt(np.mean(np.abs(h) ** 2, axis=0) / 2.0)
+        h = h + noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))
+        sets.append(FrfSet(lines, h[:, :, None], "accelerance", names[:sensors], names[k // hits : k // hits + 1]))
+    averages = joined_inputs(
+        [
+            replace(sets[hits * p], frf=np.mean([each.frf for each in sets[hits * p : hits * (p + 1)]], axis=0))
+            for p in range(points)
+        ]
+    )
+    return averages, sets, shape, shift
+
+
+@pytest.mark.parametrize(("points", "sensors", "hits"), [(12, 2, 3), (2, 8, 6)])
+def test_single_hits_have_one_pole_each(points, sensors, hits):
+    # a hammer that roves, and one at two points with many sensors
+    averages, sets, shape, shift = single_hits(points, sensors, hits)
+    analysis = modal_analysis(averages, hits=sets)
+    assert analysis.frequency_hz.size == FREQUENCY_HZ.size
+    std = shift.std(axis=0) / np.sqrt(len(sets))
+    # the mean of these hits is known better than that of all, which the interval is for
+    assert np.all(np.abs(analysis.frequency_hz / FREQUENCY_HZ - 1.0 - shift.mean(axis=0)) < 0.3 * std)
+    np.testing.assert_allclose(analysis.model.frequency_std_hz / FREQUENCY_HZ, std, rtol=0.35)
+    np.testing.assert_allclose(analysis.damping_ratio, DAMPING, rtol=0.01)
+    assert np.all(np.diag(mac(analysis.shape, shape[: len(analysis.points)])) > 0.98)
+    assert analysis.scatter is not None
+    assert analysis.scatter.between == "hits"
+    assert analysis.scatter.shift.shape == shift.shape
+    # an output turned round and an input fewer
+    some = modal_analysis(pick(averages, outputs=["1 -z", "2 z"]), hits=sets)
+    np.testing.assert_allclose(some.frequency_hz, analysis.frequency_hz, rtol=0.001)
+
+
+def test_single_hits_of_other_tests_are_refused():
+    averages, sets, _, _ = single_hits(4, 2, 1)
+    with pytest.raises(ValueError, match="no hit at input '1 z' has only finite values"):
+        modal_analysis(averages, hits=sets[1:] * 2)
+    with pytest.raises(ValueError, match="hit 2 has 500 of the 560 lines"):
+        modal_analysis(averages, hits=[sets[0], lines_of(sets[1], slice(500)), *sets[2:]])
+    with pytest.raises(ValueError, match=r"decay_1_s of hit 1 is 2\.0, expected 0\.0 as in the averages"):
+        modal_analysis(averages, hits=[replace(each, decay_1_s=2.0) for each in sets])
 
 
 def test_under_one_reference_no_two_poles_lie_within_a_half_power_bandwidth():

@@ -185,6 +185,7 @@ def test_hits_cut_out_of_records_of_a_roving_hammer(folder):
     made = estimate_of_records(path)
     assert (made.frf_set.inputs, made.frf_set.frf.shape, made.frf_set.averages) == (("1 x", "2 z"), (399, 2, 2), 2)
     np.testing.assert_allclose(made.frf_set.frf[:40, :, 0], made.frf_set.frf[:40, :, 1], rtol=1e-6)
+    assert [hit.inputs[0] for hit in made.hits] == ["1 x", "1 x", "2 z", "2 z"]
     assert made.summary == tuple(f"hits at '{x}': 2 of 2 used, peak force 100 N, df 0.625 Hz" for x in ("1 x", "2 z"))
     assert [r for r in made.remarks if "less than a block behind it" in r] == [
         f"{folder / name}.npz: the hit at 5.802 s has less than a block behind it" for name in "ab"

@@ -49,6 +49,13 @@ def test_hits_without_noise_are_exact(decay, estimator):
     low = made.frequency_hz < 100.0
     np.testing.assert_allclose(made.frf[low, 0, 0], truth[low], atol=tolerance * np.abs(truth).max())
     assert np.all(made.coherence[low] > 1 - 1e-4)
+    # each hit alone is what it is without the others
+    alone = [
+        estimate_frf_from_hits([record], RATE, decay_1_s=decay, kind="mobility", inputs=("3 z",)) for record in records
+    ]
+    for single, other in zip(test.hits, alone, strict=True):
+        np.testing.assert_allclose(single.frf, other.frf_set.frf, rtol=1e-12)
+        assert (single.decay_1_s, single.inputs, single.averages, other.hits) == (decay, ("3 z",), 1, ())
 
 
 def test_the_force_window_keeps_noise_out():
