@@ -1,4 +1,4 @@
-"""Beams between frames, written out as beams along x, and the loops that clamp their ends."""
+"""Beams between frames, expanded to beams along x and the loops that clamp their ends."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_about
 from jaxmb.machine.values import GROUND, Origin, angle
 
 PARALLEL = 1e-6
-"""Sine of the angle between a beam and the z axis of its frame, up to which the x axis stands for that."""
+"""Sine of the angle between a beam and the z axis of its frame, below which the x axis is the reference direction."""
 
 
 def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
-    """Contents of a machine file with `from` and `to` of beams written out as body, origin and length.
+    """Contents of a machine file with `from` and `to` of beams replaced by body, origin and length.
 
     A beam begins at the frame `from` and ends at the frame `to` in the reference posture, clamped to both, or at the
     point `to = [x, y, z]` in the axes of `from`, free. Its z axis lies in the plane of the beam and the z axis of
@@ -23,16 +23,16 @@ def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         ValueError: a beam has one of the two keys only, or also body, origin or length; a frame does not exist, or
-            depends on the beam itself; both ends are one point.
+            depends on the beam itself; both ends coincide.
     """
     beams = data.get("beam", ())
     if not isinstance(beams, list | tuple) or not any(isinstance(b, dict) and {"from", "to"} & b.keys() for b in beams):
         return data
     try:
-        return data | _written_out(data, beams)
+        return data | _expanded(data, beams)
     except (TypeError, KeyError, AttributeError, ValidationError) as error:
         raise ValueError(
-            f"the ends of beams with from and to are not known, something is not as expected: {error}"
+            f"the ends of beams with from and to cannot be computed, an entry has another form than expected: {error}"
         ) from None
 
 
@@ -40,19 +40,19 @@ def _without_keys(beam: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in beam.items() if key not in ("from", "to", "roll")}
 
 
-def _written_out(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
-    places = _Places(data)
+def _expanded(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
+    reference = _ReferencePoses(data)
     written, frames, loops = [], [], []
     for beam in beams:
         if not (isinstance(beam, dict) and {"from", "to"} & beam.keys()):
             written.append(beam)
             continue
         name, to = beam.get("name"), beam.get("to")
-        carrier, start, length = places.beam(beam)
+        carrier, start, length = reference.beam(beam)
         written.append(_without_keys(beam) | {"body": carrier, "origin": _origin(start), "length": length})
         if isinstance(to, str):
-            carrier, _ = places.on_carrier(to, f"beam '{name}': to")
-            end = np.linalg.inv(places.pose(carrier)) @ places.pose(str(name))
+            carrier, _ = reference.on_carrier(to, f"beam '{name}': to")
+            end = np.linalg.inv(reference.pose(carrier)) @ reference.pose(str(name))
             frames.append({"name": f"{name}/to", "body": carrier, "origin": _origin(end)})
             loops.append({"name": name, "frame_a": f"{name}/to", "frame_b": name, "type": "fixed"})
     return {
@@ -62,8 +62,8 @@ def _written_out(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-class _Places:
-    """Poses of frames of a machine file in its reference posture, its loops as stated."""
+class _ReferencePoses:
+    """Poses of the frames of a machine file in its reference posture; loops are not closed."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.parts: dict[str, tuple[str, Any]] = {GROUND: (GROUND, None)}
@@ -75,78 +75,78 @@ class _Places:
                 if kind == "beam":
                     self.parts |= {f"{name}/{k}": ("end", (part, k)) for k in range(1, part.get("elements", 4))}
         self.posture = data.get("posture", {})
-        self.found: dict[str, np.ndarray] = {GROUND: np.eye(4)}
-        self.waiting: set[str] = set()
+        self.poses: dict[str, np.ndarray] = {GROUND: np.eye(4)}
+        self.in_progress: set[str] = set()
 
     def pose(self, name: str) -> np.ndarray:
-        """Of a frame in the ground frame [4, 4]."""
+        """Pose of a frame in the ground frame [4, 4]."""
         if name not in self.parts:
             raise ValueError(known_name("frame", name, self.parts))
-        if name in self.waiting:
-            raise ValueError(f"the place of '{name}' depends on itself, by beams from or to it")
-        if name not in self.found:
-            self.waiting.add(name)
-            self.found[name] = self._pose(*self.parts[name])
-            self.waiting.remove(name)
-        return self.found[name]
+        if name in self.in_progress:
+            raise ValueError(f"the pose of '{name}' depends on itself, through beams from or to it")
+        if name not in self.poses:
+            self.in_progress.add(name)
+            self.poses[name] = self._pose(*self.parts[name])
+            self.in_progress.remove(name)
+        return self.poses[name]
 
     def _pose(self, kind: str, part: Any) -> np.ndarray:
         if kind in ("beam", "end"):
-            beam, done = part if kind == "end" else (part, part.get("elements", 4))
+            beam, number = part if kind == "end" else (part, part.get("elements", 4))
             carrier, start, length = self.beam(beam)
-            along = np.eye(4)
-            along[0, 3] = length * done / beam.get("elements", 4)
-            return self.pose(carrier) @ start @ along
-        place = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ _matrix(part.get("origin", {}))
+            offset = np.eye(4)
+            offset[0, 3] = length * number / beam.get("elements", 4)
+            return self.pose(carrier) @ start @ offset
+        pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ _matrix(part.get("origin", {}))
         for joint in part.get("joint", ()) if kind == "body" else ():
             axis, value = (
                 np.array(joint.get("axis", (0.0, 0.0, 1.0)), float),
                 angle(self.posture.get(joint["name"], 0.0)),
             )
-            move = np.eye(4)
+            motion = np.eye(4)
             if joint.get("type") == "prismatic":
-                move[:3, 3] = value * axis
+                motion[:3, 3] = value * axis
             else:
-                move[:3, :3] = rotation_about(axis, value)
-            place = place @ move
-        return place
+                motion[:3, :3] = rotation_about(axis, value)
+            pose = pose @ motion
+        return pose
 
-    def on_carrier(self, name: str, what: str) -> tuple[str, np.ndarray]:
-        """Body, ground or end of an element that carries a frame, and the frame's pose on it."""
+    def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:
+        """Body, ground or element end that carries a frame, and the frame's pose relative to it [4, 4]."""
         if name not in self.parts:
-            raise ValueError(known_name(f"{what}: frame", name, self.parts))
+            raise ValueError(known_name(f"{label}: frame", name, self.parts))
         kind, part = self.parts[name]
         return (part["body"], _matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
 
     def beam(self, beam: dict[str, Any]) -> tuple[str, np.ndarray, float]:
-        """What carries a beam, the pose of its beginning there, and its length."""
+        """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
         if not {"from", "to"} & beam.keys():
             return beam.get("body", GROUND), _matrix(beam.get("origin", {})), beam["length"]
         name, to = f"beam '{beam.get('name')}'", beam.get("to")
-        beside = {"body", "origin", "length"} & beam.keys()
-        if beside or not {"from", "to"} <= beam.keys():
-            raise ValueError(f"{name}: has {', '.join(sorted(beside)) or 'from or to alone'}, expected both from and to"
+        extra = {"body", "origin", "length"} & beam.keys()
+        if extra or not {"from", "to"} <= beam.keys():
+            raise ValueError(f"{name}: has {', '.join(sorted(extra)) or 'from or to alone'}, expected both from and to"
                              " in place of body, origin and length")  # fmt: skip
-        carrier, place = self.on_carrier(beam["from"], f"{name}: from")
+        carrier, pose = self.on_carrier(beam["from"], f"{name}: from")
         if isinstance(to, str):
             self.on_carrier(to, f"{name}: to")
-            start = self.pose(carrier) @ place
-            apart = start[:3, :3].T @ (self.pose(to)[:3, 3] - start[:3, 3])
+            start = self.pose(carrier) @ pose
+            span = start[:3, :3].T @ (self.pose(to)[:3, 3] - start[:3, 3])
         else:
             if not (isinstance(to, list | tuple) and len(to) == 3 and all(isinstance(x, int | float) for x in to)):
                 raise ValueError(f"{name}: to: found {to!r}, expected the name of a frame or a point [x, y, z] in m")
-            apart = np.array(to, float)
-        length = float(np.linalg.norm(apart))
+            span = np.array(to, float)
+        length = float(np.linalg.norm(span))
         if not length > 0.0:
-            raise ValueError(f"{name}: from and to are one point, expected a length above 0")
-        x, up = apart / length, np.array([0.0, 0.0, 1.0])
+            raise ValueError(f"{name}: from and to coincide, expected a length above 0")
+        x, up = span / length, np.array([0.0, 0.0, 1.0])
         if np.linalg.norm(np.cross(x, up)) < PARALLEL:
             up = np.array([1.0, 0.0, 0.0])
         y = np.cross(up, x) / np.linalg.norm(np.cross(up, x))
-        turned = np.eye(4)
-        rolled = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
-        turned[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ rolled
-        return carrier, place @ turned, length
+        rotation = np.eye(4)
+        roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
+        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ roll
+        return carrier, pose @ rotation, length
 
 
 def _matrix(origin: Any) -> np.ndarray:

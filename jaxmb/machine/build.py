@@ -1,4 +1,4 @@
-"""From the description of a machine to the Model that the equations work on."""
+"""The `Model` of a machine: its description as arrays."""
 
 from typing import Any
 
@@ -17,19 +17,19 @@ from jaxmb.machine.values import GROUND
 
 
 class Model(eqx.Module):
-    """A machine as arrays: what is a physical number is a leaf, what is topology or a name is static.
+    """A machine as arrays: physical numbers are leaves, topology and names are static fields.
 
-    Every coordinate moves one node; a node's pose is its parent node's pose, times `origin`, times the motion of the
-    coordinate. Bodies, payloads and frames are fixed to a node (-1 is the ground) by an offset. Inertia is stored in
-    the form in which the equations of motion are linear: mass, first moment and inertia about the body's own origin.
+    Each coordinate moves one node; a node's pose is its parent node's pose, times `origin`, times the coordinate's
+    motion. Bodies, payloads and frames are fixed to a node (-1 is the ground) by an offset. Inertia is stored in the
+    form in which the equations of motion are linear: mass, first moment and inertia about the body's own origin.
     """
 
     name: str = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
-    """Those of the joints, then the shafts of motors, which carry nothing."""
+    """Joint coordinates, then motor shafts, which carry no body."""
     revolute: tuple[bool, ...] = eqx.field(static=True)
     locked: tuple[bool, ...] = eqx.field(static=True)
-    """Coordinates that a posture places and that do not move from there."""
+    """Coordinates fixed at their value in the posture."""
     parent: tuple[int, ...] = eqx.field(static=True)
     """Parent node of each node, coordinates before virtual springs before elements of beams; -1 for the ground."""
     order: tuple[int, ...] = eqx.field(static=True)
@@ -39,31 +39,31 @@ class Model(eqx.Module):
     stiffness: Float[Array, "n"]
     damping: Float[Array, "n"]
     rotor_inertia: Float[Array, "n"]
-    """Of a shaft the rotor's own."""
+    """kg m^2 or kg at the joint; for a motor shaft, the rotor's own inertia."""
     friction: Float[Array, "n"]
     """Coulomb friction, Nm or N."""
     offset: Float[Array, "n"]
     """Constant part of the effort, Nm or N."""
     friction_terms: Float[Array, "n 4"]
-    """Coefficients of further friction (`jaxmb.machine.friction.TERMS`), 0 where it is not there."""
+    """Coefficients of further friction (`jaxmb.machine.friction.TERMS`), 0 where absent."""
     further_friction: tuple[tuple[str, ...], ...] = eqx.field(static=True)
-    """Which of these terms each coordinate has."""
+    """Names of the terms that each coordinate has."""
     stribeck_speed: Float[Array, "n"]
     """v_s of Stribeck friction, rad/s or m/s; 1 where there is none."""
     friction_temperature: Float[Array, "n"]
-    """At which the damping is that of the coordinate; 0 where it does not depend on temperature."""
+    """Reference temperature of `damping`; 0 where damping does not depend on temperature."""
     loss_factor: Float[Array, "n"]
     """eta of structural damping."""
     stiffness_slope: Float[Array, "n"]
-    """Of the stiffness over the load, 1/(Nm) or 1/N; 0 where it is constant."""
+    """Relative slope of the stiffness over the load, 1/(Nm) or 1/N; 0 where it is constant."""
     load_dependent: tuple[bool, ...] = eqx.field(static=True)
     """Whether the stiffness of each coordinate depends on its load."""
     motors: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    """Each coordinate with a motor behind its gear, and the coordinate that is the motor's shaft."""
+    """Coordinate of the joint and coordinate of the shaft, for each motor."""
     gear_ratio: Float[Array, "g"]
-    """Of each motor, its turns for one of the joint, or rad/m."""
+    """Turns of each motor per turn of the joint, or rad/m."""
     transmissions: tuple[str, ...] = eqx.field(static=True)
-    """Names of the drives that turn with several coordinates at once."""
+    """Names of the drives coupled to several coordinates."""
     transmission_rate: Float[Array, "t n"]
     """c of each: s' = sum_i c_i q_i'."""
     transmission_inertia: Float[Array, "t"]
@@ -71,7 +71,7 @@ class Model(eqx.Module):
     transmission_friction: Float[Array, "t"]
 
     masses: tuple[str, ...] = eqx.field(static=True)
-    """Names of what has mass: bodies, then payloads."""
+    """Names of the rigid masses: bodies, then payloads."""
     mass_node: tuple[int, ...] = eqx.field(static=True)
     mass_offset: Float[Array, "b 4 4"]
     mass: Float[Array, "b"]
@@ -82,8 +82,8 @@ class Model(eqx.Module):
     frame_node: tuple[int, ...] = eqx.field(static=True)
     frame_offset: Float[Array, "f 4 4"]
     end_frames: tuple[str, ...] = eqx.field(static=True)
-    """Frames at the ends of the chains of bodies, where a tool may be: the named frames of each last body that some
-    coordinate moves, or the body's own frame where it has none."""
+    """Candidates for the tool frame: the named frames of each moving terminal body, or the body's own frame where it
+    has none."""
 
     springs: tuple[str, ...] = eqx.field(static=True)
     spring_frames: tuple[tuple[int, int], ...] = eqx.field(static=True)
@@ -95,23 +95,23 @@ class Model(eqx.Module):
     spring_damping: Float[Array, "s"]
     spring_loss_factor: Float[Array, "s"]
     structural: bool = eqx.field(static=True)
-    """Whether any loss factor is not 0, or may be."""
+    """Whether any loss factor is, or may become, non-zero."""
 
     virtual_springs: tuple[str, ...] = eqx.field(static=True)
     """Names of the massless springs of six degrees of freedom; each moves a node behind those of the coordinates."""
     virtual_spring_origin: Float[Array, "k 4 4"]
-    """In the parent node."""
+    """Pose in the parent node."""
     compliance: Float[Array, "k 6 6"]
-    """Symmetric, of each virtual spring in its own axes, translations before rotations: m/N, rad/N, rad/Nm."""
+    """Symmetric compliance of each virtual spring in its own axes, translations first: m/N, rad/N, rad/Nm."""
 
     beams: tuple[str, ...] = eqx.field(static=True)
     beam_elements: tuple[int, ...] = eqx.field(static=True)
     """Number of elements of each beam; each moves a node, behind those of virtual springs."""
     beam_theory: tuple[str, ...] = eqx.field(static=True)
     beam_start: Float[Array, "w 4 4"]
-    """Where each element begins in its parent node; it lies along x."""
+    """Start of each element in its parent node; the element lies along x."""
     beam_length: Float[Array, "c"]
-    """Of an element, m."""
+    """Length of an element, m."""
     young_modulus: Float[Array, "c"]
     shear_modulus: Float[Array, "c"]
     density: Float[Array, "c"]
@@ -120,7 +120,7 @@ class Model(eqx.Module):
     """Of the section about y and z, m^4."""
     torsion_constant: Float[Array, "c"]
     shear_flexibility: Float[Array, "c 2"]
-    """1 over the part of the area that carries shear along y and z; 0 in Euler-Bernoulli's beam."""
+    """1 over the shear factors along y and z; 0 in Euler-Bernoulli's theory."""
     beam_loss_factor: Float[Array, "c"]
 
     loops: tuple[str, ...] = eqx.field(static=True)
@@ -129,11 +129,11 @@ class Model(eqx.Module):
     loop_rigid: tuple[bool, ...] = eqx.field(static=True)
     loop_axis: Float[Array, "l 3"]
     dependent: tuple[int, ...] = eqx.field(static=True)
-    """Coordinates that follow from the others in a posture whose loops are closed."""
+    """Dependent coordinates of a posture with closed loops."""
     following: tuple[int, ...] = eqx.field(static=True)
-    """Coordinates, with the elastic ones behind them, that follow from the others in small motions."""
+    """Dependent coordinates of the linearized equations, numbered with the elastic coordinates last."""
     bent_loops: bool = eqx.field(static=True)
-    """Whether elastic coordinates of beams open and close loops."""
+    """Whether loop closure depends on elastic coordinates of beams."""
 
     rayleigh_mass: Float[Array, ""]
     """alpha of Rayleigh damping, 1/s."""
@@ -144,40 +144,41 @@ class Model(eqx.Module):
     fractional_order: Float[Array, ""]
     """a in (j omega tau)^a."""
     fractional_time: Float[Array, ""]
-    """tau in it, s."""
+    """tau in (j omega tau)^a, s."""
 
     gravity: Float[Array, "3"]
     reference: Float[Array, "n"]
     """Reference posture, rad or m."""
     as_built: "Model | None" = None
-    """The machine before parameters were set, by whose stiffness beams in loops share loads; None where none do."""
+    """The model before parameters were set, whose stiffness distributes loads among beams in loops; None without
+    beams in loops."""
     brakes_release: bool = eqx.field(static=True, default=False)
-    """Whether some tests release the brakes of locked motors, whose shafts have parameters then."""
+    """Whether some tests release the brakes of locked motors, so that their shafts have parameters."""
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """Names of the coordinates of joints; behind them in q are the shafts of motors, whose angles move no frame."""
+        """Names of the joint coordinates, which come first in q; the motor shafts behind them move no frame."""
         return self.coordinates[: len(self.coordinates) - len(self.motors)]
 
     @property
     def elements(self) -> tuple[str, ...]:
-        """Names of the elements of beams, those of their ends."""
+        """Names of the beam elements, each the name of its end."""
         counts = zip(self.beams, self.beam_elements, strict=True)
         return tuple(f"{beam}/{k}" if k < count else beam for beam, count in counts for k in range(1, count + 1))
 
     @property
     def element_beam(self) -> np.ndarray:
-        """Number of the beam of each element [w]."""
+        """Index of the beam of each element [w]."""
         return np.repeat(np.arange(len(self.beams)), self.beam_elements)
 
     @property
     def elastic_nodes(self) -> tuple[str, ...]:
-        """Names of the k nodes that give way in six directions: virtual springs, then elements of beams."""
+        """Names of the k nodes with six elastic degrees of freedom: virtual springs, then beam elements."""
         return (*self.virtual_springs, *self.elements)
 
 
 def tree_model(machine: Machine) -> Model:
-    """Model of a machine as it is written, its loops not looked at.
+    """Model of a machine's tree, without dependent coordinates for its loops.
 
     Args:
         machine: a validated machine, from `load_machine` or built in Python.
@@ -185,11 +186,11 @@ def tree_model(machine: Machine) -> Model:
     Returns:
         The model; its coordinates and masses keep the order of the machine.
     """
-    own, behind, nodes = _place_bodies(machine)
-    frame_place = {name: own[name] for name in machine.frames if name in own}
+    own, behind, nodes = _attach_bodies(machine)
+    frame_attachment = {name: own[name] for name in machine.frames if name in own}
     for frame in machine.frame:
         node, offset = own[GROUND] if frame.body == GROUND else behind[frame.body]
-        frame_place[frame.name] = (node, offset @ origin_matrix(frame.origin))
+        frame_attachment[frame.name] = (node, offset @ origin_matrix(frame.origin))
     carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
     carriers += [(p, p.frame) for p in machine.payload]
     standard = [standard_inertia(rigid) for rigid, _ in carriers]
@@ -200,18 +201,18 @@ def tree_model(machine: Machine) -> Model:
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
     coordinates = machine.moving_parts
     further = [c.further_friction or FurtherFriction() for c in coordinates]
-    places = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
-    rigid_nodes = len(places)
+    attachments = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
+    rigid_nodes = len(attachments)
     law = machine.fractional or Fractional(order=1.0, time=1.0)
-    places += [nodes["element", end] for end in machine.ends]
+    attachments += [nodes["element", end] for end in machine.ends]
     return Model(
         name=machine.name,
         coordinates=names,
         revolute=tuple(c.type == "revolute" for c in coordinates),
         locked=tuple(c.locked for c in coordinates),
-        parent=tuple(node for node, _ in places),
+        parent=tuple(node for node, _ in attachments),
         order=tuple(_node_number(machine, key) for key in nodes),
-        origin=_array([offset for _, offset in places[: len(names)]], (4, 4)),
+        origin=_array([offset for _, offset in attachments[: len(names)]], (4, 4)),
         axis=_array([c.axis for c in coordinates], (3,)),
         stiffness=_array([c.stiffness for c in coordinates]),
         damping=_array([c.damping for c in coordinates]),
@@ -237,15 +238,15 @@ def tree_model(machine: Machine) -> Model:
         transmission_damping=_array([t.damping for t in machine.transmission]),
         transmission_friction=_array([t.friction for t in machine.transmission]),
         masses=tuple(rigid.name for rigid, _ in carriers),
-        mass_node=tuple(frame_place[frame][0] for _, frame in carriers),
-        mass_offset=_array([frame_place[frame][1] for _, frame in carriers], (4, 4)),
+        mass_node=tuple(frame_attachment[frame][0] for _, frame in carriers),
+        mass_offset=_array([frame_attachment[frame][1] for _, frame in carriers], (4, 4)),
         mass=_array([m for m, _, _ in standard]),
         first_moment=_array([h for _, h, _ in standard], (3,)),
         inertia=_array([i for _, _, i in standard], (3, 3)),
         frames=frames,
-        frame_node=tuple(frame_place[f][0] for f in frames),
-        frame_offset=_array([frame_place[f][1] for f in frames], (4, 4)),
-        end_frames=tuple(f for f in frames if f in ends and frame_place[f][0] >= 0),
+        frame_node=tuple(frame_attachment[f][0] for f in frames),
+        frame_offset=_array([frame_attachment[f][1] for f in frames], (4, 4)),
+        end_frames=tuple(f for f in frames if f in ends and frame_attachment[f][0] >= 0),
         springs=tuple(s.name for s in machine.spring),
         spring_frames=tuple((frames.index(s.frame_a), frames.index(s.frame_b)) for s in machine.spring),
         spring_type=tuple(s.type for s in machine.spring),
@@ -256,12 +257,12 @@ def tree_model(machine: Machine) -> Model:
         spring_loss_factor=_array([s.loss_factor for s in machine.spring]),
         structural=any(part.loss_factor > 0.0 for part in (*coordinates, *machine.spring, *machine.beam)),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
-        virtual_spring_origin=_array([offset for _, offset in places[len(names) : rigid_nodes]], (4, 4)),
+        virtual_spring_origin=_array([offset for _, offset in attachments[len(names) : rigid_nodes]], (4, 4)),
         compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
         beams=tuple(b.name for b in machine.beam),
         beam_elements=tuple(b.elements for b in machine.beam),
         beam_theory=tuple(b.theory for b in machine.beam),
-        beam_start=_array([offset for _, offset in places[rigid_nodes:]], (4, 4)),
+        beam_start=_array([offset for _, offset in attachments[rigid_nodes:]], (4, 4)),
         beam_length=_array([b.length / b.elements for b in machine.beam]),
         young_modulus=_array([b.young_modulus for b in machine.beam]),
         shear_modulus=_array([b.shear_modulus for b in machine.beam]),
@@ -296,33 +297,35 @@ def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
     return rigid.mass, rigid.mass * c, about_origin
 
 
-Place = tuple[int, np.ndarray]
-"""A node and the offset from it."""
+Attachment = tuple[int, np.ndarray]
+"""Number of a node, and a pose in it [4, 4]."""
 
 
-def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place], dict[tuple[str, str], Place]]:
-    """Of each body and end of an element the place of its own frame, and of that frame as seen by what hangs on it,
-    behind a body's virtual spring; and the parent node and origin of each coordinate ("joint", name), virtual spring
-    ("spring", name) and element ("element", end), parents first."""
+def _attach_bodies(
+    machine: Machine,
+) -> tuple[dict[str, Attachment], dict[str, Attachment], dict[tuple[str, str], Attachment]]:
+    """Attachment of each body's and element end's own frame; of the same frame for the parts it carries, which is
+    behind its virtual spring; and of each coordinate ("joint", name), virtual spring ("spring", name) and element
+    ("element", end), parents first."""
     names = machine.coordinates
     springs = {(s.body, s.at): (number, s) for number, s in enumerate(machine.virtual_spring, len(names))}
-    own: dict[str, Place] = {GROUND: (-1, np.eye(4))}
-    behind: dict[str, Place] = {}
-    nodes: dict[tuple[str, str], Place] = {}
+    own: dict[str, Attachment] = {GROUND: (-1, np.eye(4))}
+    behind: dict[str, Attachment] = {}
+    nodes: dict[tuple[str, str], Attachment] = {}
 
-    def through(body: str, at: str, place: Place) -> Place:
-        """A place of a body as seen behind the virtual spring there, where there is one."""
+    def through(body: str, at: str, attachment: Attachment) -> Attachment:
+        """The attachment behind the virtual spring at this end of the body, unchanged where there is none."""
         if (body, at) not in springs:
-            return place
+            return attachment
         number, spring = springs[body, at]
         offset = origin_matrix(spring.origin)
-        nodes["spring", spring.name] = (place[0], place[1] @ offset)
+        nodes["spring", spring.name] = (attachment[0], attachment[1] @ offset)
         return number, np.linalg.inv(offset)
 
     behind[GROUND] = through(GROUND, "end", own[GROUND])
     first_element = len(names) + len(springs)
 
-    def place_beam(beam: FlexibleBeam) -> None:
+    def attach_beam(beam: FlexibleBeam) -> None:
         node, offset = behind[beam.body]
         start = offset @ origin_matrix(beam.origin)
         for end in beam.ends:
@@ -330,22 +333,22 @@ def _place_bodies(machine: Machine) -> tuple[dict[str, Place], dict[str, Place],
             node, start = first_element + machine.ends.index(end), np.eye(4)
             own[end] = behind[end] = node, start
 
-    waiting: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
-    while waiting:
-        placed = [part for part in waiting if _carrier(part) in behind]
-        waiting = [part for part in waiting if _carrier(part) not in behind]
-        for body in placed:
+    remaining: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
+    while remaining:
+        ready = [part for part in remaining if _carrier(part) in behind]
+        remaining = [part for part in remaining if _carrier(part) not in behind]
+        for body in ready:
             if isinstance(body, FlexibleBeam):
-                place_beam(body)
+                attach_beam(body)
                 continue
             node, offset = behind[body.parent]
-            place = node, offset @ origin_matrix(body.origin)
+            attachment = node, offset @ origin_matrix(body.origin)
             for coordinate in body.joint:
-                nodes["joint", coordinate.name] = place
+                nodes["joint", coordinate.name] = attachment
                 if (shaft := coordinate.shaft) is not None:
-                    nodes["joint", shaft.name] = place
-                place = names.index(coordinate.name), np.eye(4)
-            own[body.name] = through(body.name, "joint", place)
+                    nodes["joint", shaft.name] = attachment
+                attachment = names.index(coordinate.name), np.eye(4)
+            own[body.name] = through(body.name, "joint", attachment)
             behind[body.name] = through(body.name, "end", own[body.name])
     return own, behind, nodes
 
@@ -355,15 +358,15 @@ def _carrier(part: Body | FlexibleBeam) -> str:
 
 
 def _node_number(machine: Machine, key: tuple[str, str]) -> int:
-    what, name = key
-    if what == "joint":
+    kind, name = key
+    if kind == "joint":
         return machine.coordinates.index(name)
     springs = [s.name for s in machine.virtual_spring]
-    if what == "spring":
+    if kind == "spring":
         return len(machine.coordinates) + springs.index(name)
     return len(machine.coordinates) + len(springs) + machine.ends.index(name)
 
 
 def _array(rows: Any, shape: tuple[int, ...] = ()) -> Array:
-    # An empty list has no shape of its own; axes that are unit vectors only to 1e-6 are left as they were written.
+    # An empty list has no shape of its own; axes that are unit vectors only to 1e-6 are not normalized.
     return jax.device_put(np.array(rows, dtype=float).reshape((-1, *shape)))

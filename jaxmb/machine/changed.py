@@ -1,4 +1,4 @@
-"""Machines changed: some coordinates locked, or the numbers of a model written back."""
+"""Machines derived from another: with more coordinates locked, or with the numbers of a model written back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,27 +15,27 @@ from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 
 def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
-    """The machine with some more of its coordinates locked.
+    """The machine with the named coordinates locked as well.
 
     Raises:
-        ValueError: a name is not a coordinate, or that of one whose motor is not locked.
+        ValueError: a name is not a coordinate, or is one whose motor is not locked.
     """
     for name in names:
         if name not in machine.coordinates:
             raise ValueError(known_name("locked coordinate", name, machine.coordinates))
 
-    def held(coordinate: Coordinate) -> Coordinate:
+    def lock(coordinate: Coordinate) -> Coordinate:
         shaft, change = coordinate.shaft, dict[str, Any]()
         if coordinate.motor is not None and shaft is not None:
             braked = shaft.locked or shaft.name in names
             if coordinate.name in names and not braked:
                 raise ValueError(
-                    f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not: {LOCKED_BOTH}"
+                    f"locked coordinate '{coordinate.name}': its motor '{shaft.name}' is not locked, {LOCKED_BOTH}"
                 )
             change["motor"] = coordinate.motor.model_copy(update={"locked": braked})
         return coordinate.model_copy(update=change | {"locked": coordinate.locked or coordinate.name in names})
 
-    body = tuple(b.model_copy(update={"joint": tuple(held(c) for c in b.joint)}) for b in machine.body)
+    body = tuple(b.model_copy(update={"joint": tuple(lock(c) for c in b.joint)}) for b in machine.body)
     return machine.model_copy(update={"body": body})
 
 
@@ -47,12 +47,12 @@ TRANSMISSION = {key: f"transmission_{key}" for key in ("inertia", "damping", "fr
 
 
 def machine_of(machine: Machine, model: Model) -> Machine:
-    """The machine with the numbers of a model that was built from it and then changed.
+    """The machine with the numbers of a model that was built from it.
 
     Stiffness and its slope, damping, rotor inertia, all friction and offset of coordinates, stiffness and damping of
     springs, inertia, damping and friction of transmissions, moduli, density and loss factor of beams, Rayleigh and
     fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model;
-    what did not change keeps the form in which it was written.
+    unchanged values keep the form in which they were written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
@@ -125,7 +125,7 @@ def _numbers(model: Model, i: int, leaves: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _further_friction(model: Model, i: int) -> FurtherFriction | None:
-    """That of one coordinate of a model."""
+    """Further friction of one coordinate; None without any."""
     terms = model.further_friction[i]
     if not terms:
         return None

@@ -1,4 +1,4 @@
-"""Laws of damping that hold for a whole machine."""
+"""Damping laws of a whole machine."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from jaxmb.machine.values import NonNegative, Part, Positive
 
 
 class Rayleigh(Part):
-    """Rayleigh damping of small motions: C = alpha M + beta K_e is added to the dampers' damping matrix."""
+    """Rayleigh damping of the linearized equations: C = alpha M + beta K_e is added to the viscous damping matrix."""
 
     mass: NonNegative = 0.0
     """alpha, 1/s."""
@@ -17,7 +17,7 @@ class Rayleigh(Part):
 
 
 class Fractional(Part):
-    """Fractional Kelvin-Voigt damping of small motions: K_e (1 + (j omega tau)^a) for K_e of springs and beams."""
+    """Fractional Kelvin-Voigt damping: the stiffness K_e of springs and beams becomes K_e (1 + (j omega tau)^a)."""
 
     order: Annotated[Positive, Field(le=1.0)]
     """a; 1 is viscous damping."""

@@ -1,4 +1,4 @@
-"""Numbers that are written as arithmetic of symbols, such as "Lp/3" or "-pi/2"."""
+"""Numbers given as arithmetic expressions of symbols, such as "Lp/3" or "-pi/2"."""
 
 import ast
 import math
@@ -24,7 +24,7 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
     """Values of symbols, each a number or an expression of others.
 
     Raises:
-        ValueError: an expression is wrong, or symbols are defined by each other in a circle.
+        ValueError: an expression is invalid, or definitions of symbols are circular.
     """
     if "pi" in symbols:
         raise ValueError("symbols: pi has its own value, expected another name")
@@ -33,13 +33,13 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
     def look_up(name: str, path: tuple[str, ...]) -> float:
         if name in path:
             circle = " -> ".join((*path[path.index(name) :], name))
-            raise ValueError(f"symbols: {circle} is a circle, expected a symbol that does not need itself")
+            raise ValueError(f"symbols: {circle} is a circular definition, expected one without the symbol itself")
         if name not in found:
             with place(f"symbols: {name}"):
                 names = names_in(symbols[name])
-            needed = {n: look_up(n, (*path, name)) for n in names if n in symbols}
+            known = {n: look_up(n, (*path, name)) for n in names if n in symbols}
             with place(f"symbols: {name}"):
-                found[name] = value_of(symbols[name], needed)
+                found[name] = value_of(symbols[name], known)
         return found[name]
 
     for name in symbols:
@@ -51,7 +51,7 @@ def value_of(expression: float | str, symbols: Mapping[str, float]) -> float:
     """Value of a number, or of an expression with + - * / **, parentheses, pi and symbols.
 
     Raises:
-        ValueError: it is none, or has a symbol without a value.
+        ValueError: the expression is invalid, or has a symbol without a value.
     """
     if isinstance(expression, bool) or not isinstance(expression, int | float | str):
         raise ValueError(f"found {expression!r}, expected a number or an expression")
@@ -65,7 +65,7 @@ def value_of(expression: float | str, symbols: Mapping[str, float]) -> float:
 
 
 def names_in(expression: float | str) -> set[str]:
-    """Symbols of an expression, pi left out."""
+    """Symbols of an expression, without pi."""
     if not isinstance(expression, str):
         return set()
     return {node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)} - {"pi"}
@@ -101,4 +101,4 @@ def _value(node: ast.expr, text: str, symbols: Mapping[str, float]) -> float:
         if isinstance(result, complex):
             raise ValueError(f"'{text}' has no real value")
         return result
-    raise ValueError(f"'{text}' has something else than numbers, symbols, + - * / ** and parentheses")
+    raise ValueError(f"'{text}' has other elements than numbers, symbols, + - * / ** and parentheses")

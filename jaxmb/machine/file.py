@@ -1,4 +1,4 @@
-"""Machines and other descriptions in files: read with one clear sentence where they are wrong, written whole or not."""
+"""Machine files: validated reading and atomic writing."""
 
 import hashlib
 import os
@@ -30,8 +30,8 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
             links.
 
     Raises:
-        InputError: (a ValueError) the name or file does not exist, cannot be read, or describes no possible machine.
-        NotImplementedError: the file asks for something that jaxmb does not have (a floating joint, say).
+        InputError: (a ValueError) the name or file does not exist, cannot be read, or describes no valid machine.
+        NotImplementedError: the file uses an unsupported feature, such as a floating joint.
     """
     folder = result_folder(name_or_path)
     if folder is not None:
@@ -46,21 +46,21 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
 
-    def written_out(data: dict[str, Any]) -> dict[str, Any]:
+    def expand(data: dict[str, Any]) -> dict[str, Any]:
         return expand_tables(expand_khalil(data, path.parent))
 
-    return validated(Machine, read_toml(path), str(path), prepare=written_out)
+    return validated(Machine, read_toml(path), str(path), prepare=expand)
 
 
 def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
-    """The folder, where a machine is named by one that `jaxmb identify` wrote; None for a built-in name or a file.
+    """Path of the result folder that the argument names; None for a built-in name or a file.
 
     Raises:
-        InputError: it is a folder without a machine.toml.
+        InputError: the folder has no machine.toml.
     """
     text = os.fspath(name_or_path)
     folder = Path(text)
-    # Unlike Path.is_dir, os.path.isdir is False for a text that no file can be called.
+    # Unlike Path.is_dir, os.path.isdir returns False for a text that is no valid file name.
     if text in machine_names() or folder.suffix in ENDINGS or not os.path.isdir(text):
         return None
     if not (folder / MACHINE_FILE).is_file():
@@ -70,9 +70,9 @@ def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
 
 
 def check_machine(folder: Path) -> None:
-    """Raise InputError where the machine in the folder of a result is not the one that was identified.
+    """Raise InputError where the machine in a result folder differs from the identified one, by its digest.
 
-    Results of versions that wrote no digest of it are taken as they are.
+    Results without a digest, from earlier versions, are accepted.
     """
     result, machine = folder / RESULT_FILE, folder / MACHINE_FILE
     if not (result.is_file() and machine.is_file()):
@@ -81,13 +81,13 @@ def check_machine(folder: Path) -> None:
     digest = saved.get("machine_digest") if isinstance(saved, dict) else None
     if digest not in (None, hashlib.sha256(machine.read_bytes()).hexdigest()):
         raise InputError(
-            f"{machine}: was changed since {RESULT_FILE} beside it was written, expected the identified machine; name"
-            " this file instead of its folder to use it as a machine of its own"
+            f"{machine}: was changed after {RESULT_FILE} was written, expected the identified machine; to use the"
+            " changed machine, name this file instead of its folder"
         )
 
 
 def machine_names() -> tuple[str, ...]:
-    """Names of the machines that come with jaxmb."""
+    """Names of the built-in machines."""
     return library_names("machines")
 
 
@@ -95,12 +95,12 @@ def write_machine(machine: Machine, path: str | os.PathLike[str]) -> None:
     """Write a machine as TOML; `load_machine` reads the same machine back.
 
     Raises:
-        OSError: the file cannot be written; nothing is left half-written.
+        OSError: the file cannot be written; no partial file remains.
     """
     write_whole(path, machine_toml(machine).encode())
 
 
 def machine_toml(machine: Machine) -> str:
-    """A machine as TOML text, what has its default value left out."""
+    """A machine as TOML text, without entries that equal their defaults."""
     data = machine.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     return tomli_w.dumps(data)

@@ -1,4 +1,4 @@
-"""Friction of a coordinate beyond the viscous and the Coulomb friction that every coordinate may have."""
+"""Friction of a coordinate beyond viscous and Coulomb friction."""
 
 from typing import Self
 
@@ -7,15 +7,14 @@ from pydantic import model_validator
 from jaxmb.machine.values import Number, Part, Positive
 
 TERMS = ("stribeck", "cubic_damping", "load_friction", "damping_slope")
-"""Each with a coefficient in which efforts are linear, in the order of `Model.friction_terms`."""
+"""Terms, in whose coefficients efforts are linear; in the order of `Model.friction_terms`."""
 
 
 class FurtherFriction(Part):
-    """Terms of the effort at speed v; small motions have none of them.
+    """Friction terms of the effort at speed v, which the linearized equations omit.
 
-    c_s exp(-(v / v_s)^2) sign v + c_3 v^3 + c_l |tau| sign v + c_T (T - T_0) v, tau the effort that is carried without
-    friction and T the temperature of the drive. What is not given is not there, which differs from a coefficient of 0
-    in that it has no parameter.
+    c_s exp(-(v / v_s)^2) sign v + c_3 v^3 + c_l |tau| sign v + c_T (T - T_0) v, tau the effort without friction and T
+    the temperature of the drive. A term that is not given has no parameter, unlike one with the coefficient 0.
     """
 
     stribeck: Number | None = None
@@ -25,22 +24,22 @@ class FurtherFriction(Part):
     cubic_damping: Number | None = None
     """c_3, Nm s^3/rad^3 or N s^3/m^3."""
     load_friction: Number | None = None
-    """c_l, without a unit."""
+    """c_l, dimensionless."""
     damping_slope: Number | None = None
-    """c_T, of the viscous damping by temperature: Nm s/(rad K) or N s/(m K)."""
+    """c_T, slope of the viscous damping over temperature: Nm s/(rad K) or N s/(m K)."""
     temperature: Number | None = None
-    """T_0, at which `damping` is that of the coordinate; machines are predicted at it where none was recorded."""
+    """T_0, reference temperature of `damping`; predictions use it where no temperature was recorded."""
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
-        for term, beside in (("stribeck", "stribeck_speed"), ("damping_slope", "temperature")):
-            given = getattr(self, term) is not None, getattr(self, beside) is not None
+        for term, partner in (("stribeck", "stribeck_speed"), ("damping_slope", "temperature")):
+            given = getattr(self, term) is not None, getattr(self, partner) is not None
             if given[0] != given[1]:
-                there, lacks = (term, beside) if given[0] else (beside, term)
-                raise ValueError(f"further_friction has a {there} and no {lacks}, expected both or none")
+                present, missing = (term, partner) if given[0] else (partner, term)
+                raise ValueError(f"further_friction has a {present} and no {missing}, expected both or none")
         return self
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """Those of `TERMS` that are there."""
+        """The given terms, in the order of `TERMS`."""
         return tuple(term for term in TERMS if getattr(self, term) is not None)

@@ -1,4 +1,4 @@
-"""Where frames sit in each other, in plain NumPy: for what is read before there is a model."""
+"""Poses of frames in NumPy, for files that are read before there is a model."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def rotation_matrix(rpy: Any) -> np.ndarray:
 def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
     """Fixed-axis roll, pitch, yaw [rad] of a rotation matrix: the inverse of `rotation_matrix`."""
     r = rotation
-    # In gimbal lock only roll - yaw or roll + yaw is known, and what yaw is taken to be the others make up for.
+    # In gimbal lock only roll - yaw or roll + yaw is determined: yaw is set to 0.
     yaw = np.arctan2(r[1, 0], r[0, 0]) if np.hypot(r[0, 0], r[1, 0]) > 1e-12 else 0.0
     c, s = np.cos(yaw), np.sin(yaw)
     pitch = np.arctan2(-r[2, 0], c * r[0, 0] + s * r[1, 0])
@@ -27,11 +27,11 @@ def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
     return float(roll), float(pitch), float(yaw)
 
 
-def rotation_about(axis: np.ndarray, by: float) -> np.ndarray:
+def rotation_about(axis: np.ndarray, angle: float) -> np.ndarray:
     """Rotation matrix about a unit vector by an angle [rad], Rodrigues' formula."""
     x, y, z = axis
     cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    return np.eye(3) + np.sin(by) * cross + (1.0 - np.cos(by)) * cross @ cross
+    return np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
 
 
 def origin_matrix(origin: Origin) -> np.ndarray:

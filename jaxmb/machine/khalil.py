@@ -4,9 +4,9 @@ A row of the geometry places frame R_i, with z_i along the axis of joint i, in t
 
     T = Rz(gamma) Tz(b) Rx(alpha) Tx(d) Rz(theta) Tz(r)
 
-where a joint turns theta (sigma = 0), moves r (sigma = 1) or is none (sigma = 2, a fixed frame). The beams of a body
-lie one behind the other from the origin of its frame. A body hangs on the node of the body before it that its joint's
-axis passes through; where neither has a node there, the body before it is rigid up to the joint.
+where theta is the variable of a revolute joint (sigma = 0), r that of a prismatic joint (sigma = 1), and sigma = 2 is a
+fixed frame. The beams of a body are laid end to end from the origin of its frame. A body is attached to the node of the
+body before it through which its joint axis passes; where there is none, the body before it is rigid up to the joint.
 
 Source: Rognant et al. 2010, eq. 1 and 13, Tables I to III; Khalil and Kleinfinger 1986.
 """
@@ -26,7 +26,7 @@ from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND
 
 GEOMETRY = ("joint", "a", "mu", "sigma", "gamma", "b", "alpha", "d", "theta", "r")
-PLACE = ("gamma", "b", "alpha", "d", "theta", "r")
+TRANSFORM = ("gamma", "b", "alpha", "d", "theta", "r")
 BEAM = ("body", "beam", "length", "section", "phi", "theta", "psi")
 SPRING_AXES = {
     "x": ("prismatic", (1.0, 0.0, 0.0)), "y": ("prismatic", (0.0, 1.0, 0.0)), "z": ("prismatic", (0.0, 0.0, 1.0)),
@@ -37,11 +37,11 @@ SECTION = ("geometry", "beams", "symbols", "sections", "chains", "loops", "stiff
 SECTION_TYPES = dict.fromkeys(("symbols", "sections", "chains", "stiffness", "damping"), dict) | {"loops": list}
 NESTED = ("sections", "chains", "stiffness", "damping")
 """Tables of tables."""
-TOGETHER = 1e-9
-"""Distance of nodes that are one, m."""
+COINCIDENT = 1e-9
+"""Distance up to which nodes coincide, m."""
 
 Segment = tuple[np.ndarray, np.ndarray, Mapping[str, Any]]
-"""Beginning and end of a beam in its body's frame, and its row."""
+"""Pose of a beam's start and end in its body's frame, and its row."""
 Table = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 
 
@@ -67,22 +67,22 @@ def machine_from_tables(
     Args:
         name: of the machine.
         geometry: rows, or a CSV file, with joint, a (joint of the body before, 0 for the ground), mu (1 for a driven
-            joint), sigma, gamma, b, alpha, d, theta, r; angles in rad. What a joint moves is written as its number
-            where it is not moved; a symbol that begins with q is the joint's own coordinate.
+            joint), sigma, gamma, b, alpha, d, theta, r; angles in rad. The joint variable has its value at zero
+            displacement; a symbol that begins with q is the joint's own coordinate.
         beams: rows, or a CSV file, with body, beam, length, section, phi, theta, psi (yaw, pitch and roll about z, y
             and x of the body's frame), and elements where that is not 1.
         symbols: by name, numbers or expressions.
         sections: by name, the keys of a `[[beam]]`: area, second_moment_y, young_modulus, density ...
-        chains: chains of the same table by name, with the symbols that they have for their own.
-        loops: pairs of frames that are one, such as ("R7-a", "R8-a").
+        chains: chains of the same table by name, each with its own symbols.
+        loops: pairs of coincident frames, such as ("R7-a", "R8-a").
         stiffness: by joint, "x", "y", "z" [N/m], "rx", "ry", "rz" [Nm/rad] in the axes of R_i; of all chains.
         damping: of the same springs, likewise.
         loss_factor: eta of structural damping of all these springs, and of beams whose section has none of its own.
-        machine: the other keys of a machine file (posture, payload, gravity ...); bodies, beams and frames of its own
-            stand behind those of the tables.
+        machine: the other keys of a machine file (posture, payload, gravity ...); further bodies, beams and frames
+            follow those of the tables.
 
     Raises:
-        ValueError: a row is wrong; the sentence names the table and the row.
+        ValueError: a row is invalid; the message names the table and the row.
     """
     tables = {
         "geometry": geometry, "beams": beams, "symbols": symbols or {}, "sections": sections or {},
@@ -93,14 +93,14 @@ def machine_from_tables(
 
 
 def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> dict[str, Any]:
-    """Contents of a machine file with its tables of Khalil and Kleinfinger, if it has them, written out.
+    """Contents of a machine file with its `[khalil]` tables, if any, expanded to bodies, beams, frames and loops.
 
     Args:
         data: the contents; `[khalil]` has the arguments of `machine_from_tables`.
-        folder: of the machine file, where CSV files of the tables lie.
+        folder: folder of the machine file, to which paths of CSV files are relative.
 
     Raises:
-        ValueError: a row is wrong; the sentence names the table and the row.
+        ValueError: a row is invalid; the message names the table and the row.
     """
     if "khalil" not in data:
         return data
@@ -126,7 +126,7 @@ def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> 
     for chain, own in (tables.get("chains") or {"": {}}).items():
         known = values_of(tables.get("symbols", {}) | own)
         suffix = f"-{chain}" if chain else ""
-        _Chain(rows, beam_rows, known, tables.get("sections", {}), springs, loss_factor, suffix, parts).place()
+        _Chain(rows, beam_rows, known, tables.get("sections", {}), springs, loss_factor, suffix, parts).add_bodies()
     parts["loop"] = [_loop(pair) for pair in tables.get("loops", ())]
     if not parts["loop"]:
         parts.pop("independent")
@@ -144,7 +144,7 @@ def _loop(pair: Any) -> dict[str, Any]:
 
 
 class _Chain:
-    """One chain of bodies, put into the parts of a machine."""
+    """One chain of bodies, added to the parts of a machine."""
 
     def __init__(
         self,
@@ -161,44 +161,44 @@ class _Chain:
         self.sections, self.springs, self.suffix, self.parts = sections, springs, suffix, parts
         self.loss_factor = loss_factor
         self.nodes: dict[str, list[tuple[np.ndarray, str]]] = {"0": [(np.eye(4), GROUND)]}
-        """Of each body placed its nodes: pose in R_i of the machine's frame, and its name; the body's own first."""
+        """Nodes of each body: pose in R_i and name of the machine's frame; the body's own frame first."""
 
-    def place(self) -> None:
-        """Put all bodies of the chain into the parts."""
-        waiting = list(self.rows)
-        names = {str(row["joint"]) for row in waiting}
-        moving = {str(row["joint"]) for row in waiting if str(row["sigma"]).strip() not in ("2", "2.0")}
-        for row in waiting:
+    def add_bodies(self) -> None:
+        """Add all bodies of the chain to the parts."""
+        remaining = list(self.rows)
+        names = {str(row["joint"]) for row in remaining}
+        moving = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
+        for row in remaining:
             if str(row["a"]) not in {*names, "0"}:
-                raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, which no row describes")
+                raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, expected 0 or the joint of a row")
         for row in self.beam_rows:
             if str(row["body"]) not in moving:
-                raise ValueError(f"beams: body {row['body']} is none that a joint of the geometry moves")
+                raise ValueError(f"beams: body {row['body']} is not moved by any joint of the geometry")
         for key, joints in self.springs.items():
             for joint, axes in joints.items():
                 if joint not in moving:
-                    raise ValueError(f"{key}: joint {joint} is none that moves in the geometry")
+                    raise ValueError(f"{key}: joint {joint} is not a moving joint of the geometry")
                 for axis in axes:
                     if axis not in SPRING_AXES:
                         known = ", ".join(SPRING_AXES)
                         raise ValueError(f"{key}: joint {joint}: found '{axis}', expected some of {known}")
-        while waiting:
-            ready = [row for row in waiting if str(row["a"]) in self.nodes]
+        while remaining:
+            ready = [row for row in remaining if str(row["a"]) in self.nodes]
             if not ready:
-                circle = ", ".join(str(row["joint"]) for row in waiting)
-                raise ValueError(f"geometry: joints {circle} come after each other in a circle, expected a tree")
+                cycle = ", ".join(str(row["joint"]) for row in remaining)
+                raise ValueError(f"geometry: joints {cycle} form a cycle, expected a tree")
             for row in ready:
-                self._place(row)
-            waiting = [row for row in waiting if str(row["joint"]) not in self.nodes]
+                self._add_body(row)
+            remaining = [row for row in remaining if str(row["joint"]) not in self.nodes]
 
-    def _place(self, row: Mapping[str, Any]) -> None:
+    def _add_body(self, row: Mapping[str, Any]) -> None:
         joint = str(row["joint"])
         kind = self._number(row, "sigma")
         if kind not in (0.0, 1.0, 2.0):
             raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
-        gamma, b, alpha, d, theta, r = (self._number(row, key) for key in PLACE)
-        turned = _matrix([0, 0, b], [0, 0, gamma]) @ _matrix([0, 0, 0], [alpha, 0, 0])
-        frame = turned @ _matrix([d, 0, 0], [0, 0, 0]) @ _matrix([0, 0, r], [0, 0, theta])
+        gamma, b, alpha, d, theta, r = (self._number(row, key) for key in TRANSFORM)
+        to_axis = _matrix([0, 0, b], [0, 0, gamma]) @ _matrix([0, 0, 0], [alpha, 0, 0])
+        frame = to_axis @ _matrix([d, 0, 0], [0, 0, 0]) @ _matrix([0, 0, r], [0, 0, theta])
         before = self.nodes[str(row["a"])]
         if kind == 2.0:
             on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
@@ -214,7 +214,7 @@ class _Chain:
             axis: {key: joints.get(joint, {}).get(axis, 0.0) for key, joints in self.springs.items()}
             for axis in SPRING_AXES
         }
-        # what has a stiffness or a damper moves, in the axes of R_i, which the joint's own motion turns
+        # an axis with a stiffness or a damper has a coordinate, in the axes of R_i, which turn with the joint
         axes = [axis for axis, values in springs.items() if axis != own and any(values.values())]
         coordinates = [
             {"name": f"q{joint}_{axis}{self.suffix}", "type": SPRING_AXES[axis][0], "axis": SPRING_AXES[axis][1]}
@@ -247,18 +247,18 @@ class _Chain:
         frame: np.ndarray,
         segments: list[tuple[np.ndarray, np.ndarray, Any]],
     ) -> tuple[float, np.ndarray, str]:
-        """Where on its axis a body hangs, and the node of the body before it that carries it there."""
-        places = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
-        for place in places:
-            there = frame[:3, :3] @ place + frame[:3, 3]
+        """Coordinate along the joint axis where a body is attached [m], and pose and name of the carrying node."""
+        points = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
+        for point in points:
+            position = frame[:3, :3] @ point + frame[:3, 3]
             for on, carrier in before[1:]:
-                if np.hypot(*place[:2]) < TOGETHER and np.linalg.norm(on[:3, 3] - there) < TOGETHER:
-                    return float(place[2]), on, carrier
+                if np.hypot(*point[:2]) < COINCIDENT and np.linalg.norm(on[:3, 3] - position) < COINCIDENT:
+                    return float(point[2]), on, carrier
         on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
         return 0.0, on, carrier
 
     def _segments(self, joint: str) -> list[Segment]:
-        """Beginning and end of each beam of a body in its frame, and its row."""
+        """Pose of the start and end of each beam of a body in its frame, and its row."""
         found = []
         start = np.zeros(3)
         for row in self.beam_rows:
@@ -272,21 +272,21 @@ class _Chain:
         return found
 
     def _beams(self, joint: str, segments: list[Segment], root: float, body: str) -> None:
-        """The beams of a body, away from the node by which it hangs in both directions."""
-        places = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
-        at = [i for i, place in enumerate(places) if np.linalg.norm(place - [0.0, 0.0, root]) < TOGETHER]
-        middle = at[0] if at else 0
-        # a beam that is laid from its end is turned about z: its section is the same
+        """Add the beams of a body, in both directions away from the node at which it is attached."""
+        points = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
+        at = [i for i, point in enumerate(points) if np.linalg.norm(point - [0.0, 0.0, root]) < COINCIDENT]
+        attached = at[0] if at else 0
+        # a beam laid from its end is rotated by pi about z, which does not change its section
         back = [(end @ _matrix([0, 0, 0], [0, 0, np.pi]), begin @ _matrix([0, 0, 0], [0, 0, np.pi]), row)
-                for begin, end, row in reversed(segments[:middle])]  # fmt: skip
-        for way in (segments[middle:], back):
+                for begin, end, row in reversed(segments[:attached])]  # fmt: skip
+        for branch in (segments[attached:], back):
             on, carrier = self.nodes[joint][0]
-            for begin, end, row in way:
+            for begin, end, row in branch:
                 section = str(row["section"])
                 if section not in self.sections:
                     raise ValueError(f"beams: body {joint}: there is no section '{section}'")
                 name = f"beam{joint}_{row['beam']}{self.suffix}"
-                # the node's pose is that of its frame, which for a body is where it hangs
+                # the node's pose is that of its frame, which for a body is at its attachment
                 self.parts["beam"].append(
                     {"name": name, "body": carrier, "origin": _origin(np.linalg.inv(on) @ begin),
                      "length": row["length"], "elements": self._elements(row), "loss_factor": self.loss_factor}
@@ -302,14 +302,14 @@ class _Chain:
             raise ValueError(f"beams: body {row['body']}: elements is {text}, expected a whole number of at least 1")
         return int(number)
 
-    def _frame(self, name: str, body: str, place: np.ndarray) -> None:
-        self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(place)})
+    def _frame(self, name: str, body: str, pose: np.ndarray) -> None:
+        self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(pose)})
 
     def _number(self, row: Mapping[str, Any], key: str, where: str = "geometry") -> float:
         value = row.get(key, 0.0)
         try:
-            moved = {"theta", "r"} & {key} and where == "geometry"
-            own = {name: 0.0 for name in names_in(value) if name.startswith("q")} if moved else {}
+            has_coordinate = {"theta", "r"} & {key} and where == "geometry"
+            own = {name: 0.0 for name in names_in(value) if name.startswith("q")} if has_coordinate else {}
             return value_of(value, own | dict(self.symbols))
         except ValueError as error:
             row_name = f"joint {row['joint']}: " if "joint" in row else ""

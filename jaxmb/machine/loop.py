@@ -1,4 +1,4 @@
-"""Joints that close a loop of bodies, of which a tree has none."""
+"""Joints that close kinematic loops."""
 
 from typing import Literal, Self
 
@@ -10,11 +10,11 @@ LoopType = Literal["revolute", "prismatic", "cylindrical", "spherical", "fixed"]
 
 
 class Loop(Part):
-    """A joint between two frames of the tree: where the machine closes.
+    """A joint between two frames of the tree, which closes a loop.
 
-    revolute: the origins stay together and the axes parallel. prismatic: frame_b moves along the axis and does not
-    turn. cylindrical: it moves along the axis and turns about it. spherical: the origins stay together. fixed: the
-    frames stay together.
+    revolute: the origins coincide and the axes are parallel. prismatic: frame_b translates along the axis and does not
+    rotate. cylindrical: it translates along the axis and rotates about it. spherical: the origins coincide. fixed: the
+    frames coincide.
     """
 
     name: Name
@@ -24,10 +24,10 @@ class Loop(Part):
     axis: Vector = (0.0, 0.0, 1.0)
     """Unit vector, with these components in both frames."""
     rigid: bool = True
-    """False: it closes postures only, and springs between its frames hold it in small motions."""
+    """False: the loop is closed in postures only; in the linearized equations springs connect its frames."""
 
     @model_validator(mode="after")
-    def _joins_two(self) -> Self:
+    def _check_frames(self) -> Self:
         check_unit("axis", self.axis)
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")

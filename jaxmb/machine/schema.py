@@ -1,8 +1,8 @@
-"""What a machine is: plain validated data, without a line of JAX.
+"""The description of a machine: validated data, without JAX.
 
-A machine is a tree of bodies. Each body hangs on its parent through an `origin` (where the joint sits in the parent's
-frame) followed by a `joint`: no coordinate (fixed), one (revolute, prismatic), or several in series (the z, x, y of a
-virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
+A machine is a tree of bodies. Each body is attached to its parent through an `origin` (pose of the joint in the
+parent's frame) followed by a `joint`: no coordinate (fixed), one (revolute, prismatic), or several in series (the z, x,
+y of a virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
 """
 
 from collections.abc import Iterable
@@ -35,38 +35,38 @@ from jaxmb.machine.values import (
 from jaxmb.machine.virtual_spring import VirtualSpring
 
 MOST_COORDINATES = 200
-"""Above this, compiling a machine's equations takes minutes: such a machine is refused when it is read."""
-LOCKED_BOTH = "expected the motor locked alone, which is a brake, or both"
+"""Limit for machines that are read: above it, compiling the equations takes minutes."""
+LOCKED_BOTH = "expected the motor locked alone (brake on), or both"
 
 
 class Motor(Part):
     """A motor behind the gear of a coordinate: its shaft angle theta [rad] is a coordinate of the machine too.
 
-    The gear's spring and damper act on q - theta / ratio. The rotor turns about `axis` beside what its carrier does:
-    its energy is J theta'^2 / 2 + J theta' (axis . omega), omega the angular velocity of the frame before the
-    coordinate. What it has as part of its carrier, its mass and all of its inertia, belongs to that body's data.
+    The gear's spring and damper act on q - theta / ratio. The rotor rotates about `axis` relative to its carrier, which
+    adds the energy J theta'^2 / 2 + J theta' (axis . omega), omega the angular velocity of the frame before the
+    coordinate. Mass and inertia of the rotor as a part of its carrier belong to that body's data.
     """
 
     name: Name | None = None
     inertia: Positive
     """J of the rotor about its axis, at the motor's shaft: kg m^2."""
     ratio: Number
-    """Turns of the motor for one of the joint, or rad for one metre; negative where it turns the other way."""
+    """Motor turns per turn of the joint, or rad/m; negative where they rotate in opposite senses."""
     axis: Vector | None = None
-    """Unit vector in the joint's frame; the coordinate's where not given."""
+    """Unit vector in the joint's frame; by default the coordinate's."""
     stiffness: NonNegative = 0.0
-    """With which the controller holds the shaft, Nm/rad at the shaft."""
+    """Stiffness of the position controller, Nm/rad at the shaft."""
     damping: NonNegative = 0.0
     """Viscous, of bearings and controller, Nm s/rad at the shaft."""
     friction: NonNegative = 0.0
-    """Coulomb friction, Nm at the shaft; small motions do not have it."""
+    """Coulomb friction, Nm at the shaft; omitted in the linearized equations."""
     offset: Number = 0.0
-    """Constant part of the effort, Nm at the shaft; small motions do not have it."""
+    """Constant part of the effort, Nm at the shaft; omitted in the linearized equations."""
     locked: bool = False
     """The brake is on."""
 
     @model_validator(mode="after")
-    def _turns(self) -> Self:
+    def _check_ratio(self) -> Self:
         if self.ratio == 0.0:
             raise ValueError("ratio is 0, expected the turns of the motor for one of the joint")
         check_unit("axis", self.axis or (1.0, 0.0, 0.0))
@@ -86,32 +86,32 @@ class Coordinate(Part):
     damping: NonNegative = 0.0
     """Nm s/rad or N s/m."""
     loss_factor: NonNegative = 0.0
-    """eta of structural damping: the stiffness is k (1 + j eta) where a motion is harmonic."""
+    """eta of structural damping: the stiffness in harmonic motion is k (1 + j eta)."""
     rotor_inertia: NonNegative = 0.0
-    """Inertia of the motor seen at the joint, gear ratio squared included: kg m^2 or kg."""
+    """Inertia of the motor reflected to the joint, gear ratio squared included: kg m^2 or kg."""
     friction: NonNegative = 0.0
-    """Coulomb friction of its motion, Nm or N; small motions do not have it."""
+    """Coulomb friction, Nm or N; omitted in the linearized equations."""
     offset: Number = 0.0
-    """Constant part of the effort, Nm or N, of a measurement's zero for example; small motions do not have it."""
+    """Constant part of the effort, Nm or N, such as a sensor offset; omitted in the linearized equations."""
     further_friction: FurtherFriction | None = None
-    """Beyond viscous and Coulomb friction."""
+    """Friction beyond viscous and Coulomb friction."""
     locked: bool = False
-    """Held rigidly where the posture puts it: no small motion, and no deflection under a load."""
+    """Fixed at its value in the posture: no vibration, and no deflection under a load."""
     motor: Motor | None = None
-    """What drives it through a gear, whose spring and damper are then those of the coordinate."""
+    """Motor behind a gear, whose spring and damper are those of the coordinate."""
     range: tuple[Angle, Angle] | None = None
-    """Lowest and highest value that its drive may take it to, rad or m; None: no limit. Planned motions keep it,
-    recorded ones are compared with it."""
+    """Lowest and highest value, rad or m; None: no limit. Planned motions respect it, recorded ones are checked against
+    it."""
     speed_limit: Positive | None = None
     """rad/s or m/s, likewise."""
     acceleration_limit: Positive | None = None
     """rad/s^2 or m/s^2, likewise."""
     effort_limit: Positive | None = None
-    """Largest effort of its drive, Nm or N; files keep it, nothing else looks at it."""
+    """Largest effort of its drive, Nm or N; read and written, not used."""
 
     @property
     def shaft(self) -> "Coordinate | None":
-        """The motor's angle as a coordinate of its own; None without a motor."""
+        """The motor's shaft angle as a coordinate; None without a motor."""
         m = self.motor
         if m is None:
             return None
@@ -127,32 +127,32 @@ class Coordinate(Part):
         )
 
     @model_validator(mode="after")
-    def _unit_axis(self) -> Self:
+    def _check_axis(self) -> Self:
         check_unit("axis", self.axis)
         return self
 
     @model_validator(mode="after")
-    def _ascending_range(self) -> Self:
+    def _check_range(self) -> Self:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected it ascending")
+            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected ascending values")
         return self
 
     @model_validator(mode="after")
-    def _stiff_under_load(self) -> Self:
+    def _check_stiffness_slope(self) -> Self:
         if self.stiffness_slope is not None and self.stiffness == 0.0:
-            raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected that without load")
+            raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected the stiffness at no load")
         return self
 
     @model_validator(mode="after")
-    def _one_drive(self) -> Self:
+    def _check_motor(self) -> Self:
         if self.motor is None:
             return self
         if self.rotor_inertia > 0.0:
             raise ValueError(f"'{self.name}' has a rotor_inertia and a motor, expected one of them")
         if self.stiffness == 0.0:
-            raise ValueError(f"'{self.name}' has a motor and no stiffness, expected that of its gear")
+            raise ValueError(f"'{self.name}' has a motor and no stiffness, expected the stiffness of its gear")
         if self.locked and not self.motor.locked:
-            raise ValueError(f"'{self.name}' is locked and its motor is not: {LOCKED_BOTH}")
+            raise ValueError(f"'{self.name}' is locked and its motor is not, {LOCKED_BOTH}")
         return self
 
 
@@ -170,8 +170,8 @@ class InertiaProducts(Part):
 class RigidMass(Part):
     """Mass [kg], centre of mass [m] and inertia about it [kg m^2], in the axes of the frame it belongs to.
 
-    The inertia is given once, by either of two names: `inertia_products` (off-diagonal elements are minus the listed
-    products, as in Huynh et al. 2020) or `inertia_tensor` (the plain matrix).
+    The inertia is given by one of two keys: `inertia_products` (off-diagonal elements are minus the listed products, as
+    in Huynh et al. 2020) or `inertia_tensor` (the matrix itself).
     """
 
     name: Name
@@ -195,17 +195,17 @@ class RigidMass(Part):
         if self.inertia_products is not None and self.inertia_tensor is not None:
             raise ValueError("gives both inertia_products and inertia_tensor, expected one of them")
         tensor = self.central_inertia
-        # Against the largest element: what rounding leaves of a zero is not symmetric in its own size.
+        # Relative to the largest element: rounding errors of zero elements are not symmetric.
         if np.abs(tensor - tensor.T).max() > 1e-9 * np.abs(tensor).max():
             raise ValueError(f"inertia_tensor {tensor.tolist()} is not symmetric")
         a, b, c = np.linalg.eigvalsh(tensor)
-        slack = 1e-4 * max(c, 0.0)  # thin plates and rods lie on the limit, and are printed with a few digits
+        slack = 1e-4 * max(c, 0.0)  # thin plates and rods lie on the limit, and tabulated values are rounded
         if a < -slack:
             raise ValueError(f"has the principal moment of inertia {a:.6g} kg m^2, expected none below 0")
         if a + b < c - slack:
             raise ValueError(
-                f"has principal moments of inertia {a:.6g}, {b:.6g}, {c:.6g} kg m^2, which no body can have:"
-                " the largest exceeds the sum of the other two"
+                f"has principal moments of inertia {a:.6g}, {b:.6g}, {c:.6g} kg m^2, which are not physically"
+                " consistent: the largest exceeds the sum of the other two"
             )
         if self.mass == 0.0 and c > 0.0:
             raise ValueError("has an inertia but no mass")
@@ -221,7 +221,7 @@ class Body(RigidMass):
 
 
 class Frame(Part):
-    """A named place on a body: sensor, tool, load point."""
+    """A named frame on a body: sensor, tool, load point."""
 
     name: Name
     body: Name
@@ -239,9 +239,9 @@ class Spring(Part):
 
     translation: acts on the displacement of frame_b's origin seen from frame_a, projected on `direction`.
     rotation: acts on the rotation vector of frame_b seen from frame_a, projected on `direction`.
-    Both are unloaded at the rest posture, and their `direction` is fixed in frame_a.
-    length: acts on the distance of the two origins, along the line between them, and is unloaded at `free_length`
-    alone: a gravity compensator.
+    Both are unloaded in the rest posture, and their `direction` is fixed in frame_a.
+    length: acts on the distance of the two origins, along the line between them, and is unloaded at `free_length`, such
+    as a gravity compensator.
     """
 
     name: Name
@@ -256,7 +256,7 @@ class Spring(Part):
     loss_factor: NonNegative = 0.0
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_type(self) -> Self:
         needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
@@ -280,7 +280,7 @@ class Machine(Part):
     spring: Annotated[tuple[Spring, ...], FEW] = ()
     loop: Annotated[tuple[Loop, ...], FEW] = ()
     independent: Annotated[tuple[Name, ...], FEW] = ()
-    """Coordinates that a posture gives, where loops make the others follow; chosen where none is named."""
+    """Coordinates given by a posture, from which loop closure determines the others; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
     transmission: Annotated[tuple[Transmission, ...], FEW] = ()
     rayleigh: Rayleigh = Rayleigh()
@@ -350,7 +350,7 @@ class Machine(Part):
         if self.loop and self.virtual_spring:
             raise ValueError("the machine has loops and virtual springs, expected one of them: write links as [[beam]]")
         _unique("virtual spring", [s.name for s in self.virtual_spring])
-        _unique("place of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
+        _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
         for virtual in self.virtual_spring:
             _known(f"virtual spring '{virtual.name}': body", virtual.body, [GROUND, *bodies])
         for coordinate in self.posture:
@@ -371,7 +371,7 @@ class Machine(Part):
             _known(f"body '{body.name}': parent", body.parent, carriers)
         for beam in self.beam:
             _known(f"beam '{beam.name}': body", beam.body, carriers)
-        # Each walk towards the ground stops at what is already known to reach it, so the check is linear.
+        # Each path towards the ground ends at the first part known to reach it, so the check is linear.
         grounded = {GROUND}
         for start in parent:
             path: dict[str, None] = {}
@@ -385,15 +385,15 @@ class Machine(Part):
             grounded.update(path)
 
 
-def _known(what: str, name: str, names: Iterable[str]) -> None:
+def _known(label: str, name: str, names: Iterable[str]) -> None:
     names = list(names)
     if name not in names:
-        raise ValueError(known_name(what, name, names))
+        raise ValueError(known_name(label, name, names))
 
 
-def _unique(what: str, names: list[str]) -> None:
+def _unique(label: str, names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"the {what} name '{name}' is used twice, expected each once")
+            raise ValueError(f"the {label} name '{name}' is used twice, expected each once")
         seen.add(name)

@@ -1,4 +1,4 @@
-"""Numbers of the cross-sections of beams, from their dimensions."""
+"""Properties of the cross-sections of beams, from their dimensions."""
 
 import math
 from typing import Any
@@ -7,16 +7,16 @@ EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [wi
 
 
 def section_numbers(section: Any, young_modulus: Any, shear_modulus: Any) -> dict[str, float]:
-    """Keys of a beam for a section: area, second moments, torsion constant and, where known, shear factors.
+    """Section properties by the keys of a beam: area, second moments, torsion constant, shear factors if known.
 
     Args:
         section: {"tube": [outer, inner]}, diameters, or {"box": [width, height, wall]}, outer sides along y and z, full
             without a wall; m.
-        young_modulus: of the beam, for the shear factors; none follow where it is no number.
+        young_modulus: of the beam, Pa, for the shear factors, which are omitted where it is no number.
         shear_modulus: likewise.
 
     Raises:
-        ValueError: the section is none of these.
+        ValueError: the section has another form.
 
     Source: torsion of a rectangle Timoshenko and Goodier, section 109, of a box Bredt's formula with the torsion of its
     walls added; shear factors Cowper 1966.
@@ -37,7 +37,7 @@ def section_numbers(section: Any, young_modulus: Any, shear_modulus: Any) -> dic
     found, shear = _tube(outer, inner, poisson) if kind == "tube" else _box(*sides, poisson=poisson)
     names = ("area", "second_moment_y", "second_moment_z", "torsion_constant")
     known: dict[str, float] = dict(zip(names, found, strict=True))
-    if all(0.0 < factor <= 1.0 for factor in shear):  # of a material that no factor is known for none follow
+    if all(0.0 < factor <= 1.0 for factor in shear):  # the formulas do not hold for every Poisson's ratio
         known |= {"shear_factor_y": shear[0], "shear_factor_z": shear[1]}
     return known
 
@@ -62,13 +62,13 @@ def _box(width: float, height: float, wall: float = 0.0, *, poisson: float) -> N
         torsion = long * short**3 * (1.0 / 3.0 - 64.0 / math.pi**5 * short / long * series)
         numbers = (width * height, moment(width, height), moment(height, width), torsion)
         return numbers, (5.0 / 6.0, 5.0 / 6.0)
-    b, h, around = width - wall, height - wall, 2.0 * (width + height - 2.0 * wall)
+    b, h, perimeter = width - wall, height - wall, 2.0 * (width + height - 2.0 * wall)
     inner_b, inner_h = width - 2.0 * wall, height - 2.0 * wall
     numbers = (
         width * height - inner_b * inner_h,
         moment(width, height) - moment(inner_b, inner_h),
         moment(height, width) - moment(inner_h, inner_b),
-        4.0 * (b * h) ** 2 * wall / around + around * wall**3 / 3.0,
+        4.0 * (b * h) ** 2 * wall / perimeter + perimeter * wall**3 / 3.0,
     )
     return numbers, (_shear_of_box(h / b, poisson), _shear_of_box(b / h, poisson))
 

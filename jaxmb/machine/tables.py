@@ -85,7 +85,7 @@ def machine_from_dh(
         machine: the other keys of a machine file (gravity, body, frame, payload, spring, posture ...).
 
     Raises:
-        ValueError: a row is wrong; the sentence names it, what stood there and what was expected.
+        ValueError: a row is invalid; the message names it, the value found and the expectation.
 
     Source: Denavit and Hartenberg 1955; Craig, "Introduction to Robotics", section 3.4.
     """
@@ -94,12 +94,12 @@ def machine_from_dh(
 
 
 def expand_tables(data: dict[str, Any]) -> dict[str, Any]:
-    """Contents of a machine file with its DH table, if it has one, written out as bodies and frames.
+    """Contents of a machine file with its DH table, if any, expanded to bodies and frames.
 
     Bodies, frames, payloads and springs may refer to the rows' DH frames.
 
     Raises:
-        ValueError: the table is wrong; the sentence names the row, what stood there and what was expected.
+        ValueError: the table is invalid; the message names the row, the value found and the expectation.
     """
     if "dh" not in data:
         return data
@@ -109,24 +109,24 @@ def expand_tables(data: dict[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         raise ValueError(sentence(error, section, _Section)) from None
     bodies, frames = _chain(table)
-    places = {frame["name"]: (frame["body"], _matrix(frame["origin"])) for frame in frames}
+    dh_frames = {frame["name"]: (frame["body"], _matrix(frame["origin"])) for frame in frames}
     rest = {key: value for key, value in data.items() if key != "dh"}
-    rest["body"] = bodies + _moved(data.get("body", []), "parent", places)
-    rest["frame"] = frames + _moved(data.get("frame", []), "body", places)
+    rest["body"] = bodies + _on_bodies(data.get("body", []), "parent", dh_frames)
+    rest["frame"] = frames + _on_bodies(data.get("frame", []), "body", dh_frames)
     return rest
 
 
 def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Bodies and DH frames of a table.
 
-    The motion of a row is along or about z and so commutes with Rz(theta) Tz(d): these come before it, and the body's
-    frame lies directly behind it, with the far end Tx(a) Rx(alpha) of a standard row still to come.
+    The motion of a row is along or about z and so commutes with Rz(theta) Tz(d), which belong to the origin of its
+    joint. The body's frame is directly behind the motion, before Tx(a) Rx(alpha) of a standard row.
     """
     bodies, frames = [], []
     carrier, before = table.parent, origin_matrix(table.origin)
     for row in table.row:
-        across = _placed([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
-        along = _placed([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
+        across = _pose([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
+        along = _pose([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
         if table.convention == "standard":
             origin, far_end = before @ along, across
         else:
@@ -152,35 +152,35 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> d
     if row.mass != 0.0:
         body["center_of_mass"] = (rotation @ np.array(row.center_of_mass) + offset).tolist()
     if given & {"inertia_products", "inertia_tensor"}:
-        turned = rotation @ row.central_inertia @ rotation.T
-        body["inertia_tensor"] = (0.5 * (turned + turned.T)).tolist()
+        rotated = rotation @ row.central_inertia @ rotation.T
+        body["inertia_tensor"] = (0.5 * (rotated + rotated.T)).tolist()
     return body
 
 
-def _moved(parts: Any, key: str, places: dict[str, tuple[str, np.ndarray]]) -> list[Any]:
-    """Parts that stand on a DH frame, put on that frame's body instead; what is wrong is left for the validation."""
+def _on_bodies(parts: Any, key: str, dh_frames: dict[str, tuple[str, np.ndarray]]) -> list[Any]:
+    """Parts with those attached to a DH frame attached to its body instead; invalid parts are left to validation."""
     if not isinstance(parts, list | tuple):
         return [parts]
-    moved = []
+    attached = []
     for part in parts:
-        on = part.get(key) if isinstance(part, dict) else None
-        if isinstance(on, str) and on in places:
+        carrier = part.get(key) if isinstance(part, dict) else None
+        if isinstance(carrier, str) and carrier in dh_frames:
             try:
                 own = _matrix(part.get("origin", {}))
             except ValidationError:
-                moved.append(part)
+                attached.append(part)
                 continue
-            body, place = places[on]
-            part = part | {key: body, "origin": _origin(place @ own)}
-        moved.append(part)
-    return moved
+            body, pose = dh_frames[carrier]
+            part = part | {key: body, "origin": _origin(pose @ own)}
+        attached.append(part)
+    return attached
 
 
 def _matrix(origin: Any) -> np.ndarray:
     return origin_matrix(Origin.model_validate(origin))
 
 
-def _placed(xyz: list[float], rpy: list[float]) -> np.ndarray:
+def _pose(xyz: list[float], rpy: list[float]) -> np.ndarray:
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
     return matrix

@@ -19,9 +19,9 @@ COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prisma
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
 MOST_ELEMENTS = 100_000
 OUT_OF_REACH = 1e9
-"""rad or m, per second, Nm or N: stands for no limit where the format wants a number."""
-DEEPEST = 100
-"""Levels of elements in elements."""
+"""rad or m, per second, Nm or N: means no limit where the format requires a number."""
+MAX_DEPTH = 100
+"""Levels of nested elements."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
@@ -29,7 +29,7 @@ _OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
 
 @dataclass
 class _Element:
-    """An XML element: what URDF has of it, and the line it stands in."""
+    """An XML element and its line number."""
 
     tag: str
     attributes: dict[str, str]
@@ -46,11 +46,11 @@ def machine_from_urdf(text: str, name: str) -> Machine:
 
     Args:
         text: the XML.
-        name: name of the machine; characters that no name has are replaced by _.
+        name: name of the machine; characters not allowed in names are replaced by _.
 
     Raises:
-        ValueError: the text is no XML, or describes no possible machine; the sentence names the link or joint, what
-            stood there and what was expected.
+        ValueError: the text is no XML, or describes no valid machine; the message names the link or joint, the value
+            found and the expectation.
         NotImplementedError: a floating, planar, spherical or mimicking joint, or an origin given by a quaternion.
     """
     robot = _parse(text)
@@ -76,109 +76,109 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
     body: dict[str, Any] = {"name": name} | _inertial(name, link)
     if joint is None:
         return body
-    what = _what(joint)
-    body["parent"] = _attribute(_only(joint, "parent", what), "link", what)
-    body["origin"] = _origin(joint, what)
+    label = _joint_label(joint)
+    body["parent"] = _attribute(_only(joint, "parent", label), "link", label)
+    body["origin"] = _origin(joint, label)
     kind = COORDINATE_OF_JOINT[joint.attributes["type"]]
     if kind is None:
         return body
-    coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint, what)}
-    dynamics = _optional(joint, "dynamics", what)
+    coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint, label)}
+    dynamics = _optional(joint, "dynamics", label)
     if dynamics is not None:
-        place = f"{what}, dynamics"
+        location = f"{label}, dynamics"
         if "damping" in dynamics.attributes:
-            coordinate["damping"] = _not_negative(dynamics, "damping", place)
+            coordinate["damping"] = _not_negative(dynamics, "damping", location)
         if "friction" in dynamics.attributes:
-            coordinate["friction"] = _not_negative(dynamics, "friction", place)
-    limit = _optional(joint, "limit", what)
+            coordinate["friction"] = _not_negative(dynamics, "friction", location)
+    limit = _optional(joint, "limit", label)
     if limit is not None:
-        coordinate |= _limits(limit, joint.attributes["type"], f"{what}, limit")
+        coordinate |= _limits(limit, joint.attributes["type"], f"{label}, limit")
     body["joint"] = [coordinate]
     return body
 
 
-def _limits(limit: _Element, kind: str, place: str) -> dict[str, Any]:
-    """Range, speed and effort of a joint; 0 and `OUT_OF_REACH` where the file states no limit."""
+def _limits(limit: _Element, kind: str, location: str) -> dict[str, Any]:
+    """Limits of range, speed and effort of a joint; 0 and `OUT_OF_REACH` mean no limit."""
     found: dict[str, Any] = {}
-    low, high = (_numbers(limit, key, 1, place, "0")[0] for key in ("lower", "upper"))
+    low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
         found["range"] = [low, high]
     for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):
-        most = _numbers(limit, key, 1, place, "0")[0]
+        most = _numbers(limit, key, 1, location, "0")[0]
         if 0.0 < most < OUT_OF_REACH:
             found[name] = most
     return found
 
 
 def _inertial(name: str, link: _Element) -> dict[str, Any]:
-    """Mass, centre of mass and inertia about it in the link's axes; nothing where the link has no mass."""
-    what = f"link '{name}', inertial"
+    """Mass, centre of mass and inertia about it in the link's axes; empty where the link has no mass."""
+    label = f"link '{name}', inertial"
     inertial = _optional(link, "inertial", f"link '{name}'")
     if inertial is None:
         return {}
-    mass = _not_negative(_only(inertial, "mass", what), "value", f"{what}, mass")
-    origin = _origin(inertial, what)
+    mass = _not_negative(_only(inertial, "mass", label), "value", f"{label}, mass")
+    origin = _origin(inertial, label)
     data: dict[str, Any] = {"mass": mass, "center_of_mass": origin["xyz"]}
-    inertia = _optional(inertial, "inertia", what)
+    inertia = _optional(inertial, "inertia", label)
     if inertia is None:
         return data
-    place = f"{what}, inertia"
-    xx, yy, zz = (_numbers(inertia, key, 1, place)[0] for key in ("ixx", "iyy", "izz"))
-    # Files that give only the diagonal are common, and mean zero.
-    xy, xz, yz = (_numbers(inertia, key, 1, place, "0")[0] for key in ("ixy", "ixz", "iyz"))
+    location = f"{label}, inertia"
+    xx, yy, zz = (_numbers(inertia, key, 1, location)[0] for key in ("ixx", "iyy", "izz"))
+    # Many files give only the diagonal.
+    xy, xz, yz = (_numbers(inertia, key, 1, location, "0")[0] for key in ("ixy", "ixz", "iyz"))
     tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     rotation = rotation_matrix(origin["rpy"])
     if mass == 0.0 and not tensor.any():
         return data
-    turned = rotation @ tensor @ rotation.T if any(origin["rpy"]) else tensor
-    return data | {"inertia_tensor": (0.5 * (turned + turned.T)).tolist()}
+    rotated = rotation @ tensor @ rotation.T if any(origin["rpy"]) else tensor
+    return data | {"inertia_tensor": (0.5 * (rotated + rotated.T)).tolist()}
 
 
-def _axis(joint: _Element, what: str) -> list[float]:
-    element = _optional(joint, "axis", what)
+def _axis(joint: _Element, label: str) -> list[float]:
+    element = _optional(joint, "axis", label)
     if element is None:
         return [1.0, 0.0, 0.0]
-    axis = _numbers(element, "xyz", 3, f"{what}, axis")
+    axis = _numbers(element, "xyz", 3, f"{label}, axis")
     largest = max(abs(a) for a in axis)
     if largest == 0.0:
-        raise ValueError(f"{what}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")
-    scaled = [a / largest for a in axis]  # so that neither tiny nor huge components are lost in the square
+        raise ValueError(f"{label}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")
+    scaled = [a / largest for a in axis]  # so that squares neither underflow nor overflow
     length = math.hypot(*scaled)
     return [a / length for a in scaled]
 
 
-def _origin(element: _Element, what: str) -> dict[str, Any]:
-    origin = _optional(element, "origin", what)
+def _origin(element: _Element, label: str) -> dict[str, Any]:
+    origin = _optional(element, "origin", label)
     if origin is None:
         return {"xyz": [0.0, 0.0, 0.0], "rpy": [0.0, 0.0, 0.0]}
-    place = f"{what}, origin"
+    location = f"{label}, origin"
     if "quat_xyzw" in origin.attributes:
-        raise NotImplementedError(f"{place}: a rotation by quat_xyzw is not supported, expected rpy")
-    return {key: _numbers(origin, key, 3, place, "0 0 0") for key in ("xyz", "rpy")}
+        raise NotImplementedError(f"{location}: a rotation by quat_xyzw is not supported, expected rpy")
+    return {key: _numbers(origin, key, 3, location, "0 0 0") for key in ("xyz", "rpy")}
 
 
 def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, _Element]:
-    """Joint above each link but the root, in the order of the joints; they form one tree over all links."""
+    """Parent joint of each link but the root, in the order of the joints, which form one tree over all links."""
     if not links:
         raise ValueError("the robot has no link, expected at least one")
-    above: dict[str, _Element] = {}
+    parent_joint: dict[str, _Element] = {}
     parents: dict[str, str] = {}
     for joint in joints.values():
-        what = _what(joint)
-        _check_type(joint, what)
+        label = _joint_label(joint)
+        _check_type(joint, label)
         ends = {}
         for end in ("parent", "child"):
-            ends[end] = _attribute(_only(joint, end, what), "link", what)
+            ends[end] = _attribute(_only(joint, end, label), "link", label)
             if ends[end] not in links:
-                raise ValueError(f"{what}: {end} link '{ends[end]}' does not exist, expected one of: {_listed(links)}")
+                raise ValueError(f"{label}: {end} link '{ends[end]}' does not exist, expected one of: {_listed(links)}")
         child = ends["child"]
-        if child in above:
+        if child in parent_joint:
             raise ValueError(
-                f"link '{child}' is the child of two joints, '{above[child].attributes['name']}' and"
+                f"link '{child}' is the child of two joints, '{parent_joint[child].attributes['name']}' and"
                 f" '{joint.attributes['name']}', expected a tree"
             )
-        above[child], parents[child] = joint, ends["parent"]
-    roots = [link for link in links if link not in above]
+        parent_joint[child], parents[child] = joint, ends["parent"]
+    roots = [link for link in links if link not in parent_joint]
     if len(roots) > 1:
         raise ValueError(f"the robot has {len(roots)} root links ({_listed(roots)}), expected one")
     reached = set(roots)
@@ -194,17 +194,17 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
             path[link] = None
             link = parents[link]
         reached.update(path)
-    return above
+    return parent_joint
 
 
-def _check_type(joint: _Element, what: str) -> None:
-    kind = _attribute(joint, "type", what)
+def _check_type(joint: _Element, label: str) -> None:
+    kind = _attribute(joint, "type", label)
     if kind in UNSUPPORTED_JOINTS:
-        raise NotImplementedError(f"{what}: a {kind} joint is not supported, expected {_listed(COORDINATE_OF_JOINT)}")
+        raise NotImplementedError(f"{label}: a {kind} joint is not supported, expected {_listed(COORDINATE_OF_JOINT)}")
     if kind not in COORDINATE_OF_JOINT:
-        raise ValueError(f"{what}: found type={shown(kind)}, expected one of: {_listed(COORDINATE_OF_JOINT)}")
+        raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {_listed(COORDINATE_OF_JOINT)}")
     if any(child.tag == "mimic" for child in joint.children):
-        raise NotImplementedError(f"{what}: a joint that mimics another is not supported")
+        raise NotImplementedError(f"{label}: a joint that mimics another is not supported")
 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
@@ -225,47 +225,47 @@ def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
     return found
 
 
-def _what(joint: _Element) -> str:
+def _joint_label(joint: _Element) -> str:
     return f"joint '{joint.attributes['name']}'"
 
 
-def _only(element: _Element, tag: str, what: str) -> _Element:
-    found = _optional(element, tag, what)
+def _only(element: _Element, tag: str, label: str) -> _Element:
+    found = _optional(element, tag, label)
     if found is None:
-        raise ValueError(f"{what}: line {element.line}: <{tag}> is missing, expected one")
+        raise ValueError(f"{label}: line {element.line}: <{tag}> is missing, expected one")
     return found
 
 
-def _optional(element: _Element, tag: str, what: str) -> _Element | None:
+def _optional(element: _Element, tag: str, label: str) -> _Element | None:
     found = [child for child in element.children if child.tag == tag]
     if len(found) > 1:
-        raise ValueError(f"{what}: line {found[1].line}: found a second <{tag}>, expected one")
+        raise ValueError(f"{label}: line {found[1].line}: found a second <{tag}>, expected one")
     return found[0] if found else None
 
 
-def _attribute(element: _Element, key: str, what: str) -> str:
+def _attribute(element: _Element, key: str, label: str) -> str:
     if key not in element.attributes:
-        raise ValueError(f'{what}: line {element.line}: <{element.tag}> has no {key}, expected {key}="..."')
+        raise ValueError(f'{label}: line {element.line}: <{element.tag}> has no {key}, expected {key}="..."')
     return element.attributes[key]
 
 
-def _not_negative(element: _Element, key: str, what: str) -> float:
-    (value,) = _numbers(element, key, 1, what)
+def _not_negative(element: _Element, key: str, label: str) -> float:
+    (value,) = _numbers(element, key, 1, label)
     if value < 0.0:
-        raise ValueError(f'{what}: line {element.line}: found {key}="{value:g}", expected a number not below 0')
+        raise ValueError(f'{label}: line {element.line}: found {key}="{value:g}", expected a number not below 0')
     return value
 
 
-def _numbers(element: _Element, key: str, count: int, what: str, default: str | None = None) -> list[float]:
-    """Exactly `count` finite decimal numbers; Python's float() would also take nan, inf, 1_000 and other digits."""
+def _numbers(element: _Element, key: str, count: int, label: str, default: str | None = None) -> list[float]:
+    """Exactly `count` finite decimal numbers; Python's float() also accepts nan, inf, 1_000 and other digits."""
     text = element.attributes.get(key, default)
     if text is None:
-        text = _attribute(element, key, what)
-    words = text.split()
-    values = [float(word) if _NUMBER.fullmatch(word) else math.nan for word in words[: count + 1]]
-    if len(words) != count or not all(math.isfinite(v) for v in values):
+        text = _attribute(element, key, label)
+    entries = text.split()
+    values = [float(entry) if _NUMBER.fullmatch(entry) else math.nan for entry in entries[: count + 1]]
+    if len(entries) != count or not all(math.isfinite(v) for v in values):
         expected = "one finite number" if count == 1 else f"{count} finite numbers"
-        raise ValueError(f"{what}: line {element.line}: found {key}={shown(text)}, expected {expected}")
+        raise ValueError(f"{label}: line {element.line}: found {key}={shown(text)}, expected {expected}")
     return values
 
 
@@ -275,7 +275,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _parse(text: str) -> _Element:
-    """Elements of an XML text; a DTD is refused, so that there are no entities to expand or to fetch."""
+    """Root element of an XML text; a DTD is refused, so that no entities are expanded or fetched."""
     top = _Element("", {}, 0)
     stack = [top]
     count = 0
@@ -283,8 +283,8 @@ def _parse(text: str) -> _Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
-        if count > MOST_ELEMENTS or len(stack) > DEEPEST:
-            limit = f"{MOST_ELEMENTS} elements" if count > MOST_ELEMENTS else f"{DEEPEST} levels"
+        if count > MOST_ELEMENTS or len(stack) > MAX_DEPTH:
+            limit = f"{MOST_ELEMENTS} elements" if count > MOST_ELEMENTS else f"{MAX_DEPTH} levels"
             raise ValueError(f"line {parser.CurrentLineNumber}: <{tag}> is one too many, expected at most {limit}")
         element = _Element(tag, attributes, parser.CurrentLineNumber)
         stack[-1].children.append(element)

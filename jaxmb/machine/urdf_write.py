@@ -1,4 +1,4 @@
-"""Machines written as URDF."""
+"""URDF of machines."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from jaxmb.machine.urdf import OUT_OF_REACH
 from jaxmb.machine.values import GROUND, Origin
 
 GRAVITY = (0.0, 0.0, -9.81)
-"""With which a URDF is read: it states none."""
+"""m/s^2, of a machine read from a URDF, which does not specify it."""
 
 
 def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -21,39 +21,39 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
     named frames are links at fixed joints. Ranges, speed and effort limits are written; a revolute joint without a
     range is "continuous". Rotor inertias, stiffness, loss factors, offsets, further friction, locks, acceleration
-    limits, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along -z have no words in
-    URDF: they are left out, and a comment at the top of the file says which.
+    limits, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along -z have no URDF
+    element: they are omitted and listed in a comment at the top of the file.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
         path: of the file.
 
     Returns:
-        What was left out, none where the file says all.
+        Omitted properties, empty where the file is complete.
 
     Raises:
-        NotImplementedError: the bodies are joined as a URDF cannot say: by loops, springs, beams, motors, or several
-            coordinates between two bodies. All of it is named.
-        OSError: the file cannot be written; nothing is left half-written.
+        NotImplementedError: URDF cannot describe the machine: it has loops, springs, beams, motors, or several
+            coordinates between two bodies. The message names all of them.
+        OSError: the file cannot be written; no partial file remains.
     """
     write_whole(path, urdf_text(machine).encode())
-    return left_out_of_urdf(machine)
+    return _omitted(machine)
 
 
 def urdf_text(machine: Machine) -> str:
     """A machine as the text of a URDF; see `write_urdf`."""
-    lacking = beyond_urdf(machine)
-    if lacking:
-        raise NotImplementedError(f"machine '{machine.name}': a URDF cannot say {', '.join(lacking)}")
-    left_out = "; ".join(left_out_of_urdf(machine)).replace("--", "- -")
-    comment = [f"<!-- URDF has no words for: {left_out} -->"] if left_out else []
-    links, joints, taken = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
+    unsupported = beyond_urdf(machine)
+    if unsupported:
+        raise NotImplementedError(f"machine '{machine.name}': a URDF cannot describe {', '.join(unsupported)}")
+    omitted = "; ".join(_omitted(machine)).replace("--", "- -")
+    comment = [f"<!-- omitted, without a URDF element: {omitted} -->"] if omitted else []
+    links, joints, used = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
 
     def fixed(name: str, parent: str, origin: Origin) -> str:
         joint = f"{name}_fixed"
-        while joint in taken:
+        while joint in used:
             joint += "_"
-        taken.add(joint)
+        used.add(joint)
         return _joint(joint, "fixed", parent, name, origin)
 
     for body in machine.body:
@@ -71,10 +71,10 @@ def urdf_text(machine: Machine) -> str:
 
 
 def beyond_urdf(machine: Machine) -> tuple[str, ...]:
-    """Why a machine cannot be written as URDF; none where it can."""
+    """Properties of a machine that URDF cannot describe; empty where it can be written."""
     found = [
-        f"{what} ({', '.join(each.name for each in some)})"
-        for what, some in (
+        f"{label} ({', '.join(each.name for each in some)})"
+        for label, some in (
             ("beams", machine.beam),
             ("loops", machine.loop),
             ("springs", machine.spring),
@@ -86,25 +86,25 @@ def beyond_urdf(machine: Machine) -> tuple[str, ...]:
     several = [body.name for body in machine.body if len(body.joint) > 1]
     if several:
         found.append(f"several coordinates between two bodies ({', '.join(several)})")
-    taken = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
-    same = [payload.name for payload in machine.payload if payload.name in taken]
+    used = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
+    same = [payload.name for payload in machine.payload if payload.name in used]
     if same:
         found.append(f"a payload and a frame of one name ({', '.join(same)})")
     return tuple(found)
 
 
-def left_out_of_urdf(machine: Machine) -> tuple[str, ...]:
-    """What a machine has that its URDF leaves out."""
+def _omitted(machine: Machine) -> tuple[str, ...]:
+    """Properties of a machine that its URDF omits."""
     found = []
     joints = [c for body in machine.body for c in body.joint]
-    for what, key in (
+    for label, key in (
         ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
         ("offset", "offset"), ("further friction", "further_friction"), ("lock", "locked"),
         ("acceleration limit", "acceleration_limit"),
     ):  # fmt: skip
         some = [c.name for c in joints if getattr(c, key)]
         if some:
-            found.append(f"{what} of {', '.join(some)}")
+            found.append(f"{label} of {', '.join(some)}")
     if machine.transmission:
         found.append(f"transmission {', '.join(each.name for each in machine.transmission)}")
     if machine.rayleigh.mass or machine.rayleigh.stiffness or machine.fractional is not None:
@@ -162,5 +162,5 @@ def _attributes(values: dict[str, float]) -> str:
 
 
 def _numbers(values: Iterable[float]) -> str:
-    """Numbers that are read back to the last digit."""
+    """Numbers as text that is read back exactly."""
     return " ".join(repr(float(value)) for value in values)

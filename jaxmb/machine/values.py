@@ -1,4 +1,4 @@
-"""Plain validated values: numbers, angles, names, vectors, and where a frame sits in another."""
+"""Validated values: numbers, angles, names, vectors and poses of frames."""
 
 import math
 import re
@@ -11,7 +11,7 @@ GROUND = "ground"
 MOST_PARTS = 2000
 """Bodies, frames, payloads or springs of one machine."""
 LARGEST_NUMBER = 1e90
-"""Products of three numbers of this size, such as m c^2, are still finite."""
+"""Products of three numbers up to this size, such as m c^2, are finite."""
 
 _ANGLE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(deg|rad)\s*")
 _LONGEST_TEXT = 200
@@ -40,7 +40,7 @@ def coordinate_values(text: str) -> dict[str, float]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (p.strip() for p in part.partition("="))
         if not equals:
-            raise ValueError(f"posture: found '{part}', expected something like \"z2=70 deg\"")
+            raise ValueError(f"posture: found '{part}', expected an entry such as \"z2=70 deg\"")
         if name in values:
             raise ValueError(f"posture: '{name}' is given twice")
         try:
@@ -67,21 +67,21 @@ def _number(value: Any) -> Any:
     # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
     if isinstance(value, bool | str) or value is None:
         raise ValueError("expected a number")
-    # The comparison is False for nan, and holds for an int too long for a float.
+    # The comparison is False for nan, and valid for an int too long for a float.
     if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
         raise ValueError(f"expected a finite number, at most {LARGEST_NUMBER:g} in size")
     return value
 
 
 def valid_name(value: Any) -> Any:
-    """The value, if it can name something; ValueError if not."""
+    """The value, if it is a valid name; ValueError if not."""
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
         raise ValueError("expected a name of letters, digits, _, - and /, not starting with - or /")
     return value
 
 
 def _not_too_many(value: Any) -> Any:
-    # Before the items are looked at: a million wrong ones would take a minute to refuse.
+    # Checked before the items: validating a million wrong ones would take a minute.
     if isinstance(value, list | tuple | dict) and len(value) > MOST_PARTS:
         raise ValueError(f"expected at most {MOST_PARTS} items, not {len(value)}")
     return value
@@ -102,6 +102,7 @@ def _matrix_rows(value: Any) -> Any:
 
 
 def rows_of_six(value: Any) -> Any:
+    """A matrix as nested lists, other values unchanged; ValueError for too many rows."""
     if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
         raise ValueError(f"expected 6 items, not {len(value)}")
     return value.tolist() if isinstance(value, np.ndarray) else value
@@ -120,20 +121,20 @@ Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
 
 
 class Part(BaseModel):
-    """Base of everything in a machine or study file: frozen, and an unknown key is an error."""
+    """Base of all entries of machine and study files: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Origin(Part):
-    """Where a frame sits in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
+    """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
     xyz: Vector = (0.0, 0.0, 0.0)
     rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)
 
 
-def check_unit(what: str, vector: tuple[float, float, float]) -> None:
+def check_unit(label: str, vector: tuple[float, float, float]) -> None:
     """Raise ValueError where a vector does not have length 1."""
     length = math.sqrt(sum(a * a for a in vector))
     if abs(length - 1.0) > 1e-6:
-        raise ValueError(f"{what} {list(vector)} has length {length:.6g}, expected a unit vector")
+        raise ValueError(f"{label} {list(vector)} has length {length:.6g}, expected a unit vector")

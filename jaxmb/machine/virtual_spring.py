@@ -9,22 +9,22 @@ from jaxmb.machine.beam import Beam, beam_compliance
 from jaxmb.machine.values import GROUND, Name, Origin, Part, Row6, rows_of_six
 
 ROUNDING = 1e-6
-"""Negative eigenvalue of a scaled compliance that is taken for the rounding of 0."""
+"""Magnitude up to which a negative eigenvalue of a scaled compliance is attributed to rounding."""
 
 
 class VirtualSpring(Part):
     """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
 
-    At the "end" of a body it carries all bodies and frames that hang on the body, at its "joint" the body itself.
-    Its compliance is given whole, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or left
-    to be identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
+    At the "end" of a body it carries all bodies and frames attached to the body, at its "joint" the body itself.
+    Its compliance is given as a matrix, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or
+    is 0 until it is identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
     """
 
     name: Name
     body: Name
     at: Literal["end", "joint"] = "end"
     origin: Origin = Origin()
-    """Where it sits in the body's frame; a beam lies along its x axis."""
+    """Pose in the body's frame; a beam lies along its x axis."""
     compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(rows_of_six)] = None
     diagonal: Row6 | None = None
     beam: Beam | None = None
@@ -48,17 +48,17 @@ class VirtualSpring(Part):
         if np.diagonal(matrix).min() < 0.0:
             raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
         if least_scaled_eigenvalue(matrix) < -ROUNDING:
-            raise ValueError("compliance is not positive semi-definite: some load would be answered against its way")
+            raise ValueError("compliance is not positive semi-definite: some load would deflect against its direction")
         if self.at == "joint" and self.body == GROUND:
             raise ValueError("at is 'joint', but the ground has none: expected 'end'")
         return self
 
 
 def least_scaled_eigenvalue(matrix: np.ndarray) -> float:
-    """Least eigenvalue of a symmetric matrix scaled to a diagonal of 1, which knows no units; its sign is the matrix's.
+    """Least eigenvalue of a symmetric matrix scaled to a unit diagonal.
 
-    Where a diagonal is 0 its row is scaled to what couples it with others: no coupling is so small that a matrix with
-    it could be positive semi-definite.
+    The scaling makes it independent of units and does not change its sign. A row with a zero on the diagonal is scaled
+    by its largest coupling, since any coupling makes the matrix indefinite.
     """
     size = np.sqrt(np.abs(np.diagonal(matrix)))
     size = np.where(size > 0.0, size, np.sqrt(np.abs(matrix).max(axis=1)))

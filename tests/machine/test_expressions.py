@@ -25,9 +25,9 @@ def test_symbols_of_symbols():
     ("text", "message"),
     [
         ("Lx", "'Lx': the symbol 'Lx' has no value"),
-        ("__import__('os')", "has something else than numbers"),
-        ("Lp.real", "has something else than numbers"),
-        ("Lp if Lp else 1", "has something else than numbers"),
+        ("__import__('os')", "has other elements than numbers"),
+        ("Lp.real", "has other elements than numbers"),
+        ("Lp if Lp else 1", "has other elements than numbers"),
         ("Lp +", "is no expression"),
         ("1/0", "has no finite value"),
         ("(-1)**0.5", "has no real value"),
@@ -45,5 +45,5 @@ def test_what_is_refused(text, message):
 
 
 def test_circles():
-    with pytest.raises(ValueError, match="symbols: a -> b -> a is a circle"):
+    with pytest.raises(ValueError, match="symbols: a -> b -> a is a circular"):
         values_of({"a": "b + 1", "b": "2*a"})

@@ -127,7 +127,7 @@ def test_byte_order_mark_is_no_error(tmp_path):
         ("[0.0, 0.1, 0.0]", "[0.0, 0.1]", "body 'base', center_of_mass: found [0.0, 0.1], expected at least 3 items"),
         ("[0.0, 0.1, 0.0]", "[0, 0, 0, 0]", "body 'base', center_of_mass: found [0, 0, 0, 0], expected 3 items"),
         ("[0.0, 0.1, 0.0]", "0.1", "body 'base', center_of_mass: found 0.1, expected a list"),
-        ("zz = 1.0", "zz = 2.1", "body 'base': has principal moments of inertia 1, 1, 2.1 kg m^2, which no body can"),
+        ("zz = 1.0", "zz = 2.1", "body 'base': has principal moments of inertia 1, 1, 2.1 kg m^2"),
         (
             "zz = 1.0",
             "zz = 1.0, xy = 1.5",
@@ -293,7 +293,7 @@ def test_a_thin_plate_may_miss_the_triangle_inequality_by_its_rounding():
     base = GOOD["body"][0]
     plate = base | {"inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 2.0001}}
     Machine.model_validate(GOOD | {"body": [plate, GOOD["body"][1]]})
-    with pytest.raises(ValueError, match="which no body can have"):
+    with pytest.raises(ValueError, match="not physically consistent"):
         Machine.model_validate(
             GOOD | {"body": [base | {"inertia_products": {"xx": 1, "yy": 1, "zz": 2.02}}, GOOD["body"][1]]}
         )

@@ -60,7 +60,7 @@ def test_tables_beside_the_file(tmp_path):
         ({"symbols": ["L"]}, "khalil: symbols: found ['L'], expected a table"),
         ({"sections": {"tube": 3}}, "khalil: sections: tube: found 3, expected a table"),
         ({"loops": [["R1"]]}, "khalil: loops: found ['R1'], expected two frames"),
-        ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: joint 7 is none that moves in the geometry"),
+        ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: joint 7 is not a moving joint"),
         ({"damping": {"1": {"about z": 1.0}}}, "damping: joint 1: found 'about z', expected some of x, y, z"),
         ({"stiffness": {"2": {"rx": -1.0}}}, "stiffness: found -1.0, expected a number not below 0"),
     ],

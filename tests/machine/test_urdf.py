@@ -162,7 +162,7 @@ TOE = '<link name="toe"/><joint name="ankle" type="fixed"><parent link="leg"/><c
         (
             'ixx="0.5"',
             'ixx="5"',
-            "body 'leg': has principal moments of inertia 0.291632, 0.408261, 5.00011 kg m^2, which no body",
+            "body 'leg': has principal moments of inertia 0.291632, 0.408261, 5.00011 kg m^2",
         ),
         ('damping="0.7"', 'damping="-1"', "joint 'hip', dynamics: line 8: found damping=\"-1\", expected a number not"),
         (

@@ -82,7 +82,7 @@ def changed(name, **more):
         (changed("side", joint=[{"name": "c"}, {"name": "d"}]), r"several coordinates between two bodies \(side\)"),
         (
             changed("side", joint=[{"name": "c", "stiffness": 3.0, "motor": {"inertia": 1e-4, "ratio": 50.0}}]),
-            r"a URDF cannot say motors \(c\)",
+            r"motors \(c\)",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_is_left_out_is_said(tmp_path):
     machine = jaxmb.Machine.model_validate(changed("side", joint=[joint]) | {"gravity": [0.0, -9.81, 0.0]})
     told = ("rotor inertia of c", "stiffness of c", "offset of c", "gravity 0, -9.81, 0 m/s^2")
     assert jaxmb.write_urdf(machine, tmp_path / "arm.urdf") == told
-    assert f"<!-- URDF has no words for: {'; '.join(told)} -->" in (tmp_path / "arm.urdf").read_text()
+    assert f"<!-- omitted, without a URDF element: {'; '.join(told)} -->" in (tmp_path / "arm.urdf").read_text()
     model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.urdf"))
     bare = jaxmb.set_parameters(jaxmb.build_model(machine), {"rotor_inertia.c": 0.0})
     q = np.array([0.3, -0.8, 2.0])
@@ -105,5 +105,5 @@ def test_what_is_left_out_is_said(tmp_path):
 
 
 def test_loops_are_named(tmp_path):
-    with pytest.raises(NotImplementedError, match=r"machine 'slider-crank': a URDF cannot say loops \(slide\)"):
+    with pytest.raises(NotImplementedError, match=r"machine 'slider-crank': .* loops \(slide\)"):
         jaxmb.write_urdf(jaxmb.load_machine("slider-crank"), tmp_path / "arm.urdf")

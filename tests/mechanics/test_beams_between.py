@@ -94,8 +94,8 @@ def test_between_bodies_in_the_reference_posture(tmp_path):
         ({"from": "a"}, "beam 'rod': has from or to alone, expected both from and to"),
         ({"from": "a", "to": "b", "length": 1.0}, "beam 'rod': has length, expected both from and to in place of"),
         ({"from": "a", "to": "c"}, "beam 'rod': to: frame 'c' does not exist"),
-        ({"from": "rod", "to": "b"}, "the place of 'rod' depends on itself"),
-        ({"from": "a", "to": "a"}, "beam 'rod': from and to are one point"),
+        ({"from": "rod", "to": "b"}, "the pose of 'rod' depends on itself"),
+        ({"from": "a", "to": "a"}, "beam 'rod': from and to coincide"),
         ({"from": "a", "to": [1.0, 0.0]}, "beam 'rod': to: found [1.0, 0.0], expected the name of a frame or a point"),
     ],
 )

@@ -231,7 +231,7 @@ def test_a_changed_machine_is_none_of_the_result(two, tmp_path):
     machine, result = folder / "machine.toml", folder / "result.json"
     machine.write_text(re.sub("stiffness = [0-9.]+", "stiffness = 123456.0", machine.read_text(), count=1))
     for read in (jaxmb.load_result, jaxmb.load_machine, load_identified):
-        with pytest.raises(InputError, match=r"machine\.toml: was changed since .* name this file instead"):
+        with pytest.raises(InputError, match=r"machine\.toml: was changed after .* name this file instead"):
             read(folder)
     assert jaxmb.load_machine(machine).name == "manipulator-3r"
     # as earlier versions wrote it
