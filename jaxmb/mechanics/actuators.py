@@ -1,4 +1,4 @@
-"""Efforts of the drives of a machine along a motion, with friction: what a torque test measures."""
+"""Efforts of the drives of a machine along a motion, with friction: the quantity that a torque test measures."""
 
 import dataclasses
 
@@ -29,24 +29,24 @@ def actuator_effort(
     *,
     friction_speed: float | Float[Array, ""] | None = None,
 ) -> Float[Array, "m"]:
-    """Effort [m] of the drives that gives the machine this motion against inertia, gravity, springs and friction.
+    """Effort [m] of the drives for a motion against inertia, gravity, springs and friction.
 
     tau = R^T (f(q, qd, qdd) + f_c sign(qd) + f_0 + sum_t c_t f_t sign(c_t . qd)), f the residual of the tree
     (`inverse_dynamics`), f_c the Coulomb friction and f_0 the offset of each coordinate, c_t and f_t rates and friction
     of each transmission, R the map from the independent coordinates to all of them (`motion_map`). It is linear in the
-    numbers of `regressor_names`. Coordinates with further friction have c_s exp(-(qd / v_s)^2) sign(qd) + c_3 qd^3
-    besides, and c_l |tau_0| sign(qd) at the independent ones, tau_0 what tau would be without any friction, damping and
-    offset. Damping that depends on temperature is that at the temperature for which the machine states it. A locked
-    coordinate is held by its brake, not by its spring, damper and drive.
+    numbers of `regressor_names`. Further friction adds c_s exp(-(qd / v_s)^2) sign(qd) + c_3 qd^3, and
+    c_l |tau_0| sign(qd) at independent coordinates, tau_0 the effort without friction, damping and offset. Damping that
+    depends on temperature is taken at the machine's reference temperature. The brake of a locked coordinate replaces
+    its spring, damper and drive.
 
     Args:
         model: the machine.
         q: coordinates [n] of a posture whose loops are closed, rad or m. Beams are rigid.
         qd: rates of the m independent coordinates [m], which are all n without loops; or those of all [n].
         qdd: their accelerations, of as many coordinates.
-        q_rest: where all springs are unloaded [n]; the reference posture where not given.
-        friction_speed: rate v in rad/s or m/s at which tanh(qd / v) stands for sign(qd), which is 0 at rest; the exact
-            sign where not given.
+        q_rest: posture [n] in which all springs are unloaded; by default the reference posture.
+        friction_speed: rate v, rad/s or m/s, of tanh(qd / v) in place of sign(qd); by default the exact sign, 0 at
+            rest.
 
     Returns:
         tau [m] at the independent coordinates, Nm or N.
@@ -61,20 +61,24 @@ def actuator_effort(
     loaded = load_friction(model)
     if not loaded.any():
         return effort
-    carried = R.T @ tree_effort(frictionless(model), q, qd, qdd, q_rest, friction_speed)
-    given = _independent(model)
-    grip = model.friction_terms[:, TERMS.index("load_friction")][given]
-    return effort + jnp.where(loaded[given], grip * jnp.abs(carried) * direction(qd[given], friction_speed), 0.0)
+    frictionless_effort = R.T @ tree_effort(frictionless(model), q, qd, qdd, q_rest, friction_speed)
+    independent = _independent(model)
+    coefficient = model.friction_terms[:, TERMS.index("load_friction")][independent]
+    return effort + jnp.where(
+        loaded[independent],
+        coefficient * jnp.abs(frictionless_effort) * direction(qd[independent], friction_speed),
+        0.0,
+    )
 
 
 def load_friction(model: Model) -> np.ndarray:
-    """Whether each coordinate [n] has friction by the load that it carries."""
-    has = ["load_friction" in terms for terms in model.further_friction]
-    return np.array(has, dtype=bool) & ~np.array(model.locked, dtype=bool)
+    """Whether each coordinate [n] has load-dependent friction."""
+    present = ["load_friction" in terms for terms in model.further_friction]
+    return np.array(present, dtype=bool) & ~np.array(model.locked, dtype=bool)
 
 
 def direction(rate: Array, friction_speed: float | Float[Array, ""] | None) -> Array:
-    """Sign of a rate; smooth where a speed is given at which it turns over."""
+    """Sign of a rate, or tanh(rate / friction_speed) where that is given."""
     return jnp.sign(rate) if friction_speed is None else jnp.tanh(rate / friction_speed)
 
 
@@ -93,7 +97,8 @@ def frictionless(model: Model) -> Model:
 def whole_motion(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], qdd: Float[Array, "m"], q_rest: Float[Array, "n"] | None
 ) -> tuple[Float[Array, "n m"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"]]:
-    """R, rates and accelerations of all coordinates and the rest of all springs, from arguments of `actuator_effort`.
+    """R, rates and accelerations of all coordinates and rest posture of the springs, from arguments of
+    `actuator_effort`.
 
     Raises:
         ValueError: an argument has not one value for each coordinate.
@@ -106,9 +111,9 @@ def whole_motion(
             raise ValueError(f"{name} has shape {array.shape}, expected {expected}: one value a coordinate")
     if qd.shape != qdd.shape:
         raise ValueError(f"qdd has shape {qdd.shape}, expected that of qd, {qd.shape}")
-    R, turning = loop_motion(model, q, qd if qd.size == m else qd[_independent(model)])
+    R, bias = loop_motion(model, q, qd if qd.size == m else qd[_independent(model)])
     if qd.size == m:
-        qd, qdd = R @ qd, R @ qdd + turning
+        qd, qdd = R @ qd, R @ qdd + bias
     return R, qd, qdd, q_rest
 
 
@@ -120,13 +125,13 @@ def tree_effort(
     q_rest: Float[Array, "n"],
     friction_speed: float | Float[Array, ""] | None,
 ) -> Float[Array, "n"]:
-    """Effort [n] of `actuator_effort` at all coordinates, before loops bring it to the independent ones."""
-    held = np.array(model.locked)
+    """Effort [n] of `actuator_effort` at all coordinates of the tree, before its projection by R^T."""
+    locked = np.array(model.locked)
     free = dataclasses.replace(
         model,
-        stiffness=jnp.where(held, 0.0, model.stiffness),
-        damping=jnp.where(held, 0.0, model.damping),
-        rotor_inertia=jnp.where(held, 0.0, model.rotor_inertia),
+        stiffness=jnp.where(locked, 0.0, model.stiffness),
+        damping=jnp.where(locked, 0.0, model.damping),
+        rotor_inertia=jnp.where(locked, 0.0, model.rotor_inertia),
     )
     friction = model.friction * direction(qd, friction_speed) + model.offset
     if any("stribeck" in terms for terms in model.further_friction):
@@ -134,7 +139,7 @@ def tree_effort(
         friction += model.friction_terms[:, TERMS.index("stribeck")] * slow * direction(qd, friction_speed)
     if any("cubic_damping" in terms for terms in model.further_friction):
         friction += model.friction_terms[:, TERMS.index("cubic_damping")] * qd**3
-    friction = jnp.where(held, 0.0, friction)
+    friction = jnp.where(locked, 0.0, friction)
     if model.transmissions:
         c = model.transmission_rate
         friction = friction + c.T @ (model.transmission_friction * direction(c @ qd, friction_speed))

@@ -1,8 +1,8 @@
-"""Elements of beams: their stiffness, and the sections that their mass is the sum of.
+"""Beam elements: their stiffness, and the cross-sections at which their mass is integrated.
 
-An element is placed where it begins, with the rest of the machine; its elastic coordinates (t, r) are the small
-translation and rotation of its end, in the axes of its beginning. Between the two ends it is bent as by loads on its
-ends alone, by Hermite's polynomials; tension and torsion are linear.
+The start of an element moves with its parent node; its elastic coordinates (t, r) are the small translation and
+rotation of its end, in the axes of its start. Bending is interpolated by Hermite polynomials, tension and torsion
+linearly.
 """
 
 import math
@@ -15,17 +15,17 @@ from jaxtyping import Array, Float
 from jaxmb.machine.build import Model
 from jaxmb.spatial import pseudo_inertia, rotation_by, transform
 
-_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
-PLACES, WEIGHTS = 0.5 + 0.5 * _PLACES, 0.5 * _WEIGHTS
-"""Of the sections along an element, 0 to 1: their sums are exact for products of two cubic polynomials."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+PLACES, WEIGHTS = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
+"""Gauss points along an element, 0 to 1, and weights: exact for products of two cubic polynomials."""
 
 
 MESH = 1e-3
-"""Relative error of a natural frequency from which on a mesh is coarse."""
+"""Relative error of a natural frequency above which a mesh is coarse."""
 
 
 def element_stiffness(model: Model) -> Float[Array, "w 6 6"]:
-    """Force and moment at the end of each element for the displacement of its end, its beginning being clamped.
+    """Stiffness matrix of each element at its end, its start being clamped: N/m, N/rad, Nm/rad.
 
     Source: Rognant et al. 2010, eq. 9-12; with shear Przemieniecki, Theory of Matrix Structural Analysis, section 5.6.
     """
@@ -49,18 +49,18 @@ def element_stiffness(model: Model) -> Float[Array, "w 6 6"]:
 def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
     """Pseudo-inertia of each section of each element [element, section].
 
-    Its mass, and its inertia about the beam's axis; about the other two as well in Timoshenko's beam.
+    Mass and rotary inertia about the beam's axis; about the transverse axes as well in Timoshenko's theory.
     """
     per_length = model.density[:, None] * model.beam_second_moment
-    tilting = per_length * (np.array(model.beam_theory) == "timoshenko")[:, None]
-    turning = jnp.concatenate([per_length.sum(axis=1, keepdims=True), tilting], axis=1)
+    transverse = per_length * (np.array(model.beam_theory) == "timoshenko")[:, None]
+    section_inertia = jnp.concatenate([per_length.sum(axis=1, keepdims=True), transverse], axis=1)
 
     def of_section(length: Array, mass: Array, inertia: Array, weight: Array) -> Array:
         return weight * length * pseudo_inertia(mass, jnp.zeros(3), jnp.diag(inertia))
 
     of_beam = jax.vmap(of_section, in_axes=(None, None, None, 0))
     each = jax.vmap(of_beam, in_axes=(0, 0, 0, None))(
-        model.beam_length, model.density * model.beam_area, turning, jnp.asarray(WEIGHTS)
+        model.beam_length, model.density * model.beam_area, section_inertia, jnp.asarray(WEIGHTS)
     )
     return each[model.element_beam]
 
@@ -68,17 +68,17 @@ def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
 def section_poses(
     model: Model, deflection: Float[Array, "w 6"], places: np.ndarray = PLACES
 ) -> Float[Array, "w s 4 4"]:
-    """Pose of each section [element, section] in the axes of the beginning of its element, at places from 0 to 1; those
-    that its mass is the sum of where not given."""
+    """Pose of each section [element, section] in the axes of its element's start, at places from 0 to 1 along it, by
+    default the Gauss points."""
 
     def of_section(place: Array, length: Array, shear: Array, by: Array) -> Array:
-        moved = _displacement(place, length, shear) @ by
-        return transform(rotation_by(moved[3:]), moved[:3].at[0].add(place * length))
+        displacement = _displacement(place, length, shear) @ by
+        return transform(rotation_by(displacement[3:]), displacement[:3].at[0].add(place * length))
 
     beam = model.element_beam
     of_element = jax.vmap(of_section, in_axes=(0, None, None, None))
-    over = jax.vmap(of_element, in_axes=(None, 0, 0, 0))
-    return over(jnp.asarray(places), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
+    of_all = jax.vmap(of_element, in_axes=(None, 0, 0, 0))
+    return of_all(jnp.asarray(places), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
 
 
 def element_masses(model: Model) -> Float[Array, "w"]:
@@ -87,22 +87,22 @@ def element_masses(model: Model) -> Float[Array, "w"]:
 
 
 def element_centers(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array, "w 3"]:
-    """Centre of mass of each element in the axes of its beginning."""
+    """Centre of mass of each element in the axes of its start, m."""
     beam = model.element_beam
     fields = jax.vmap(jax.vmap(_displacement, in_axes=(0, None, None)), in_axes=(None, 0, 0))(
         jnp.asarray(PLACES), model.beam_length, _shear_ratios(model)
     )
     mean = jnp.einsum("g,cgij->cij", jnp.asarray(WEIGHTS), fields[:, :, :3])
-    moved = jnp.einsum("wij,wj->wi", mean[beam], deflection)
-    return moved.at[:, 0].add(0.5 * model.beam_length[beam])
+    displacement = jnp.einsum("wij,wj->wi", mean[beam], deflection)
+    return displacement.at[:, 0].add(0.5 * model.beam_length[beam])
 
 
 def mesh_errors(model: Model, highest_hz: float) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Relative error of the mesh of each beam in a natural frequency as high as the highest: of cubic bending, and of
-    linear tension, torsion and (Timoshenko's beam) shear, whichever is largest.
+    """Relative discretization error of each beam in a natural frequency at the highest frequency: of bending (cubic),
+    and the largest of tension, torsion and (Timoshenko's theory) shear (linear).
 
-    A wave of wave number k has a frequency that is too high by (k h)^4 / 1440 with cubic, and by (k h)^2 / 24 with
-    linear elements of length h. Modes that bend a beam as its end loads do have less.
+    The frequency of a wave of wave number k is too high by (k h)^4 / 1440 with cubic, and by (k h)^2 / 24 with linear
+    elements of length h. Modes in which loads act on the beam's ends only have smaller errors.
 
     Source: Strang and Fix, An Analysis of the Finite Element Method, section 6.3.
     """
@@ -120,7 +120,7 @@ def mesh_errors(model: Model, highest_hz: float) -> tuple[Float[np.ndarray, "c"]
 
 
 def mesh_doubt(model: Model, highest_hz: float) -> tuple[str, ...]:
-    """A sentence on beams with too few elements for frequencies up to the highest; none where there are enough."""
+    """Warning about beams with too few elements for frequencies up to the highest; empty where all have enough."""
     if not model.beams:
         return ()
     cubic, linear = mesh_errors(model, highest_hz)
@@ -129,11 +129,11 @@ def mesh_doubt(model: Model, highest_hz: float) -> tuple[str, ...]:
     if not coarse:
         return ()
     worst = coarse[0]
-    needed = [f"{model.beams[i]} = {math.ceil(model.beam_elements[i] * factor[i])}" for i in coarse[:5]]
+    required = [f"{model.beams[i]} = {math.ceil(model.beam_elements[i] * factor[i])}" for i in coarse[:5]]
     return (
         f"the mesh of {len(coarse)} of {len(model.beams)} beams is coarse for {highest_hz:.3g} Hz: natural frequencies"
         f" of '{model.beams[worst]}' with {model.beam_elements[worst]} elements are too high by up to"
-        f" {100.0 * max(cubic[worst], linear[worst]):.2g} % there; for 0.1 % take elements: {', '.join(needed)}"
+        f" {100.0 * max(cubic[worst], linear[worst]):.2g} %; for 0.1 % set elements: {', '.join(required)}"
         + (", ..." if len(coarse) > 5 else ""),
     )
 
@@ -154,9 +154,9 @@ def _displacement(x: Array, length: Array, shear: Array) -> Float[Array, "6 6"]:
 
 
 def _shear_ratios(model: Model) -> Float[Array, "c 2"]:
-    """Phi = 12 E I / (k G A l^2) of bending along y and along z; 0 in Euler-Bernoulli's beam."""
+    """Phi = 12 E I / (k G A l^2) of bending along y and along z; 0 in Euler-Bernoulli's theory."""
     bending = 12.0 * model.young_modulus[:, None] * model.beam_second_moment[:, ::-1]
     shear = (model.shear_modulus * model.beam_area * model.beam_length**2)[:, None]
-    # Euler-Bernoulli's beam has a ratio of 0 also where precomputed views set the modulus to 0
+    # The ratio of Euler-Bernoulli's theory must be 0 also where precomputed views set the modulus to 0.
     shears = model.shear_flexibility > 0.0
     return jnp.where(shears, model.shear_flexibility * bending / jnp.where(shears, shear, 1.0), 0.0)

@@ -1,8 +1,8 @@
 """Elastic displacements of a loaded machine: joints by their stiffness, links by virtual springs or as beams.
 
-The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring and each element of a
-beam, translation and rotation in its own axes. The drives hold the coordinates at q; e is how far the machine gives way
-from there. A coordinate that is locked or without stiffness does not give way.
+The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring and each beam element,
+translation and rotation in its own axes. The drives hold the coordinates at q; e is the deflection from there. Locked
+coordinates and those without stiffness are rigid.
 """
 
 from collections.abc import Callable
@@ -24,54 +24,55 @@ from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
 LEAST_STABLE = 1e-10
-"""Eigenvalue of the joints' stiffness, of unit diagonal, at or below which the machine does not hold itself."""
+"""Least eigenvalue of the stiffness, scaled to a unit diagonal, at or below which the machine is unstable."""
 
 
 def elastic_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, e: Float[Array, "e"] | None = None
 ) -> Float[Array, "6 e"]:
-    """Twist of a frame, ground axes, for the rate of each elastic degree of freedom.
+    """Jacobian of a frame's twist, ground axes, with respect to the elastic degrees of freedom.
 
     A rotation about an axis a through o moves the frame's origin p by a x (p - o), a translation by a.
 
     Args:
         model: the machine.
-        q: where the drives hold the coordinates [n], rad or m.
+        q: coordinates held by the drives [n], rad or m.
         frame: name of the frame.
-        e: how far it has given way [e]; not at all where not given.
+        e: deflection [e]; by default 0.
 
     Returns:
         J [6, e], linear velocity then angular velocity.
     """
     n, springs = len(model.coordinates), len(model.elastic_nodes)
     index = frame_index(model, frame)
-    by = None if e is None else e[n:].reshape(springs, 6)
+    deflection = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
-    behind = nodes_behind(model, model.frame_node[index])
+    ancestors = nodes_behind(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
-    # The motion of a coordinate leaves its own axis where it is, so the axis may be seen from the node behind it.
+    # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
     axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
-    turned = jnp.cross(axis, target - poses[:n, :3, 3])
+    lever = jnp.cross(axis, target - poses[:n, :3, 3])
     revolute = jnp.array(model.revolute)[:, None]
-    columns = jnp.concatenate([jnp.where(revolute, turned, axis), jnp.where(revolute, axis, 0.0)], axis=1)
+    columns = jnp.concatenate([jnp.where(revolute, lever, axis), jnp.where(revolute, axis, 0.0)], axis=1)
     if springs:
-        columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], by, target)])
-    on_the_way = [i in behind for i in range(n)] + [n + s in behind for s in range(springs) for _ in ELASTIC_AXES]
-    return jnp.where(jnp.asarray(on_the_way)[:, None], columns, 0.0).T
+        columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], deflection, target)])
+    is_ancestor = [i in ancestors for i in range(n)] + [
+        n + s in ancestors for s in range(springs) for _ in ELASTIC_AXES
+    ]
+    return jnp.where(jnp.asarray(is_ancestor)[:, None], columns, 0.0).T
 
 
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
-    """Compliance of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
+    """Compliance matrix of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
-    Of coordinates and beams the inverse of their stiffness, springs between frames added; of virtual springs their
-    own. A gear gives way against a motor that is held, or against what its controller holds it with.
-    NaN where springs between frames or gravity make the machine unstable, or leave a motion without stiffness.
+    For coordinates and beams the inverse of their stiffness, springs between frames included; for virtual springs
+    their compliance. A gear deflects against its locked motor, or against the stiffness of the motor's controller.
+    NaN where springs between frames or gravity make the machine unstable or singular.
 
     Args:
         model: the machine.
         q: posture [n].
-        gravity: whether what gravity's pull changes as the coordinates move is part of their stiffness, as in
-            `linearize`.
+        gravity: whether the geometric stiffness of gravity is included, as in `linearize`.
 
     Raises:
         NotImplementedError: a coordinate has a stiffness that depends on its load.
@@ -80,17 +81,17 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     if model.following:
         return _inverse(*closed_stiffness(model, q, gravity))
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
-    stiff, stiffness, elastic = _stiffness(model, q, gravity)
+    with_stiffness, stiffness, elastic = _stiffness(model, q, gravity)
     both = elastic[:, None] & elastic[None, :]
     diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
     scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
-    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(stiff.size))
+    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(with_stiffness.size))
     inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
     if model.springs or gravity:
         stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
         inverse = jnp.where(stable, inverse, jnp.nan)
     size = first + 6 * len(model.elements)
-    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(stiff, stiff)].set(inverse)
+    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(with_stiffness, with_stiffness)].set(inverse)
     for s in range(len(model.virtual_springs)):
         block = slice(n + 6 * s, n + 6 * s + 6)
         compliance = compliance.at[block, block].set(model.compliance[s])
@@ -100,9 +101,9 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
 def closed_stiffness(
     model: Model, q: Float[Array, "n"], gravity: bool = False
 ) -> tuple[Float[Array, "e r"], Float[Array, "r r"]]:
-    """Motions R of the elastic degrees of freedom that keep the loops closed, and their stiffness R^T K R.
+    """Basis R of the elastic motions that keep the loops closed, and their stiffness R^T K R.
 
-    The forces that keep the loops closed turn with them. A motion that does not give way has a column of zeros.
+    Includes the geometric stiffness of the loop-closing forces. A rigid motion has a column of zeros.
 
     Args:
         model: a machine with loops.
@@ -115,63 +116,63 @@ def closed_stiffness(
         pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
         forces = loop_forces(model, x, pull)
         stiffness = stiffness - jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
-    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
-    columns = jnp.where(gives_way, motion_columns(model, x), 0.0)
-    still = jnp.diag(jnp.where(gives_way, 0.0, 1.0))
-    return columns, columns.T @ stiffness @ columns + still
+    is_compliant = elastic[jnp.array(moving_independently(model), dtype=int)]
+    columns = jnp.where(is_compliant, motion_columns(model, x), 0.0)
+    fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
+    return columns, columns.T @ stiffness @ columns + fixed
 
 
 def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
-    """Forces on the gaps of the loops, `closing_forces`, where beams in them share loads.
+    """Forces on the loop constraints, `closing_forces`, with beams in loops sharing loads by their stiffness.
 
-    How they share a load that statics does not distribute depends on how they were mounted. It is taken as of loops
-    that were closed without stress before the load, by the stiffness that the machine was built with: a fit does not
-    change it. To first order these are the forces of the equilibrium.
+    The load distribution of a statically indeterminate loop depends on its mounting. Loops are assumed to be closed
+    without stress before the load, and the stiffness is that of the machine as built, which a fit does not change. To
+    first order these are the forces of the equilibrium.
     """
     built = model.as_built
     if built is None:
         return closing_forces(model, x, effort)
     _, stiffness, elastic = _stiffness(built, x[: len(model.coordinates)], gravity=False)
-    gives_way = elastic[jnp.array(moving_independently(model), dtype=int)]
-    columns = jnp.where(gives_way, motion_columns(model, x), 0.0)
-    still = jnp.diag(jnp.where(gives_way, 0.0, 1.0))
-    bent = columns @ jnp.linalg.solve(columns.T @ stiffness @ columns + still, columns.T @ effort)
-    return closing_forces(model, x, effort - stiffness @ bent)
+    is_compliant = elastic[jnp.array(moving_independently(model), dtype=int)]
+    columns = jnp.where(is_compliant, motion_columns(model, x), 0.0)
+    fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
+    elastic_shift = columns @ jnp.linalg.solve(columns.T @ stiffness @ columns + fixed, columns.T @ effort)
+    return closing_forces(model, x, effort - stiffness @ elastic_shift)
 
 
 def _stiffness(
     model: Model, q: Float[Array, "n"], gravity: bool
 ) -> tuple[Int[np.ndarray, "k"], Float[Array, "k k"], Bool[Array, "k"]]:
-    """Which elastic degrees of freedom have a stiffness and not a compliance, that stiffness, and which give way."""
+    """Indices of the elastic degrees of freedom described by a stiffness, that stiffness, and which are compliant."""
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     size = first + 6 * len(model.elements)
-    # coordinates and beams have a stiffness, virtual springs a compliance that may have none
-    stiff = np.array([*range(n), *range(first, size)])
-    held = jnp.array([*model.locked, *(False for _ in range(first, size))], dtype=bool)
+    # coordinates and beams have a stiffness, virtual springs a compliance, which may be singular
+    with_stiffness = np.array([*range(n), *range(first, size)])
+    locked = jnp.array([*model.locked, *(False for _ in range(first, size))], dtype=bool)
     own = own_springs(model)
     stiffness = jax.scipy.linalg.block_diag(own.T @ (model.stiffness[:, None] * own), *element_stiffness(model))
     elastic = jnp.concatenate([model.stiffness > 0.0, jnp.ones(size - first, bool)])
 
-    def moved(x: Array) -> Array:
-        return whole(model, jnp.asarray(q)).at[stiff].add(x)
+    def displaced(x: Array) -> Array:
+        return whole(model, jnp.asarray(q)).at[with_stiffness].add(x)
 
-    still = jnp.zeros(stiff.size)
+    fixed = jnp.zeros(with_stiffness.size)
     if model.springs:
-        # the whole second derivative: one under load is stiff, or the reverse, by turning
-        from_springs = jax.hessian(lambda x: spring_energy(model, moved(x), whole(model, q)))(still)
+        # the whole second derivative includes the geometric stiffness of loaded springs
+        from_springs = jax.hessian(lambda x: spring_energy(model, displaced(x), whole(model, q)))(fixed)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     if gravity:
-        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, moved(x)))(still)
-    return stiff, stiffness, elastic & ~held
+        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, displaced(x)))(fixed)
+    return with_stiffness, stiffness, elastic & ~locked
 
 
 def _inverse(columns: Float[Array, "e r"], stiffness: Float[Array, "r r"]) -> Float[Array, "e e"]:
-    """R (R^T K R)^-1 R^T; NaN where it is not stable."""
+    """R (R^T K R)^-1 R^T; NaN where the stiffness is not stable."""
     return columns @ stable_inverse(stiffness) @ columns.T
 
 
 def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
-    """Inverse of a stiffness; NaN where that does not hold itself."""
+    """Inverse of a stiffness matrix; NaN where it is not positive definite."""
     size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
     scaled = stiffness / (size[:, None] * size[None, :])
     stable = jnp.linalg.eigvalsh(jax.lax.stop_gradient(scaled))[0] > LEAST_STABLE
@@ -181,21 +182,21 @@ def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
 def elastic_deflection(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], hold: bool = False
 ) -> Float[Array, "e"]:
-    """How far a machine gives way under a wrench, e = C J(q, e)^T w, found by iterating just that.
+    """Deflection of a machine under a wrench, the fixed point of e = C J(q, e)^T w.
 
-    Each step is nearer by the part that the load's own stiffness is of the machine's, a thousandth or so; under a load
-    near buckling there is no end. Of a machine with loops: the equilibrium without gravity that keeps them closed,
-    followed as the load grows.
+    The error decreases in each iteration by the ratio of the complementary stiffness to the machine's, about 1e-3; near
+    buckling the iteration diverges. For a machine with loops: the equilibrium without gravity on the path of increasing
+    load, loops closed.
 
     Args:
         model: the machine.
-        q: where the drives hold the coordinates [n].
-        frame: where the wrench acts.
+        q: coordinates held by the drives [n].
+        frame: frame at whose origin the wrench acts.
         wrench: force then moment on the machine at the frame's origin, ground axes, of constant direction [6].
-        hold: the coordinates stay at q, and only virtual springs give way: q is then the posture under the load.
+        hold: q is the posture under the load, and only virtual springs deflect.
 
     Returns:
-        e [e], differentiable with respect to all but names; NaN where there is none.
+        e [e], differentiable with respect to all but names; NaN without an equilibrium.
 
     Raises:
         NotImplementedError: the machine has loops and springs between frames.
@@ -203,7 +204,7 @@ def elastic_deflection(
     if model.loops:
         if model.springs:
             raise NotImplementedError(
-                f"'{model.name}' has loops and springs between frames: its deflections are linear in the load only"
+                f"'{model.name}' has loops and springs between frames: only linear deflections are supported"
             )
         return loaded_without_gravity(model, q, frame, wrench) - whole(model, q)
     n = len(model.coordinates)
@@ -223,10 +224,10 @@ def elastic_deflection(
             change = -residual(e)
             return e + change, jnp.max(jnp.abs(change)), count + 1
 
-        def going(state: tuple[Array, Array, Array]) -> Array:
+        def not_converged(state: tuple[Array, Array, Array]) -> Array:
             return (state[1] > 1e-16) & (state[2] < MOST_STEPS)
 
-        return jax.lax.while_loop(going, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
+        return jax.lax.while_loop(not_converged, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
 
     e = jax.lax.custom_root(excess, jnp.zeros(compliance.shape[0], compliance.dtype), iterate, tangent_solve)
     scale = jnp.maximum(jnp.max(jnp.abs(e)), 1e-12)
@@ -237,16 +238,16 @@ def elastic_deflection(
 def cartesian_compliance(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "6 6"]:
-    """Twist of a frame for a small change of the wrench on it, ground axes, at the frame's origin.
+    """Cartesian compliance matrix of a frame [6, 6], ground axes, at the frame's origin: m/N, rad/N, rad/Nm.
 
-    J (I - C K_C)^-1 C J^T with K_C = d(J^T w)/de, the complementary stiffness that the load makes by moving with the
-    machine. Without a load it is J C J^T.
+    J (I - C K_C)^-1 C J^T with K_C = d(J^T w)/de, the complementary stiffness of the load. Without a load it is
+    J C J^T.
 
     Args:
         model: the machine.
-        q: coordinates under the load [n]; virtual springs give way to the load from there.
+        q: coordinates under the load [n], to which deflections of virtual springs are added.
         frame: name of the frame.
-        wrench: the load; none where not given.
+        wrench: load [6], N and Nm; by default none.
 
     Source: Klimchik et al. 2014, eq. 2-3; Dumas et al. 2011, eq. 4-6.
     """
@@ -264,7 +265,7 @@ def cartesian_compliance(
 def complementary_stiffness(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], e: Float[Array, "e"] | None = None
 ) -> Float[Array, "e e"]:
-    """K_C = d(J^T w)/de of a constant wrench [e, e]: what the load adds to the stiffness, with a minus sign.
+    """Complementary stiffness K_C = d(J^T w)/de of a constant wrench [e, e], the negative of its geometric stiffness.
 
     Source: Dumas et al. 2011, eq. 6.
     """
@@ -272,26 +273,28 @@ def complementary_stiffness(
     return jax.jacfwd(lambda x: elastic_jacobian(model, q, frame, x).T @ wrench)(start)
 
 
-def _spring_columns(poses: Float[Array, "k 4 4"], by: Float[Array, "k 6"] | None, target: Float[Array, "3"]) -> Array:
-    """Twists [6 k, 6] of a target for rates of the deflections of virtual springs, whose nodes have these poses.
+def _spring_columns(
+    poses: Float[Array, "k 4 4"], deflection: Float[Array, "k 6"] | None, target: Float[Array, "3"]
+) -> Array:
+    """Twists [6 k, 6] of a target point for unit rates of the deflections of virtual springs, from their nodes' poses.
 
-    A spring moves along its axes before the deflection. At a rotation vector r its rate turns by the left Jacobian of
-    r, dR R^T = [J_l(r) dr]x.
+    Translations are along the undeflected axes. The rate of a rotation vector r maps to an angular velocity by its left
+    Jacobian, dR R^T = [J_l(r) dr]x.
     """
-    axes = jnp.swapaxes(poses[:, :3, :3], 1, 2)  # rows are the spring's axes, in the ground's
-    along = about = axes
-    if by is not None:
-        turned = jax.vmap(rotation_by)(by[:, 3:])
-        along = turned @ axes
-        about = jnp.swapaxes(jax.vmap(_left_jacobian)(by[:, 3:]), 1, 2) @ along
+    axes = jnp.swapaxes(poses[:, :3, :3], 1, 2)  # rows are the spring's axes in ground axes
+    translation_axes = rotation_axes = axes
+    if deflection is not None:
+        lever = jax.vmap(rotation_by)(deflection[:, 3:])
+        translation_axes = lever @ axes
+        rotation_axes = jnp.swapaxes(jax.vmap(_rotation_vector_jacobian)(deflection[:, 3:]), 1, 2) @ translation_axes
     arm = jnp.broadcast_to(target - poses[:, None, :3, 3], axes.shape)
-    linear = jnp.concatenate([along, jnp.cross(about, arm)], axis=1)
-    angular = jnp.concatenate([jnp.zeros_like(axes), about], axis=1)
+    linear = jnp.concatenate([translation_axes, jnp.cross(rotation_axes, arm)], axis=1)
+    angular = jnp.concatenate([jnp.zeros_like(axes), rotation_axes], axis=1)
     return jnp.concatenate([linear, angular], axis=2).reshape(-1, 6)
 
 
-def _left_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
-    """[J_l(r) dr]x = dR R^T for R the rotation by r."""
+def _rotation_vector_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """Left Jacobian J_l of a rotation vector r: [J_l(r) dr]x = dR R^T."""
     rotation = rotation_by(vector)
     change = jax.jacfwd(rotation_by)(vector)
     return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(change)

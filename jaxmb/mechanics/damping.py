@@ -1,4 +1,4 @@
-"""Damping matrices of small motions, over all coordinates with the elastic ones behind them."""
+"""Damping matrices of the linearized equations, over all coordinates followed by the elastic ones."""
 
 import dataclasses
 
@@ -13,21 +13,21 @@ from jaxmb.mechanics.dynamics import beam_effort, spring_effort, transmission_ra
 def viscous_damping(
     model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], mass: Float[Array, "x x"]
 ) -> Float[Array, "x x"]:
-    """C of a machine at rest at a point: that of dampers, and alpha M + beta K_e of Rayleigh damping.
+    """Viscous damping matrix C [x, x] of a machine at rest: dampers, and alpha M + beta K_e of Rayleigh damping.
 
-    K_e is the sum of J^T k J of all springs, J the derivative of the stretch, and of the stiffness matrices of elements
-    of beams: beta k is a damper beside each spring. What gravity and preload add to the stiffness is not in it.
+    K_e is the sum of J^T k J of all springs, J the derivative of the stretch, and of the stiffness matrices of beam
+    elements: a damper beta k parallel to each spring. It excludes the geometric stiffness of gravity and preload.
 
     Args:
         model: the machine.
-        q_rest: where the springs are unloaded [x], rad or m.
-        point: about which the machine moves [x].
+        q_rest: configuration [x] in which the springs are unloaded, rad or m.
+        point: configuration [x] of the linearization.
         mass: M there [x, x].
 
     Source: Rayleigh, The Theory of Sound, 1877; Géradin and Rixen, Mechanical Vibrations, 2015.
     """
     own = model.damping, model.spring_damping
-    damping = _of_rates(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    damping = _damping_matrix(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
     if not model.transmissions:
         return damping
     c = transmission_rates(model, point)
@@ -37,13 +37,13 @@ def viscous_damping(
 def rayleigh_damping(
     model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], mass: Float[Array, "x x"]
 ) -> Float[Array, "x x"]:
-    """The part of `viscous_damping` that is not that of dampers."""
-    none = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
-    return _of_rates(model, *none, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    """Rayleigh part of `viscous_damping`, alpha M + beta K_e."""
+    no_dampers = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
+    return _damping_matrix(model, *no_dampers, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
 
 
 def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"] | None:
-    """D of structural damping, the springs' stiffness times their loss factors; None where a machine has none."""
+    """D of structural damping, stiffness times loss factors; None where the machine has none."""
     if not model.structural:
         return None
     lossy = dataclasses.replace(
@@ -60,16 +60,16 @@ def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Arr
 
 
 def elastic_stiffness(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"]:
-    """K_e (`viscous_damping`): what springs and beams make of a displacement from where they are, without preload."""
-    none = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
-    return _of_rates(model, *none, q_rest, point, 1.0)
+    """K_e (`viscous_damping`): stiffness matrix of springs and beams without preload."""
+    no_dampers = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
+    return _damping_matrix(model, *no_dampers, q_rest, point, 1.0)
 
 
-def _of_rates(
+def _damping_matrix(
     model: Model, damping: Float[Array, "n"], spring_damping: Float[Array, "s"], q_rest: Array, point: Array,
     beta: Array | float,
 ) -> Float[Array, "x x"]:  # fmt: skip
-    """Derivative by the rates of the effort of dampers and of beta k beside each spring, and of beams."""
+    """Damping matrix of dampers, and of dampers beta k parallel to each spring and beam."""
     damped = dataclasses.replace(
         model,
         damping=damping + beta * model.stiffness,

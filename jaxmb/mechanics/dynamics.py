@@ -1,9 +1,9 @@
-"""Equations of motion of a tree of bodies and beams, from the poses alone, by differentiation.
+"""Equations of motion of a tree of bodies and beams, by differentiation of poses.
 
 With P_b the pseudo-inertia of body b (`spatial.pseudo_inertia`) and T_b(q) its pose, the virtual power of inertia is
-sum_b trace(dT_b P_b T_b''^T): the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9, in one line. The
-sections of beams are bodies too, whose poses move with the elastic coordinates. These stand behind the coordinates
-wherever q is taken; without them beams are rigid. Machines without any get their mass matrix from `body_motion`.
+sum_b trace(dT_b P_b T_b''^T), which contains the mass matrix and the gyroscopic terms of Huynh et al. 2020, eq. 8-9.
+Beam sections are bodies whose poses depend on the elastic coordinates. These may follow the coordinates in every q;
+without them beams are rigid. The mass matrix of machines without elastic nodes is computed by `body_motion`.
 """
 
 import jax
@@ -26,34 +26,33 @@ from jaxmb.spatial import pseudo_inertia, rotation_vector
 
 
 def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
-    """Pseudo-inertia of every body and payload."""
+    """Pseudo-inertia of every body and payload [b, 4, 4]."""
     return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
 
 
 def inertias(model: Model) -> Float[Array, "k 4 4"]:
-    """Pseudo-inertia of all that moves as `inertia_poses`.
+    """Pseudo-inertia at each of the `inertia_poses` [k, 4, 4].
 
-    A rotor adds J theta'^2 / 2 + J theta' (a . omega) to the kinetic energy, omega the angular velocity of what carries
-    it. That is an inertia J a a^T that turns with its shaft, less the same that does not turn.
+    A rotor adds J theta'^2 / 2 + J theta' (a . omega) to the kinetic energy, omega the angular velocity of its carrier.
+    That is an inertia J a a^T that rotates with the shaft, minus the same inertia fixed to the carrier.
 
     Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
     joints with inertial couplings between motors and links.
     """
-    known = pseudo_inertias(model)
+    listed = pseudo_inertias(model)
     if model.beams:
-        known = jnp.concatenate([known, section_inertias(model).reshape(-1, 4, 4)])
+        listed = jnp.concatenate([listed, section_inertias(model).reshape(-1, 4, 4)])
     shafts = [shaft for _, shaft in model.motors]
     if not shafts:
-        return known
+        return listed
     axis, nothing = model.axis[jnp.array(shafts)], jnp.zeros(3)
     about_axis = model.rotor_inertia[jnp.array(shafts), None, None] * axis[:, :, None] * axis[:, None, :]
     rotors = jax.vmap(lambda inertia: pseudo_inertia(jnp.zeros(()), nothing, inertia))(about_axis)
-    return jnp.concatenate([known, rotors, -rotors])
+    return jnp.concatenate([listed, rotors, -rotors])
 
 
 def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
-    """Pose of every body and payload, of every section of beams, then of every rotor, and of every rotor without the
-    turn of its shaft."""
+    """Pose of every body and payload, every beam section, every rotor, and every rotor without its shaft's rotation."""
     poses = node_poses(model, q)
     moving = [poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset]
     if model.beams:
@@ -65,33 +64,33 @@ def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
         moving.append((begin[:, None] @ sections).reshape(-1, 4, 4))
     shafts = [shaft for _, shaft in model.motors]
     if shafts:
-        still = poses[np.array(model.parent)[shafts]] @ model.origin[np.array(shafts)]
-        moving += [poses[np.array(shafts)], still]
+        without_spin = poses[np.array(model.parent)[shafts]] @ model.origin[np.array(shafts)]
+        moving += [poses[np.array(shafts)], without_spin]
     return jnp.concatenate(moving)
 
 
 def _elements(
     model: Model, poses: Float[Array, "nodes 4 4"], q: Float[Array, "n"]
 ) -> tuple[Float[Array, "w 4 4"], Float[Array, "w 6"]]:
-    """Pose of the beginning of each element of beams, and the displacement of its end from there."""
+    """Pose of the start of each beam element, and the elastic displacement of its end."""
     n, springs = len(model.coordinates), len(model.virtual_springs)
     begin = poses[jnp.array(model.parent[n + springs :])] @ model.beam_start
     return begin, whole(model, q)[n + 6 * springs :].reshape(-1, 6)
 
 
 def reflected_inertia(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Inertia of rotors that is stated as seen at the joint: it adds to the diagonal of the mass matrix."""
+    """Rotor inertias reflected to the joints [n], which are added to the diagonal of the mass matrix."""
     own = model.rotor_inertia.at[jnp.array([s for _, s in model.motors], dtype=int)].set(0.0)
     return jnp.concatenate([own, jnp.zeros(q.shape[0] - own.size)])
 
 
 def transmission_rates(model: Model, q: Float[Array, "n"]) -> Float[Array, "t n"]:
-    """c of each transmission [t, n], 0 for the elastic coordinates that q may hold."""
+    """c of each transmission [t, n], 0 at the elastic coordinates that q may contain."""
     return jnp.pad(model.transmission_rate, ((0, 0), (0, q.shape[0] - len(model.coordinates))))
 
 
 def own_stretch(model: Model, change: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Stretch of each coordinate's own spring for a change of the coordinates: of a gear, q - theta / ratio."""
+    """Deformation of each coordinate's own spring for a change of the coordinates; of a gear, q - theta / ratio."""
     change = jnp.asarray(change)[: len(model.coordinates)]
     for (joint, shaft), ratio in zip(model.motors, model.gear_ratio, strict=True):
         change = change.at[joint].add(-change[shaft] / ratio)
@@ -110,7 +109,7 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
 
     M(q) = sum_i m_i J_i^T J_i + W_i^T R_i Phi_i R_i^T W_i, J_i and W_i the Jacobians of body i's centre of mass and
     of its orientation, Phi_i its central inertia in its own frame; plus the reflected rotor inertias on the diagonal,
-    and the rotors of motors, on the diagonal and with what carries them (`inertias`), and c^T I c of transmissions.
+    the motors' rotors with their coupling to the carrier (`inertias`), and c^T I c of transmissions.
 
     Args:
         model: the machine.
@@ -127,8 +126,8 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     check_coordinates(model, q=q)
     if model.elastic_nodes:
         change = jax.jacfwd(lambda x: inertia_poses(model, x))(q)
-        moved = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
-        mass = jnp.einsum("bxzi,bxzj->ij", moved, change)
+        weighted = jnp.einsum("bxyi,byz->bxzi", change, inertias(model))
+        mass = jnp.einsum("bxzi,bxzj->ij", weighted, change)
     else:
         mass = rigid_mass_matrix(model, q)
     mass = mass + jnp.diag(reflected_inertia(model, q))
@@ -141,7 +140,7 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
 def inertial_effort(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], qdd: Float[Array, "n"]
 ) -> Float[Array, "n"]:
-    """Generalized effort [n] that the masses' motion needs: M(q) qdd + h(q, qd), h by eq. 9 of Huynh et al. 2020."""
+    """Generalized effort [n] of inertia: M(q) qdd + h(q, qd), h by eq. 9 of Huynh et al. 2020."""
 
     def pose(x: Array) -> Array:
         return inertia_poses(model, x)
@@ -160,7 +159,7 @@ def inertial_effort(
 
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
-    """Potential energy of gravity at q [J]: - sum_b g . (m_b c_b), zero where all masses are at the ground's origin."""
+    """Potential energy of gravity at q [J]: - sum_b g . (m_b c_b), zero with all masses at the ground's origin."""
     nodes = node_poses(model, q)
     poses = nodes[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
     moments = jnp.einsum("bxy,by->x", poses[:, :3, :3], model.first_moment) + model.mass @ poses[:, :3, 3]
@@ -174,7 +173,7 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
 @takes_numbers("q")
 @compiled
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Generalized effort [n] that holds the machine against gravity at q, in Nm or N by coordinate.
+    """Generalized effort [n] that balances gravity at q, in Nm or N by coordinate.
 
     Source: Huynh et al. 2020, eq. 10-11, with the sign of the residual (eq. 14).
     """
@@ -185,11 +184,11 @@ def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
 def elastic_effort(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
 ) -> Float[Array, "n"]:
-    """Generalized effort [n] that holds the springs and moves the dampers, in Nm or N by coordinate.
+    """Generalized effort [n] of springs, dampers and beams, in Nm or N by coordinate.
 
-    S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the stretch of each (`own_stretch`); for springs
-    between frames the force k s + d s' along or about their direction, brought to the coordinates by the Jacobian of
-    the stretch s(q); for elements of beams the stiffness of each.
+    S^T (K S (q - q_rest) + D S qd) for the coordinates' own, S q the deformation of each (`own_stretch`); for springs
+    between frames the force k s + d s' along or about their direction, projected by the Jacobian of s(q); for beam
+    elements the stiffness of each.
 
     Source: Huynh et al. 2020, eq. 12-13, with the sign of the residual (eq. 14).
     """
@@ -212,19 +211,19 @@ def spring_effort(
 
 
 def beam_effort(
-    model: Model, displaced: Float[Array, "n"], factor: Float[Array, "c"] | float = 1.0
+    model: Model, displacement: Float[Array, "n"], factor: Float[Array, "c"] | float = 1.0
 ) -> Float[Array, "n"]:
-    """Generalized effort [n] that holds the elements of beams displaced, times a factor of each beam."""
+    """Generalized effort [n] of beam elements for a displacement, times a factor for each beam."""
     first = len(model.coordinates) + 6 * len(model.virtual_springs)
-    if displaced.shape[0] <= first:
-        return jnp.zeros_like(displaced)
+    if displacement.shape[0] <= first:
+        return jnp.zeros_like(displacement)
     each = jnp.broadcast_to(jnp.asarray(factor), len(model.beams))[model.element_beam]
-    forces = jnp.einsum("w,wij,wj->wi", each, element_stiffness(model), displaced[first:].reshape(-1, 6))
+    forces = jnp.einsum("w,wij,wj->wi", each, element_stiffness(model), displacement[first:].reshape(-1, 6))
     return jnp.concatenate([jnp.zeros(first), forces.ravel()])
 
 
 def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]) -> Float[Array, "s"]:
-    """Stretch of every spring between frames, m or rad, from its length at q_rest or from its free length."""
+    """Deformation of every spring between frames [s], m or rad, relative to q_rest or to its free length."""
     if not model.springs:
         return jnp.zeros(0)
     poses, rest = frame_poses(model, q), frame_poses(model, q_rest)
@@ -235,12 +234,12 @@ def spring_stretch(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"]
             stretches.append(jnp.linalg.norm(poses[b, :3, 3] - poses[a, :3, 3]) - model.spring_free_length[i])
             continue
         if kind == "rotation":
-            now = poses[a, :3, :3].T @ poses[b, :3, :3]
-            before = rest[a, :3, :3].T @ rest[b, :3, :3]
-            relative = rotation_vector(now @ before.T)
+            current = poses[a, :3, :3].T @ poses[b, :3, :3]
+            initial = rest[a, :3, :3].T @ rest[b, :3, :3]
+            relative = rotation_vector(current @ initial.T)
         else:
-            now = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
-            relative = now - rest[a, :3, :3].T @ (rest[b, :3, 3] - rest[a, :3, 3])
+            current = poses[a, :3, :3].T @ (poses[b, :3, 3] - poses[a, :3, 3])
+            relative = current - rest[a, :3, :3].T @ (rest[b, :3, 3] - rest[a, :3, 3])
         stretches.append(direction @ relative)
     return jnp.stack(stretches)
 
@@ -253,7 +252,7 @@ def spring_energy(model: Model, q: Float[Array, "n"], q_rest: Float[Array, "n"])
 def total_energy(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], q_rest: Float[Array, "n"]
 ) -> Float[Array, ""]:
-    """Kinetic and potential energy of the machine [J]: of masses, gravity and springs, its beams rigid."""
+    """Kinetic and potential energy of the machine with rigid beams [J]: of masses, gravity and springs."""
     kinetic = 0.5 * qd @ mass_matrix(model, q) @ qd
     own = 0.5 * jnp.sum(model.stiffness * own_stretch(model, q - q_rest) ** 2)
     return kinetic + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
@@ -268,19 +267,19 @@ def inverse_dynamics(
     qdd: Float[Array, "n"],
     q_rest: Float[Array, "n"] | None = None,
 ) -> Float[Array, "n"]:
-    """Effort [n] at the coordinates that gives the machine this motion: the residual f(q, qd, qdd).
+    """Effort [n] at the coordinates for a motion: the residual f(q, qd, qdd) of the equations of motion.
 
-    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, springs and dampers between frames included, and
-    transmissions. Rayleigh damping and loss factors are of small motions (`linearize`) and not in it, nor is what the
-    load adds to a stiffness; Coulomb friction and offsets are in `actuator_effort`.
+    f = M(q) qdd + h(q, qd) + gravity(q) + K (q - q_rest) + D qd, with springs and dampers between frames and
+    transmissions. Rayleigh damping and loss factors belong to the linearized equations (`linearize`) only, as does the
+    load dependence of stiffness; `actuator_effort` adds Coulomb friction and offsets.
 
     Args:
         model: the machine.
-        q: coordinates [n], rad or m; or those and the elastic ones behind them (`elastic_coordinates`), without which
+        q: coordinates [n], rad or m, optionally followed by the elastic ones (`elastic_coordinates`), without which
             beams are rigid.
         qd: their velocities [n], rad/s or m/s.
         qdd: their accelerations [n], rad/s^2 or m/s^2.
-        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        q_rest: posture [n] in which all springs are unloaded; by default the reference posture.
 
     Returns:
         f [n], Nm or N by coordinate.

@@ -1,4 +1,4 @@
-"""Motions that efforts of drives, gravity and springs give a machine: forward dynamics, integrated over time."""
+"""Forward dynamics: motions under efforts of drives, gravity and springs, integrated over time."""
 
 import functools
 import inspect
@@ -23,17 +23,17 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 FRICTION_SPEED = 1e-3
-"""rad/s or m/s: Coulomb friction is a sign that no integrator can follow; below this rate it grows evenly from 0."""
+"""rad/s or m/s, of tanh in place of the sign in Coulomb friction, whose discontinuity no integrator can resolve."""
 TOLERANCE = 1e-9
-"""Relative error of a step; the absolute one, in rad, m, rad/s and m/s, is a hundredth of it."""
+"""Relative tolerance of a step; the absolute one, in rad, m, rad/s and m/s, is a hundredth of it."""
 
 
 LEAST_MASS = 1e-14
-"""Of the largest eigenvalue of the mass matrix, up to which one is rounding of 0."""
+"""Ratio to the largest eigenvalue of the mass matrix up to which an eigenvalue is attributed to rounding."""
 
 
 class Trajectory(NamedTuple):
-    """A motion at k even steps of time, its postures with loops closed."""
+    """A motion at k equally spaced times, loops closed."""
 
     time_s: Float[np.ndarray, "k"]
     q: Float[np.ndarray, "k n"]
@@ -43,11 +43,11 @@ class Trajectory(NamedTuple):
     qdd: Float[np.ndarray, "k m"]
     """Their accelerations."""
     effort: Float[np.ndarray, "k m"]
-    """Of the drives, Nm or N."""
+    """Efforts of the drives, Nm or N."""
 
 
-def _warns_of_beams(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Lets a function of a model warn, before it is compiled, that it takes beams and virtual springs as rigid."""
+def _warn_of_flexible_parts(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Decorate a function of a model with a warning, before it is compiled, that flexible parts are taken as rigid."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -55,8 +55,8 @@ def _warns_of_beams(function: Callable[Arguments, Value]) -> Callable[Arguments,
         model: Model = signature.bind(*args, **kwargs).arguments["model"]
         for name in (*model.beams, *model.virtual_springs)[:1]:
             warnings.warn(
-                f"{function.__name__}: '{name}' is flexible and taken as rigid; vibration about a posture is that of"
-                " `linearize`, `modes` and `frf`",
+                f"{function.__name__}: '{name}' is flexible and taken as rigid; for vibration about a posture use"
+                " `linearize`, `modes` or `frf`",
                 stacklevel=2,
             )
         return function(*args, **kwargs)
@@ -64,7 +64,7 @@ def _warns_of_beams(function: Callable[Arguments, Value]) -> Callable[Arguments,
     return call
 
 
-@_warns_of_beams
+@_warn_of_flexible_parts
 @takes_numbers("q", "qd", "effort")
 @takes_numbers("friction_speed", least=SLOWEST)
 @at_closed_posture
@@ -79,11 +79,11 @@ def forward_dynamics(
 ) -> Float[Array, "m"]:
     """Accelerations [m] of the independent coordinates under efforts of the drives.
 
-    qdd = (R^T M R)^-1 (effort - tau(q, qd, 0)), tau the effort that a motion needs (`actuator_effort`), M the
-    `mass_matrix` and R the `motion_map`. Locked coordinates stay where they are.
+    qdd = (R^T M R)^-1 (effort - tau(q, qd, 0)), tau the effort of a motion (`actuator_effort`), M the `mass_matrix` and
+    R the `motion_map`. Locked coordinates do not move.
 
     Args:
-        model: the machine; beams and virtual springs are rigid here, of which a UserWarning warns.
+        model: the machine; beams and virtual springs are taken as rigid, with a UserWarning.
         q: coordinates [n] of a posture whose loops are closed, rad or m.
         qd: rates of the m independent coordinates [m], which are all n without loops.
         effort: of the drives at the independent coordinates [m], Nm or N.
@@ -100,14 +100,14 @@ def forward_dynamics(
         raise NotImplementedError(
             f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"
         )
-    moving = np.array([not model.locked[model.coordinates.index(name)] for name in independent_coordinates(model)])
+    is_free = np.array([not model.locked[model.coordinates.index(name)] for name in independent_coordinates(model)])
 
     if effort.shape != qd.shape:
         raise ValueError(f"effort has shape {effort.shape}, expected that of qd, {qd.shape}")
-    needed = actuator_effort(model, q, qd, jnp.zeros_like(qd), friction_speed=friction_speed)
-    R = motion_map(model, q)[:, moving]
-    found = jax.scipy.linalg.solve(R.T @ mass_matrix(model, q) @ R, (effort - needed)[moving], assume_a="pos")
-    return jnp.zeros_like(qd).at[np.flatnonzero(moving)].set(found)
+    bias_effort = actuator_effort(model, q, qd, jnp.zeros_like(qd), friction_speed=friction_speed)
+    R = motion_map(model, q)[:, is_free]
+    values = jax.scipy.linalg.solve(R.T @ mass_matrix(model, q) @ R, (effort - bias_effort)[is_free], assume_a="pos")
+    return jnp.zeros_like(qd).at[np.flatnonzero(is_free)].set(values)
 
 
 def simulate_motion(
@@ -119,25 +119,25 @@ def simulate_motion(
     effort: Callable[[float, np.ndarray, np.ndarray], np.ndarray] | None = None,
     friction_speed: float = FRICTION_SPEED,
 ) -> Trajectory:
-    """The motion of a machine from a state on, free or driven.
+    """Motion of a machine from an initial state, free or driven.
 
     Args:
-        model: the machine, its beams rigid.
-        q: coordinates [n] at the start, loops closed, rad or m.
-        qd: rates of the m independent coordinates at the start [m].
-        duration_s: how long.
-        rate_hz: samples per second of what comes back; steps of the integration follow from its error.
-        effort: of the drives, effort(t, q, qd) -> [m], Nm or N; none where not given.
-        friction_speed: rate v at which tanh(qd / v) stands for the sign in Coulomb friction.
+        model: the machine, without flexible parts.
+        q: initial coordinates [n], loops closed, rad or m.
+        qd: initial rates of the m independent coordinates [m].
+        duration_s: duration, s.
+        rate_hz: sampling rate of the result, Hz; the steps of the integration are controlled by their error.
+        effort: of the drives, effort(t, q, qd) -> [m], Nm or N; by default none.
+        friction_speed: rate v of tanh(qd / v) in place of the sign in Coulomb friction, rad/s or m/s.
 
     Returns:
-        Time, postures, rates, accelerations and efforts at each sample. `write_motion` writes them as a torque test
-        reads them.
+        Time, postures, rates, accelerations and efforts at each sample. `write_motion` writes them as a file of a
+        torque test.
 
     Raises:
-        ValueError: the start is not a state of the machine, or the integration ends before its time, as it does at a
-            dead point of a loop.
-        NotImplementedError: the machine has parts that give way.
+        ValueError: the start is not a state of the machine, or the integration ends early, as at a dead point of a
+            loop.
+        NotImplementedError: the machine has beams or virtual springs.
 
     Source: Hairer, Nørsett and Wanner, Solving Ordinary Differential Equations I (1993); Petzold 1983 (LSODA).
     """
@@ -145,68 +145,74 @@ def simulate_motion(
         raise NotImplementedError(f"'{model.name}' has beams or virtual springs, expected rigid links and joints")
     names = independent_coordinates(model)
     n, m = len(model.coordinates), len(names)
-    place, rate = np.asarray(q, dtype=float), np.asarray(qd, dtype=float)
-    for what, given in (("duration_s", duration_s), ("rate_hz", rate_hz), ("friction_speed", friction_speed)):
-        if not (isinstance(given, int | float) and 0.0 < given < np.inf):
-            raise ValueError(f"{what} is {given}, expected a finite number above 0")
-    _check_start(model, place, rate, names)
+    posture, rate = np.asarray(q, dtype=float), np.asarray(qd, dtype=float)
+    for label, value in (("duration_s", duration_s), ("rate_hz", rate_hz), ("friction_speed", friction_speed)):
+        if not (isinstance(value, int | float) and 0.0 < value < np.inf):
+            raise ValueError(f"{label} is {value}, expected a finite number above 0")
+    _check_start(model, posture, rate, names)
     time = np.arange(max(1, round(duration_s * rate_hz)) + 1) / rate_hz
 
-    def driven(t: float, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
-        found = np.zeros(m) if effort is None else np.asarray(effort(t, q, qd), dtype=float)
-        if found.shape != (m,):
-            raise ValueError(f"effort(t, q, qd) has shape {found.shape}, expected ({m},): at {', '.join(names)}")
-        if not np.isfinite(found).all():
-            raise ValueError(f"effort(t, q, qd) holds {found[~np.isfinite(found)][0]} at {t:.4g} s, expected numbers")
-        return found
+    def effort_at(t: float, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
+        values = np.zeros(m) if effort is None else np.asarray(effort(t, q, qd), dtype=float)
+        if values.shape != (m,):
+            raise ValueError(f"effort(t, q, qd) has shape {values.shape}, expected ({m},): at {', '.join(names)}")
+        if not np.isfinite(values).all():
+            raise ValueError(f"effort(t, q, qd) holds {values[~np.isfinite(values)][0]} at {t:.4g} s, expected numbers")
+        return values
 
-    def slope(t: float, state: np.ndarray) -> np.ndarray:
-        found = np.asarray(_slope(model, state, driven(t, state[:n], state[n:]), friction_speed))
-        if not np.isfinite(found).all():
+    def state_derivative(t: float, state: np.ndarray) -> np.ndarray:
+        values = np.asarray(_state_derivative(model, state, effort_at(t, state[:n], state[n:]), friction_speed))
+        if not np.isfinite(values).all():
             raise ValueError(
-                f"the motion of '{model.name}' cannot be followed beyond {t:.4g} s: accelerations are not finite there,"
-                " as at a dead point of a loop, or where something moves without mass"
+                f"the motion of '{model.name}' cannot be integrated beyond {t:.4g} s: accelerations are not finite,"
+                " as at a dead point of a loop, or for a massless part"
             )
-        return found
+        return values
 
-    run = solve_ivp(
-        slope, (0.0, time[-1]), np.concatenate([place, rate]), method="LSODA", t_eval=time,
+    solution = solve_ivp(
+        state_derivative, (0.0, time[-1]), np.concatenate([posture, rate]), method="LSODA", t_eval=time,
         rtol=TOLERANCE, atol=0.01 * TOLERANCE,
     )  # fmt: skip
-    if not run.success:
-        raise ValueError(f"the motion of '{model.name}' cannot be followed beyond {run.t[-1]:.4g} s: {run.message}")
-    drifted, speeds = run.y[:n].T, run.y[n:].T
-    given = [model.coordinates.index(name) for name in names]
-    postures = closed_along(model, drifted[:, given], drifted)
-    states = np.concatenate([postures, speeds], axis=1)
-    efforts = np.stack([driven(t, state[:n], state[n:]) for t, state in zip(time.tolist(), states, strict=True)])
-    slopes = [_slope(model, state, effort, friction_speed) for state, effort in zip(states, efforts, strict=True)]
-    return Trajectory(time, postures, speeds, np.stack(slopes)[:, n:], efforts)
+    if not solution.success:
+        raise ValueError(
+            f"the motion of '{model.name}' cannot be integrated beyond {solution.t[-1]:.4g} s: {solution.message}"
+        )
+    raw_postures, rates = solution.y[:n].T, solution.y[n:].T
+    independent = [model.coordinates.index(name) for name in names]
+    postures = closed_along(model, raw_postures[:, independent], raw_postures)
+    states = np.concatenate([postures, rates], axis=1)
+    efforts = np.stack([effort_at(t, state[:n], state[n:]) for t, state in zip(time.tolist(), states, strict=True)])
+    derivatives = [
+        _state_derivative(model, state, effort, friction_speed) for state, effort in zip(states, efforts, strict=True)
+    ]
+    return Trajectory(time, postures, rates, np.stack(derivatives)[:, n:], efforts)
 
 
 def _check_start(model: Model, q: np.ndarray, qd: np.ndarray, names: tuple[str, ...]) -> None:
-    """Raise ValueError where a machine cannot start with rates of the named coordinates."""
+    """Raise ValueError where an initial state is invalid or the mass matrix is singular there."""
     if qd.shape != (len(names),):
         raise ValueError(f"qd has shape {qd.shape}, expected ({len(names)},): rates of {', '.join(names)}")
     if q.shape != (len(model.coordinates),):
         raise ValueError(f"q has shape {q.shape}, expected ({len(model.coordinates)},): a value for each coordinate")
-    for what, values in (("q", q), ("qd", qd)):
+    for label, values in (("q", q), ("qd", qd)):
         if not np.isfinite(values).all():
-            raise ValueError(f"{what} holds {values[~np.isfinite(values)][0]}, expected finite numbers")
+            raise ValueError(f"{label} holds {values[~np.isfinite(values)][0]}, expected finite numbers")
     check_closed(model, q, "q")
     for name, rate in zip(names, qd.tolist(), strict=True):
         if rate != 0.0 and model.locked[model.coordinates.index(name)]:
             raise ValueError(f"qd: '{name}' is locked and has a rate of {rate:g}, expected 0")
-    place = jnp.asarray(q)
-    R, mass = np.asarray(motion_map(model, place)), np.asarray(mass_matrix(model, place))
-    size, directions = np.linalg.eigh(R.T @ mass @ R)
-    if not size[0] > LEAST_MASS * size[-1]:
-        alone = names[int(np.argmax(np.abs(directions[:, 0])))]
-        raise ValueError(f"the mass matrix of '{model.name}' is singular: '{alone}' moves without mass or inertia")
+    posture = jnp.asarray(q)
+    R, mass = np.asarray(motion_map(model, posture)), np.asarray(mass_matrix(model, posture))
+    eigenvalues, directions = np.linalg.eigh(R.T @ mass @ R)
+    if not eigenvalues[0] > LEAST_MASS * eigenvalues[-1]:
+        massless = names[int(np.argmax(np.abs(directions[:, 0])))]
+        raise ValueError(f"the mass matrix of '{model.name}' is singular: '{massless}' moves without mass or inertia")
 
 
 @compiled
-def _slope(model: Model, state: Array | np.ndarray, effort: Array | np.ndarray, friction_speed: float) -> Array:
+def _state_derivative(
+    model: Model, state: Array | np.ndarray, effort: Array | np.ndarray, friction_speed: float
+) -> Array:
     n = len(model.coordinates)
     q, qd, tau = (jnp.asarray(part) for part in (state[:n], state[n:], effort))
     return jnp.concatenate([

@@ -1,4 +1,4 @@
-"""Joints whose stiffness depends on the load that they carry."""
+"""Joints with load-dependent stiffness."""
 
 import dataclasses
 
@@ -13,28 +13,31 @@ from jaxmb.mechanics.loops import motion_columns
 
 
 def at_load(model: Model, q: Float[Array, "n"]) -> Model:
-    """The model with the stiffness that its coordinates have under load at a posture; itself where it is constant.
+    """The model with the stiffness of its coordinates under load at a posture; unchanged where it is constant.
 
-    k = k0 (1 + c |effort|), c the `stiffness_slope`, effort what holds the coordinate at q against gravity and springs
-    of a free length (gravity compensators), N m or N. In closed loops, whose members share the load, it is the
-    coordinate's share where the machine sags from q, where no spring carries anything, by stiffnesses k0 and to first
-    order.
+    k = k0 (1 + c |effort|), c the `stiffness_slope`, effort the static effort at q against gravity and springs of a
+    free length (gravity compensators), N m or N. In closed loops, whose members share the load, it is the coordinate's
+    share for the first-order deflection from q with stiffnesses k0, all springs being unloaded at q.
 
     Args:
         model: the machine.
-        q: posture [n], rad or m; elastic coordinates behind it do not count, beams are straight.
+        q: posture [n], rad or m; elastic coordinates behind it are ignored, beams are straight.
 
     Source: Rognant et al. 2010, section II-E, "stiffness value expressed as a function of the local effort".
     """
     if not any(model.load_dependent):
         return model
     n = len(model.coordinates)
-    place = whole(model, q[:n])
-    effort = gravity_effort(model, place) + spring_effort(model, place, jnp.zeros_like(place), place)
+    configuration = whole(model, q[:n])
+    effort = gravity_effort(model, configuration) + spring_effort(
+        model, configuration, jnp.zeros_like(configuration), configuration
+    )
     if model.loops:
-        columns = motion_columns(model, place)
-        held = columns.T @ elastic_stiffness(model, place, place) @ columns
-        effort = model.stiffness * (columns @ jnp.linalg.pinv(held, hermitian=True) @ columns.T @ effort)[:n]
+        columns = motion_columns(model, configuration)
+        stiffness_matrix = columns.T @ elastic_stiffness(model, configuration, configuration) @ columns
+        effort = (
+            model.stiffness * (columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort)[:n]
+        )
     else:
         effort = effort[:n]
     stiffness = model.stiffness * (1.0 + model.stiffness_slope * jnp.abs(effort))
@@ -46,10 +49,10 @@ def at_load(model: Model, q: Float[Array, "n"]) -> Model:
     )
 
 
-def check_constant_stiffness(model: Model, what: str) -> None:
-    """Raise NotImplementedError where the stiffness of a coordinate depends on its load, which is not known there."""
+def check_constant_stiffness(model: Model, label: str) -> None:
+    """Raise NotImplementedError where the stiffness of a coordinate depends on its load."""
     if any(model.load_dependent):
         name = model.coordinates[model.load_dependent.index(True)]
         raise NotImplementedError(
-            f"{what}: '{name}' of '{model.name}' has a stiffness_slope, expected joints of constant stiffness"
+            f"{label}: '{name}' of '{model.name}' has a stiffness_slope, expected joints of constant stiffness"
         )

@@ -1,4 +1,4 @@
-"""Where the frames of a machine are, and how they move with its coordinates."""
+"""Forward kinematics: poses and Jacobians of the frames of a machine."""
 
 import functools
 import math
@@ -15,12 +15,12 @@ from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
 FULL_TURN = 2.0 * math.pi
-MOST_ONE_BY_ONE = 24
-"""Nodes that are placed one behind the other, with the least arithmetic; more take too long to compile that way."""
+MOST_SEQUENTIAL = 24
+"""Nodes up to which poses are computed one after the other, with least arithmetic; compile time grows with them."""
 ELASTIC_AXES = ("x", "y", "z", "rx", "ry", "rz")
-"""Degrees of freedom of a virtual spring and of the end of an element."""
+"""Degrees of freedom of a virtual spring and of the end of a beam element."""
 TOOL = "tool"
-"""Name of the frame that is meant where none is given."""
+"""Name of the default frame."""
 
 
 def coordinates(model: Model) -> tuple[str, ...]:
@@ -39,20 +39,19 @@ def reference_posture(model: Model) -> Float[Array, "n"]:
 
 
 def elastic_coordinates(model: Model) -> tuple[str, ...]:
-    """Names of the elastic coordinates, which stand behind the others where a machine gives way: six for each virtual
-    spring and for the end of each element of a beam, translations then rotations, "arm/1.x" to "arm/1.rz"."""
+    """Names of the elastic coordinates, which follow the coordinates in q: six for each virtual spring and beam
+    element, translations then rotations, "arm/1.x" to "arm/1.rz"."""
     return tuple(f"{node}.{axis}" for node in model.elastic_nodes for axis in ELASTIC_AXES)
 
 
 def whole(model: Model, q: Float[Array, "n"]) -> Float[Array, "n+e"]:
-    """Coordinates with the elastic ones behind them, which are 0 unless given."""
+    """Coordinates followed by the elastic ones, which are 0 unless given."""
     missing = len(model.coordinates) + 6 * len(model.elastic_nodes) - q.shape[0]
     return jnp.concatenate([q, jnp.zeros(missing, q.dtype)]) if missing else q
 
 
 def check_coordinates(model: Model, **arrays: Array | np.ndarray) -> None:
-    """Raise ValueError where an array has not one entry for each coordinate of the machine, the elastic ones among them
-    or not."""
+    """Raise ValueError where an array has not one entry for each coordinate, with or without the elastic ones."""
     n, e = len(model.coordinates), 6 * len(model.elastic_nodes)
     for name, array in arrays.items():
         if jnp.shape(array) not in ((n,), (n + e,)):
@@ -63,23 +62,22 @@ def check_coordinates(model: Model, **arrays: Array | np.ndarray) -> None:
 
 
 def check_no_virtual_springs(model: Model) -> None:
-    """Raise NotImplementedError where the machine has virtual springs: they have no mass, so no motion of their own."""
+    """Raise NotImplementedError where the machine has virtual springs, which are massless."""
     if model.virtual_springs:
         raise NotImplementedError(
-            f"'{model.name}' has virtual springs ('{model.virtual_springs[0]}' ...), which are for deflections under"
-            " load only: for FRFs, modes and equilibria write links that bend as [[beam]], joints that give way in"
-            " several directions as coordinates with stiffness, and leave [[virtual_spring]] out"
+            f"'{model.name}' has virtual springs ('{model.virtual_springs[0]}' ...), which are for deflections"
+            " under load only: for FRFs, modes and equilibria write flexible links as [[beam]], joints with several"
+            " compliant directions as coordinates with stiffness, and no [[virtual_spring]]"
         )
 
 
 def frame_name(model: Model, frame: str) -> str:
-    """Name of a frame of the machine; "tool" is its only end frame where no frame is called so, as in many URDFs.
+    """Name of a frame of the machine; "tool" means its only end frame where no frame has that name, as in many URDFs.
 
-    An end frame is a named frame of the last body of a chain that some coordinate moves, or that body's own frame
-    where it has none.
+    An end frame is a named frame of a moving terminal body, or that body's own frame where it has none.
 
     Raises:
-        ValueError: the machine has no such frame; or none called "tool" and several end frames.
+        ValueError: the machine has no such frame, or several end frames and none named "tool".
     """
     if frame in model.frames:
         return frame
@@ -89,7 +87,7 @@ def frame_name(model: Model, frame: str) -> str:
         ends = ", ".join(model.end_frames[:20]) + (", ..." if len(model.end_frames) > 20 else "")
         raise ValueError(
             f"frame '{TOOL}' does not exist and '{model.name}' has {len(model.end_frames)} end frames ({ends}),"
-            " expected the name of the frame to take"
+            " expected the name of one of them"
         )
     return model.end_frames[0]
 
@@ -104,24 +102,24 @@ def frame_index(model: Model, frame: str) -> int:
 
 
 def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Names of the coordinates that move a frame, in the order of q; of those given only, where some are given.
+    """Names of the coordinates that move a frame, in the order of q, restricted to `joints` if given.
 
-    Of a machine with loops they are independent ones, and those of a loop move what any coordinate of it moves.
+    In a machine with loops only independent coordinates count, and those of a loop move all that the loop moves.
 
     Raises:
         ValueError: a given name is not a coordinate or is given twice, none moves the frame, or there is no such frame.
     """
     behind = nodes_behind(model, model.frame_node[frame_index(model, frame)])
     ends = [[nodes_behind(model, model.frame_node[frame]) for frame in pair] for pair in model.loop_frames]
-    around = [one ^ other for one, other in ends]
-    for _ in around:  # loops that share coordinates move each other
-        behind = behind.union(*(loop for loop in around if loop & behind))
+    loop_nodes = [one ^ other for one, other in ends]
+    for _ in loop_nodes:  # loops that share coordinates move each other
+        behind = behind.union(*(loop for loop in loop_nodes if loop & behind))
     behind -= set(model.dependent)
     for name in joints or ():
         if name not in model.coordinates:
             raise ValueError(known_name("joints: coordinate", name, model.coordinates))
         if model.coordinates.index(name) in model.dependent:
-            raise ValueError(f"joints: '{name}' follows from others where the loops close, expected independent ones")
+            raise ValueError(f"joints: '{name}' is a dependent coordinate of a loop, expected independent ones")
     if joints is not None and len(set(joints)) < len(joints):
         raise ValueError(f"joints: {', '.join(joints)}, expected every coordinate once")
     found = tuple(c for i, c in enumerate(model.coordinates) if i in behind and (joints is None or c in joints))
@@ -131,7 +129,7 @@ def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None)
 
 
 def nodes_behind(model: Model, node: int) -> set[int]:
-    """Numbers of the nodes between the ground and a node, which is among them."""
+    """Indices of a node and its ancestors up to the ground."""
     found = set[int]()
     while node >= 0:
         found.add(node)
@@ -140,24 +138,23 @@ def nodes_behind(model: Model, node: int) -> set[int]:
 
 
 def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
-    """Pose of every node in the ground frame: of coordinates, of virtual springs, of the ends of the elements of beams,
-    and of the ground, which -1 indexes.
+    """Pose of every node in the ground frame: coordinates, virtual springs, beam elements (ends), ground (index -1).
 
-    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring and of an
-    element is its translation and rotation vector, which stand behind the coordinates; none where not given.
+    T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring or beam
+    element is its translation and rotation vector, which follow the coordinates in q and are 0 by default.
     """
     n = len(model.coordinates)
     revolute = jnp.array(model.revolute, dtype=bool)
     angle = jnp.where(revolute, q[:n], 0.0)
-    travel = jnp.where(revolute, 0.0, q[:n])
+    displacement = jnp.where(revolute, 0.0, q[:n])
 
-    def motion(origin: Array, axis: Array, angle: Array, travel: Array) -> Array:
-        return origin @ transform(rotation_about_axis(axis, angle), axis * travel)
+    def motion(origin: Array, axis: Array, angle: Array, displacement: Array) -> Array:
+        return origin @ transform(rotation_about_axis(axis, angle), axis * displacement)
 
     def displaced(origin: Array, by: Array) -> Array:
         return origin @ transform(rotation_by(by[3:]), by[:3])
 
-    steps = [jax.vmap(motion)(model.origin, model.axis, angle, travel)] if n else []
+    steps = [jax.vmap(motion)(model.origin, model.axis, angle, displacement)] if n else []
     if model.elastic_nodes:
         ends = model.beam_start.at[:, :3, 3].add(
             model.beam_start[:, :3, 0] * model.beam_length[model.element_beam, None]
@@ -165,21 +162,21 @@ def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
         origins = jnp.concatenate([model.virtual_spring_origin, ends])
         steps.append(origins if q.shape[0] == n else jax.vmap(displaced)(origins, q[n:].reshape(-1, 6)))
     steps = jnp.concatenate(steps)
-    if len(model.order) <= MOST_ONE_BY_ONE:
-        one_by_one: dict[int, Array] = {-1: jnp.eye(4)}
+    if len(model.order) <= MOST_SEQUENTIAL:
+        sequential: dict[int, Array] = {-1: jnp.eye(4)}
         for node in model.order:
-            one_by_one[node] = one_by_one[model.parent[node]] @ steps[node]
-        return jnp.stack([*(one_by_one[i] for i in range(len(model.order))), one_by_one[-1]])
+            sequential[node] = sequential[model.parent[node]] @ steps[node]
+        return jnp.stack([*(sequential[i] for i in range(len(model.order))), sequential[-1]])
     return _products(model.parent, steps)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _products(parent: tuple[int, ...], steps: Float[Array, "k 4 4"]) -> Float[Array, "nodes 4 4"]:
-    """Pose of every node by its step from its parent, and of the ground behind them."""
-    poses, above = jnp.concatenate([steps, jnp.eye(4)[None]]), np.array([*parent, -1])
-    # each round doubles the number of steps that a pose has gone towards the ground, which stays where it is
-    while np.any(above >= 0):
-        poses, above = poses[above] @ poses, above[above]
+    """Pose of every node from its pose in its parent, and of the ground, last."""
+    poses, ancestor = jnp.concatenate([steps, jnp.eye(4)[None]]), np.array([*parent, -1])
+    # each round doubles the number of ancestors in each product; the ground is its own parent
+    while np.any(ancestor >= 0):
+        poses, ancestor = poses[ancestor] @ poses, ancestor[ancestor]
     return poses
 
 
@@ -187,25 +184,25 @@ def _products(parent: tuple[int, ...], steps: Float[Array, "k 4 4"]) -> Float[Ar
 def _products_jvp(
     parent: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Float[Array, "nodes 4 4"], Float[Array, "nodes 4 4"]]:
-    """dT = (sum of the twists of all steps on the way) T, the twist of a step dS being T_parent dS T^-1."""
+    """dT = (sum of the twists of the node and its ancestors) T, the twist of a step dS being T_parent dS T^-1."""
     poses = _products(parent, *primals)
     own = poses[:-1]
-    turned_back = jnp.swapaxes(own[:, :3, :3], 1, 2)
-    inverse = jax.vmap(transform)(turned_back, -jnp.einsum("kij,kj->ki", turned_back, own[:, :3, 3]))
+    inverse_rotation = jnp.swapaxes(own[:, :3, :3], 1, 2)
+    inverse = jax.vmap(transform)(inverse_rotation, -jnp.einsum("kij,kj->ki", inverse_rotation, own[:, :3, 3]))
     twists = poses[np.array(parent)] @ tangents[0] @ inverse
     return poses, jnp.einsum("nk,kij->nij", passed_nodes(parent), twists) @ poses
 
 
 @functools.lru_cache(maxsize=64)
 def passed_nodes(parent: tuple[int, ...]) -> np.ndarray:
-    """Which nodes [node, step] are passed from the ground to each node, itself among them; none to the ground."""
-    passed = np.zeros((len(parent) + 1, len(parent)))
+    """1 where a node (column) is another (row) or an ancestor of it [nodes + 1, nodes]; the last row is the ground."""
+    is_ancestor = np.zeros((len(parent) + 1, len(parent)))
     for node in range(len(parent)):
-        above = node
-        while above >= 0:
-            passed[node, above] = 1.0
-            above = parent[above]
-    return passed
+        ancestor = node
+        while ancestor >= 0:
+            is_ancestor[node, ancestor] = 1.0
+            ancestor = parent[ancestor]
+    return is_ancestor
 
 
 def mass_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "b 4 4"]:

@@ -1,4 +1,4 @@
-"""Motions of closed chains: loops closed at every sample, each from the one before."""
+"""Motions of closed kinematic chains: loops closed at every sample, each from the previous one."""
 
 import jax
 import jax.numpy as jnp
@@ -11,70 +11,71 @@ from jaxmb.mechanics.loops import OPEN, check_closed, closing, independent_coord
 from jaxmb.mechanics.postures import MOST_BESIDE
 
 STEPS = 4
-"""Newton's steps at each sample: each doubles the digits, and the first error is of the square of the way."""
+"""Newton steps at each sample; they converge quadratically from an error of second order in the sample's step."""
 
 
 def closed_along(
     model: Model, z: Float[np.ndarray, "k m"], near: Float[np.ndarray, "*k n"]
 ) -> Float[np.ndarray, "k n"]:
-    """All coordinates along a motion of the independent ones, on the branch of a posture that is near its start.
+    """All coordinates [k, n] along a motion of the independent ones, on the branch of a posture near its start.
 
-    Each sample is predicted by the motion map from the one before, and closed by Newton's method.
+    Each sample is predicted by the motion map from the previous one, and closed by Newton's method.
 
     Args:
-        model: the machine; one without loops has nothing that follows.
+        model: the machine; without loops, z is returned.
         z: independent coordinates, in the order of `independent_coordinates` [k, m], rad or m.
         near: a closed posture [n] at or near the first sample; or one for each sample [k, n], which are then closed
             all at once.
 
     Raises:
-        ValueError: a loop opens on the way; the sample is named.
+        ValueError: a loop cannot be closed; the message names the sample.
     """
     if not model.loops:
         return z
     if near.ndim == 2:
-        q, left = map(np.asarray, _closed(model, jnp.asarray(z), jnp.asarray(near)))
+        q, gap_size = map(np.asarray, _closed_each(model, jnp.asarray(z), jnp.asarray(near)))
     else:
         check_closed(model, near, "near")
-        q, left = map(np.asarray, _followed(model, jnp.asarray(z), jnp.asarray(near)))
-    open_at = np.flatnonzero(~(left <= OPEN))
-    if open_at.size:
+        q, gap_size = map(np.asarray, _continued(model, jnp.asarray(z), jnp.asarray(near)))
+    open_samples = np.flatnonzero(~(gap_size <= OPEN))
+    if open_samples.size:
         names = ", ".join(
-            f"{name} = {value:.4g}" for name, value in zip(independent_coordinates(model), z[open_at[0]], strict=True)
+            f"{name} = {value:.4g}"
+            for name, value in zip(independent_coordinates(model), z[open_samples[0]], strict=True)
         )
         raise ValueError(
-            f"a loop of '{model.name}' opens at sample {open_at[0] + 1}, {names}: it is out of reach there"
+            f"a loop of '{model.name}' opens at sample {open_samples[0] + 1}, {names}: the posture is out of reach"
         )
     return q
 
 
 @compiled
-def _followed(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> tuple[Array, Array]:
-    def step(q: Array, there: Array) -> tuple[Array, tuple[Array, Array]]:
-        found, left = closed_step(model, q, there)
-        return found, (found, left)
+def _continued(model: Model, z: Float[Array, "k m"], near: Float[Array, "n"]) -> tuple[Array, Array]:
+    def step(q: Array, target: Array) -> tuple[Array, tuple[Array, Array]]:
+        found, gap_size = closed_step(model, q, target)
+        return found, (found, gap_size)
 
     return jax.lax.scan(step, near, z)[1]
 
 
 @compiled
-def _closed(model: Model, z: Float[Array, "k m"], near: Float[Array, "k n"]) -> tuple[Array, Array]:
-    return jax.vmap(lambda q, there: closed_step(model, q, there))(near, z)
+def _closed_each(model: Model, z: Float[Array, "k m"], near: Float[Array, "k n"]) -> tuple[Array, Array]:
+    return jax.vmap(lambda q, target: closed_step(model, q, target))(near, z)
 
 
 @compiled
 def closed_step(
-    model: Model, q: Float[Array, "n"], there: Float[Array, "m"]
+    model: Model, q: Float[Array, "n"], target: Float[Array, "m"]
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
-    """The closed posture with given independent coordinates, from one nearby: where the motion map leads, closed by
-    Newton's method. And what is left open, m or rad; infinite where another branch was reached."""
-    given = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
-    follow = np.array(model.dependent, dtype=int)
-    way = motion_map(model, q) @ (there - q[given])
+    """Closed posture with given independent coordinates, predicted from a nearby one by the motion map and closed by
+    Newton's method; and its largest gap, m or rad, infinite where another branch was reached."""
+    independent = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
+    dependent = np.array(model.dependent, dtype=int)
+    predicted_step = motion_map(model, q) @ (target - q[independent])
 
     def close(_: int, x: Array) -> Array:
-        return x.at[follow].add(-closing(model, x))
+        return x.at[dependent].add(-closing(model, x))
 
-    closed = jax.lax.fori_loop(0, STEPS, close, (q + way).at[given].set(there))
-    beside = jnp.max(jnp.abs(closed - q - way)) > MOST_BESIDE * jnp.max(jnp.abs(way)) + OPEN
-    return closed, jnp.where(beside, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed))))
+    closed = jax.lax.fori_loop(0, STEPS, close, (q + predicted_step).at[independent].set(target))
+    deviates = jnp.max(jnp.abs(closed - q - predicted_step)) > MOST_BESIDE * jnp.max(jnp.abs(predicted_step)) + OPEN
+    return closed, jnp.where(deviates, jnp.inf, jnp.max(jnp.abs(loop_gaps(model, closed))))

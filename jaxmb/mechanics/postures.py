@@ -1,4 +1,4 @@
-"""Postures of a machine by names, and models whose loops are closed."""
+"""Postures by names of coordinates, and models with closed loops."""
 
 import dataclasses
 import warnings
@@ -28,24 +28,24 @@ from jaxmb.mechanics.loops import (
 )
 
 LONGEST_STEP = 0.1
-"""Of the given coordinates from one closed posture to the next, rad or m: the loops stay on their branch."""
+"""Largest step of the given coordinates between closed postures, rad or m, so that loops stay on their branch."""
 SINGULAR = 1e-5
-"""Singular value of the constraints, beside the largest one, below which a posture is singular: a closed one is known
-to the root of CLOSED there."""
+"""Singular value of the constraints, relative to the largest, below which a posture is singular: its accuracy is then
+the square root of CLOSED."""
 SMALL_STEP = 1e-4
 """rad or m."""
 NEAR, FAR = 0.01, 0.3
-"""Changes of stated coordinates, rad or parts of the machine's size: up to the first the branch is the same, beyond the
-second they are reported."""
+"""Changes of stated coordinates, rad or relative to the machine's size: up to the first the branch is the same, above
+the second they are reported."""
 MOST_BESIDE = 0.3
-"""How far a closed posture may lie beside where the motion map leads, as a part of the step: on another branch it lies
-farther."""
+"""Largest deviation of a closed posture from the prediction by the motion map, relative to the step; larger on another
+branch."""
 SHORTEST_STEP = 1e-6
-"""Part of the way to the given values below which no closed posture is looked for."""
+"""Least step, relative to the total change."""
 
 
 def build_model(machine: Machine) -> Model:
-    """Model of a machine, ready for the equations; the loops of its reference posture are closed.
+    """Model of a machine, with the loops of its reference posture closed.
 
     Args:
         machine: a validated machine, from `load_machine` or built in Python.
@@ -54,132 +54,135 @@ def build_model(machine: Machine) -> Model:
         The model; its coordinates and masses keep the order of the machine.
 
     Raises:
-        ValueError: a loop cannot close near the reference posture, or on another branch than the stated values are on
-            only, the reference posture is singular, the coordinates that are named as independent do not decide where
-            the others are, or nothing is left that could move.
-        NotImplementedError: a coordinate that follows from others has friction by its load.
+        ValueError: a loop cannot close near the reference posture or on the branch of the stated values, the reference
+            posture is singular, the coordinates named as independent do not determine the others, or no coordinate can
+            move.
+        NotImplementedError: a dependent coordinate has load-dependent friction.
     """
     model = tree_model(machine)
     if not model.loops:
         return model
     n = len(model.coordinates)
-    wanted = [model.coordinates.index(name) for name in machine.independent]
+    named = [model.coordinates.index(name) for name in machine.independent]
     elastic = [bool(k > 0.0) for k in np.asarray(model.stiffness)]
-    unlikely = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in wanted]
-    passive = [i for i in range(n) if i not in wanted and i not in unlikely]
-    # the reference posture may be far from closed: what was named stays where it is
+    later_choice = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in named]
+    preferred = [i for i in range(n) if i not in named and i not in later_choice]
+    # the reference posture may be far from closed: named coordinates keep their values
     guess = np.array(model.reference)
-    # the constraints' rank is that of closed postures: away from them those that say the same say different things
-    others = [*passive, *unlikely]
+    # the constraints' rank is evaluated at closed postures: elsewhere redundant constraints seem independent
+    free = [*preferred, *later_choice]
     try:
-        reference = _closed(model, guess, [passive, others])
+        reference = _closed_reference(model, guess, [preferred, free])
     except ValueError:
-        anywhere, left = newton(model, guess, list(range(n)))
-        if left <= CLOSED:
-            _check_given(machine, gap(model, anywhere).slope, others)
+        closed, remaining = newton(model, guess, list(range(n)))
+        if remaining <= CLOSED:
+            _check_given(machine, gap(model, closed).slope, free)
         raise
     slope = gap(model, reference).slope
-    _check_given(machine, slope, others)
-    dependent = dependent_coordinates(slope, [passive, unlikely])
+    _check_given(machine, slope, free)
+    dependent = dependent_coordinates(slope, [preferred, later_choice])
     _check_regular(model, reference, slope, dependent)
     _check_branch(machine, model, guess, reference, dependent)
     for i in dependent:
         if "load_friction" in model.further_friction[i]:
             raise NotImplementedError(
-                f"machine '{model.name}': '{model.coordinates[i]}' has load_friction and follows from others,"
-                " expected it of an independent coordinate"
+                f"machine '{model.name}': '{model.coordinates[i]}' has load_friction and is a dependent coordinate,"
+                " expected an independent coordinate"
             )
-    left = [i for i in range(n) if i not in dependent and not model.locked[i]]
-    if not left and not model.beams:
-        raise ValueError(f"machine '{model.name}': its loops and locks leave no coordinate that could move")
+    movable = [i for i in range(n) if i not in dependent and not model.locked[i]]
+    if not movable and not model.beams:
+        raise ValueError(f"machine '{model.name}': with its loops and locks no coordinate can move")
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)
-    bent = np.any(np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0)
-    model = dataclasses.replace(model, following=followers(model), bent_loops=bool(bent))
-    return dataclasses.replace(model, as_built=model) if bent else model
+    involves_beams = np.any(
+        np.abs(gap(model, np.asarray(whole(model, model.reference)), rigid_only=True).slope[:, n:]) > 0.0
+    )
+    model = dataclasses.replace(model, following=followers(model), bent_loops=bool(involves_beams))
+    return dataclasses.replace(model, as_built=model) if involves_beams else model
 
 
 def _check_regular(model: Model, q: np.ndarray, slope: np.ndarray, dependent: Sequence[int]) -> None:
-    """Raise ValueError where a closed posture is singular, as with all links in line: more coordinates seem independent
-    there than are. In a regular posture a small step of these can be closed, and constraints keep their rank."""
+    """Raise ValueError where a closed posture is singular, as with all links in line, where too many coordinates seem
+    independent. From a regular posture a small step of these can be closed, and the constraints keep their rank."""
     values = np.linalg.svd(slope, compute_uv=False)
     values /= values.max(initial=0.0) or 1.0
-    lead = [i for i in range(q.size) if i not in dependent]
+    independent = [i for i in range(q.size) if i not in dependent]
     step = np.zeros_like(q)
-    step[lead] = SMALL_STEP * np.random.default_rng(0).uniform(0.5, 1.0, len(lead))
+    step[independent] = SMALL_STEP * np.random.default_rng(0).uniform(0.5, 1.0, len(independent))
     step[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ step, rcond=LEAST_RANK)[0]
-    there, left = newton(model, q + step, list(dependent))
-    beside = np.max(np.abs(there - q - step), initial=0.0)
+    closed_near, remaining = newton(model, q + step, list(dependent))
+    deviation = np.max(np.abs(closed_near - q - step), initial=0.0)
     if (
         np.any((values > LEAST_RANK) & (values < SINGULAR))
-        or left > CLOSED
-        or beside > MOST_BESIDE * np.max(np.abs(step), initial=0.0)
-        or constraint_rank(gap(model, there).slope) != len(dependent)
+        or remaining > CLOSED
+        or deviation > MOST_BESIDE * np.max(np.abs(step), initial=0.0)
+        or constraint_rank(gap(model, closed_near).slope) != len(dependent)
     ):
         raise ValueError(
             f"the loops of '{model.name}' ({', '.join(model.loops)}) are singular in the reference posture, as with"
-            " links in line: how many coordinates are independent is not decided there; expected another posture"
+            " links in line: the number of independent coordinates is undetermined; expected another posture"
         )
 
 
 def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndarray, dependent: Sequence[int]) -> None:
     """Raise ValueError where the stated coordinates are on another branch of the loops than the closed posture, and
-    warn where they were far from it. Between branches the determinant of the dependent ones' constraints is 0."""
-    moved = np.abs(q - stated)
+    warn where they are far from it. Between branches the determinant of the constraints on dependent coordinates is 0.
+    """
+    change = np.abs(q - stated)
     poses = np.asarray(frame_poses(model, jax.device_put(q)))
-    turns = np.array(model.revolute, dtype=bool)
+    is_revolute = np.array(model.revolute, dtype=bool)
     size = np.max(np.linalg.norm(poses[:, None, :3, 3] - poses[None, :, :3, 3], axis=2))
-    share = moved / np.where(turns, 1.0, max(size, CLOSED))
-    if share.max(initial=0.0) <= NEAR:
+    relative_change = change / np.where(is_revolute, 1.0, max(size, CLOSED))
+    if relative_change.max(initial=0.0) <= NEAR:
         return
-    far = [i for i in np.argsort(-share, kind="stable") if share[i] > NEAR]
+    far = [i for i in np.argsort(-relative_change, kind="stable") if relative_change[i] > NEAR]
     changes = ", ".join(f"{model.coordinates[i]} from {stated[i]:.4g} to {q[i]:.4g}" for i in far[:3])
     basis = np.linalg.qr(gap(model, q).slope[:, list(dependent)])[0]
     signs = [
         np.linalg.slogdet(basis.T @ gap(model, stated + s * (q - stated)).slope[:, list(dependent)])[0]
         for s in np.linspace(0.0, 1.0, 11)
     ]
-    known = all(model.coordinates[i] in machine.posture for i in dependent)
-    if known and min(signs) * max(signs) < 0.0:
+    all_stated = all(model.coordinates[i] in machine.posture for i in dependent)
+    if all_stated and min(signs) * max(signs) < 0.0:
         raise ValueError(
-            f"posture: the loops of '{model.name}' close on another branch than the stated values are on, with"
-            f" {changes}: expected values nearer to those of a closed posture"
+            f"posture: the loops of '{model.name}' close on another branch than that of the stated values, with"
+            f" {changes}: expected values nearer to a closed posture"
         )
-    if share.max() > FAR:
+    if relative_change.max() > FAR:
         warnings.warn(f"posture: the loops of '{model.name}' close with {changes}, rad and m", stacklevel=3)
 
 
-def _check_given(machine: Machine, slope: np.ndarray, others: Sequence[int]) -> None:
-    """Raise ValueError where the coordinates beside those named as independent cannot close the loops."""
+def _check_given(machine: Machine, slope: np.ndarray, free: Sequence[int]) -> None:
+    """Raise ValueError where the coordinates not named as independent cannot close the loops."""
     rank, n = constraint_rank(slope), slope.shape[1]
-    if constraint_rank(slope[:, list(others)]) < rank:
+    if constraint_rank(slope[:, list(free)]) < rank:
         names = ", ".join(machine.independent)
         raise ValueError(
-            f"independent: {names} cannot all be given: the loops leave {n - rank} of {n} coordinates independent"
+            f"independent: {names} cannot all be given: only {n - rank} of {n} coordinates are independent"
         )
 
 
 def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
     """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
 
-    Loops are closed as by `close_loops`, which says how rounded values of all coordinates are taken.
+    Loops are closed as by `close_loops`.
 
     Args:
         model: the machine.
         values: coordinate name -> value, rad or m, or a text such as "70 deg".
 
     Raises:
-        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle is more than a turn, or a
-            loop cannot close.
+        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle exceeds a turn, or a loop
+            cannot close.
     """
-    where = _values(model, values)
-    if any(isinstance(number, Tracer) for number in (model.reference, *where.values())):
+    numbers = _values(model, values)
+    if any(isinstance(number, Tracer) for number in (model.reference, *numbers.values())):
         if model.loops:
             raise NotImplementedError("posture: loops are closed outside of compiled functions only")
-        return model.reference.at[jnp.array(list(where), dtype=int)].set(jnp.array(list(where.values())))
+        return model.reference.at[jnp.array(list(numbers), dtype=int)].set(jnp.array(list(numbers.values())))
     if model.loops:
         return close_loops(model, values)
     q = np.array(model.reference)
-    q[list(where)] = list(where.values())
+    q[list(numbers)] = list(numbers.values())
     return jax.device_put(q)
 
 
@@ -189,17 +192,17 @@ def close_loops(
     """Posture q [n] with the named coordinates at the given values and all loops closed.
 
     It is reached from `near` in short steps, each closed by Newton's method, so that every loop stays on its branch.
-    Independent coordinates that are not named keep the values of `near`. Where all coordinates that follow are named
-    too, their values give the branch and need to be right to rounding only: a warning states by how much they change.
+    Independent coordinates that are not named keep the values of `near`. Where all dependent coordinates are named too,
+    their values select the branch and may be rounded: a warning states their largest change.
 
     Args:
         model: the machine.
         values: coordinate name -> value, rad or m, or a text such as "70 deg".
-        near: a posture whose loops are closed [n]; the reference posture where not given.
+        near: a posture whose loops are closed [n]; by default the reference posture.
 
     Raises:
-        ValueError: a name is not a coordinate, so many coordinates cannot be given, `near` is open, or a loop cannot
-            close: the values are out of reach, or on the other side of a singular posture.
+        ValueError: a name is not a coordinate, too many coordinates are given, `near` is open, or a loop cannot close:
+            the values are out of reach, or beyond a singular posture.
     """
     q, change = closed_posture(model, values, near)
     if change:
@@ -210,44 +213,44 @@ def close_loops(
 def closed_posture(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "n"], str]:
-    """`close_loops` with a sentence on the change of rounded values instead of a warning; "" where there is none."""
-    where = _values(model, values)
+    """`close_loops`, with a message on the change of rounded values instead of a warning, else ""."""
+    numbers = _values(model, values)
     q = np.array(model.reference if near is None else near, dtype=float)
     check_coordinates(model, q=q)
-    given = sorted(where)
-    target = np.array([float(where[i]) for i in given])
+    given = sorted(numbers)
+    target = np.array([float(numbers[i]) for i in given])
     if not model.loops or (len(given) > len(q) - len(model.dependent) and set(model.dependent) <= set(given)):
         q[given] = target
         return close_rounded(model, q, "posture") if model.loops else (q, "")
     check_closed(model, q, "near")
     dependent = following_given(model, q, given)
-    start, done = q[given].copy(), 0.0
+    start, progress = q[given].copy(), 0.0
     longest = float(np.max(np.abs(target - start), initial=0.0))
-    part = min(1.0, LONGEST_STEP / longest) if longest else 1.0
-    while done < 1.0:
-        step = min(part, 1.0 - done)
-        ahead = np.zeros_like(q)
-        ahead[given] = start + (done + step) * (target - start) - q[given]
+    fraction = min(1.0, LONGEST_STEP / longest) if longest else 1.0
+    while progress < 1.0:
+        step = min(fraction, 1.0 - progress)
+        predicted = np.zeros_like(q)
+        predicted[given] = start + (progress + step) * (target - start) - q[given]
         slope = gap(model, q).slope
-        ahead[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ ahead, rcond=LEAST_RANK)[0]
-        closed, left = newton(model, q + ahead, list(dependent))
-        beside = np.abs(closed - q - ahead)
-        if left <= CLOSED and np.max(beside) <= MOST_BESIDE * np.max(np.abs(ahead)) + CLOSED:
-            q, done = closed, done + step
-            part = min(2.0 * part, LONGEST_STEP / longest if longest else 1.0)
+        predicted[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ predicted, rcond=LEAST_RANK)[0]
+        closed, remaining = newton(model, q + predicted, list(dependent))
+        deviation = np.abs(closed - q - predicted)
+        if remaining <= CLOSED and np.max(deviation) <= MOST_BESIDE * np.max(np.abs(predicted)) + CLOSED:
+            q, progress = closed, progress + step
+            fraction = min(2.0 * fraction, LONGEST_STEP / longest if longest else 1.0)
         elif step > SHORTEST_STEP:
-            part = 0.5 * step
+            fraction = 0.5 * step
         else:
             reached = ", ".join(f"{model.coordinates[i]} = {q[i]:.6g}" for i in given)
             raise ValueError(
-                f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close there: they can up to"
+                f"posture: the loops of '{model.name}' ({', '.join(model.loops)}) cannot close there, only up to"
                 f" {reached}"
             )
     return q, ""
 
 
 def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Float[Array, "n"], tuple[str, ...]]:
-    """`posture` with the sentence on the change of rounded values, where there is one, instead of a warning."""
+    """`posture`, with messages on the change of rounded values instead of a warning."""
     if not model.loops:
         return posture(model, values), ()
     q, change = closed_posture(model, values)
@@ -255,27 +258,27 @@ def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Flo
 
 
 def following_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of the coordinates that follow at a closed posture where some are given: others stay where they are.
+    """Indices of the dependent coordinates at a closed posture where some are given; the others keep their values.
 
     Raises:
-        ValueError: so many coordinates cannot be given.
+        ValueError: too many coordinates are given.
     """
     if not any(i in model.dependent for i in given):
         return model.dependent
     slope = gap(model, q).slope
-    kept = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
-    found = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], kept])
+    other_independent = [i for i in range(len(model.coordinates)) if i not in model.dependent and i not in given]
+    found = dependent_coordinates(slope, [[i for i in model.dependent if i not in given], other_independent])
     if len(found) < constraint_rank(slope):
         names = ", ".join(model.coordinates[i] for i in given)
-        raise ValueError(f"posture: {names} cannot all be given: the loops let the others not follow")
+        raise ValueError(f"posture: {names} cannot all be given: the other coordinates cannot close the loops")
     return found
 
 
 def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]:
-    """Values by number of the coordinate."""
+    """Values by index of the coordinate."""
     if not isinstance(values, Mapping):
         raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
-    where = {}
+    numbers = {}
     for name, value in values.items():
         if name not in model.coordinates:
             raise ValueError(known_name("posture: coordinate", name, model.coordinates))
@@ -290,23 +293,24 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
         if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
             number = f"{float(value):g}"
             raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
-        where[index] = value
-    return where
+        numbers[index] = value
+    return numbers
 
 
-def _closed(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> np.ndarray:
-    """The guess with its loops closed by moving the first of these sets of coordinates that can close them.
+def _closed_reference(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> np.ndarray:
+    """The guess with its loops closed by the first of these sets of free coordinates that can close them.
 
     Raises:
-        ValueError: none can.
+        ValueError: none of them can.
     """
     q = guess
-    for some in free:
-        q, left = newton(model, guess, list(some))
-        if left <= CLOSED:
+    for coordinates in free:
+        q, remaining = newton(model, guess, list(coordinates))
+        if remaining <= CLOSED:
             return q
     gaps = np.abs(gap(model, q).size)
     raise ValueError(
         f"the loops of '{model.name}' ({', '.join(model.loops)}) cannot close near the reference posture:"
-        f" {gaps.max():.3g} m or rad are left open; expected lengths that fit, or a posture nearer to a closed one"
+        f" the smallest gap reached is {gaps.max():.3g} m or rad; expected lengths that fit, or a posture nearer to a"
+        " closed one"
     )

@@ -149,7 +149,7 @@ def test_springs_between_frames_share_the_load():
 
 
 def test_what_cannot_give_way(rigid):
-    with pytest.raises(ValueError, match="cannot give way in 1 of six directions at this posture"):
+    with pytest.raises(ValueError, match="rigid in 1 of six directions at this posture"):
         cartesian_stiffness(rigid, Q.at[4].set(0.0), "tool")
     stiff = jaxmb.set_parameters(rigid, {"stiffness.q1": 0.0})
     with pytest.raises(ValueError, match="the elastic Jacobian has rank 5"):
@@ -235,5 +235,5 @@ def test_what_does_not_hold_itself_has_no_compliance(own, spring):
     })  # fmt: skip
     model = jaxmb.build_model(machine)
     assert np.all(np.isnan(deflection(model, jnp.array([0.05, 0.0]), "tip", LOAD)))
-    with pytest.raises(ValueError, match="does not hold itself"):
+    with pytest.raises(ValueError, match="is unstable at this posture"):
         cartesian_stiffness(model, jnp.array([0.05, 0.0]), "tip")

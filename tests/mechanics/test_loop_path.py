@@ -43,7 +43,5 @@ def test_a_motion_out_of_reach():
     model = jaxmb.build_model(jaxmb.Machine.model_validate(SLIDER_CRANK | {"independent": ["q3"], "posture": {
         "q1": 1.0, "q2": -1.3, "q3": 0.29}}))  # fmt: skip
     slide = np.linspace(float(model.reference[2]), 0.36, 200)
-    with pytest.raises(
-        ValueError, match=r"a loop of 'slider-crank' opens at sample \d+, q3 = 0.3.*: it is out of reach"
-    ):
+    with pytest.raises(ValueError, match=r"a loop of 'slider-crank' opens at sample \d+, q3 = 0.3.*: .* out of reach"):
         closed_along(model, slide[:, None], np.asarray(model.reference))

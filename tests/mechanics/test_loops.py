@@ -100,7 +100,7 @@ LINE = {"q1": 0.0, "q2": 0.0, "q3": 0.0}
     ],
 )
 def test_links_in_line(lengths, posture):
-    """How many coordinates are independent is not decided there."""
+    """The number of independent coordinates is undetermined."""
     parts = (("crank", "ground", "q1", 0.0), ("coupler", "crank", "q2", lengths[0]), ("rocker", "ground", "q3", BASE))
     body = [rod(a, b, c, length, 1.0, at) for (a, b, c, at), length in zip(parts, lengths, strict=True)]
     ends = [{"name": name, "body": of, "origin": {"xyz": [length, 0.0, 0.0]}}
@@ -114,9 +114,7 @@ def test_reference_postures_far_from_closed_ones():
     with pytest.warns(UserWarning, match=r"the loops of 'four-bar' close with q3 from 2 to 1\.6, q2 from"):
         jaxmb.build_model(machine_of(posture={"q1": 1.0, "q2": -0.4, "q3": 2.0}))
     other = {"q1": 2.7, "q2": -1.3, "q3": 3.1}
-    with pytest.raises(
-        ValueError, match=r"close on another branch than the stated values are on, with q2 from -1\.3 to -2\.3"
-    ):
+    with pytest.raises(ValueError, match=r"close on another branch .*q2 from -1\.3 to -2\.3"):
         jaxmb.build_model(machine_of(posture=other))
 
 
@@ -261,7 +259,7 @@ def test_a_small_mechanism_driven_by_its_slide():
     q = jaxmb.close_loops(model, {"s": slide(1.6)})
     assert float(q[1]) == pytest.approx(1.6, abs=1e-10)
     stretched = np.array([slide(0.0), 0.0, 0.0])
-    with pytest.raises(ValueError, match="at a dead point there, s do not decide how it moves"):
+    with pytest.raises(ValueError, match="at a dead point, s do not determine"):
         jaxmb.motion_map(model, stretched)
 
 
@@ -412,8 +410,8 @@ def test_beams_that_share_their_weight_as_they_were_mounted(width, reported):
     doubts = mounting_doubt(model, model.reference)
     assert bool(doubts) is reported
     if reported:
-        assert "natural frequencies of 'portal' depend on how beams in its loops were mounted" in doubts[0]
-        with pytest.warns(UserWarning, match="depend on how beams in its loops were mounted"):
+        assert "natural frequencies of 'portal' depend on the mounting" in doubts[0]
+        with pytest.warns(UserWarning, match="'portal' depend on the mounting"):
             found = jaxmb.linearize(model, model.reference)
         # the weight is shared half by half, as in the equilibrium
         at_rest = jaxmb.linearize(model, model.reference, at="equilibrium")
@@ -426,7 +424,7 @@ def test_beams_that_share_their_weight_as_they_were_mounted(width, reported):
     [
         ({"frame": [FOUR_BAR["frame"][0], {"name": "pin", "body": "rocker", "origin": {"xyz": [3.0, 0.0, 0.0]}}]},
          "the loops of 'four-bar' (closure) cannot close near the reference posture"),
-        ({"independent": ["q1", "q2"]}, "independent: q1, q2 cannot all be given: the loops leave 1 of 3"),
+        ({"independent": ["q1", "q2"]}, "independent: q1, q2 cannot all be given: only 1 of 3"),
         ({"independent": ["q9"]}, "independent: coordinate 'q9' does not exist"),
         ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "nowhere"}]}, "frame_b 'nowhere' does not exist"),
         ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "end"}]}, "joins frame 'end' to itself"),
@@ -444,12 +442,12 @@ def test_wrong_postures(four_bar):
     crank = {"q1": 1.0}
     with pytest.raises(ValueError, match="q1, q2 cannot all be given"):
         jaxmb.close_loops(four_bar, crank | {"q2": 0.2})
-    with pytest.raises(ValueError, match=r"cannot close there: they can up to q3 = 1\.5337"):
+    with pytest.raises(ValueError, match=r"cannot close there, only up to q3 = 1\.5337"):
         jaxmb.close_loops(four_bar, {"q3": 0.3})  # where crank and coupler are one line
     with pytest.raises(ValueError, match="q1 is nan, expected a finite number"):
         jaxmb.close_loops(four_bar, {"q1": float("nan")})
     locked = FOUR_BAR["body"][0] | {"joint": [{"name": "q1", "stiffness": 1.0, "locked": True}]}
-    with pytest.raises(ValueError, match="its loops and locks leave no coordinate that could move"):
+    with pytest.raises(ValueError, match="with its loops and locks no coordinate can move"):
         jaxmb.build_model(machine_of(body=[locked, *FOUR_BAR["body"][1:]]))
-    with pytest.raises(ValueError, match=r"the loops of 'four-bar' are open by .* there; `close_loops` closes them"):
+    with pytest.raises(ValueError, match=r"the loops of 'four-bar' are open by .*; `close_loops` closes them"):
         jaxmb.linearize(four_bar, np.array([1.0, 0.0, 1.0]))
