@@ -1,4 +1,4 @@
-"""The few dense operations that several rooms share, with their derivatives."""
+"""Dense linear algebra shared by several subpackages, with derivatives."""
 
 from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
 from jaxmb.linalg.eigenproblems import eigenpairs, symmetric_pencil

@@ -1,4 +1,4 @@
-"""The dynamic stiffness of a machine in small motions, by its parts."""
+"""Dynamic stiffness matrices of a linearized machine."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from jaxtyping import Array, Complex, Float
 
 
 class DynamicStiffness(NamedTuple):
-    """Z = K + j D + p E + j w C - w^2 M at every line."""
+    """Z = K + j D + p E + j w C - w^2 M at every frequency line."""
 
     mass: Float[Array, "n n"]
     damping: Float[Array, "n n"]
@@ -19,7 +19,7 @@ class DynamicStiffness(NamedTuple):
     fractional: Float[Array, "n n"] | None = None
     """E."""
     power: Complex[Array, "f"] | None = None
-    """p, where there is E."""
+    """p at every line; None without E."""
 
     def at_lines(self) -> tuple[Float[Array, "n n f"], Float[Array, "n n f"]]:
         """Real and imaginary part of Z, lines last."""
@@ -39,17 +39,17 @@ class DynamicStiffness(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Complex numbers at every line, real and imaginary parts apart and lines last: what a processor does fastest."""
+    """Complex numbers as real and imaginary parts, frequency lines last, for vectorized arithmetic."""
 
     re: Float[Array, "... f"]
     im: Float[Array, "... f"]
 
     def joined(self) -> Complex[Array, "... f"]:
-        """As complex numbers."""
+        """Complex array of the parts."""
         return jax.lax.complex(self.re, self.im)
 
     def times(self, factor: Any) -> "Parts":
-        """The product with other parts, or with numbers real or complex."""
+        """Product with other parts, or with real or complex numbers."""
         if isinstance(factor, Parts):
             return Parts(self.re * factor.re - self.im * factor.im, self.re * factor.im + self.im * factor.re)
         if jnp.iscomplexobj(factor):

@@ -9,8 +9,8 @@ from jaxtyping import Array, Complex, Float
 def eigenpairs(matrix: Float[Array, "m m"]) -> tuple[Complex[Array, "m"], Complex[Array, "m m"]]:
     """Eigenvalues and right eigenvectors (columns) of a real matrix, differentiable.
 
-    dA in the eigenvectors' basis, P = V^-1 dA V, gives d lambda = diag P and dV = V (P / (lambda_j - lambda_i)). Only
-    what does not depend on the scale of a vector has a derivative; a repeated eigenvalue's vectors are left unmoved.
+    dA in the eigenvectors' basis, P = V^-1 dA V, gives d lambda = diag P and dV = V (P / (lambda_j - lambda_i)). The
+    derivatives are valid for quantities independent of the vectors' scale; vectors of a repeated eigenvalue have none.
     """
     values, vectors = jnp.linalg.eig(matrix)
     return values, vectors

@@ -1,4 +1,4 @@
-"""The small solve in JAX: without pivoting, at all lines at once, and with it by LAPACK or its like."""
+"""Solution of dynamic stiffness systems in JAX: vectorized elimination without pivoting, and LU with pivoting."""
 
 import itertools
 from typing import Any
@@ -11,30 +11,30 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
 
 Solved = tuple[Complex[Array, "f o i"], Any, Any]
-"""H, and X_i = Z^-1 I^T [n, i, f] and X_o = Z^-T O^T [n, o, f] as `Parts`, or None where they are not asked for."""
+"""H, and X_i = Z^-1 I^T [n, i, f] and X_o = Z^-T O^T [n, o, f] as `Parts`, or None where not requested."""
 
 GROWTH = 1e3
-"""Sum of what is taken off and put on an entry of the diagonal, over what it is made of, up to which no digits are
-missed: it costs three of sixteen."""
+"""Largest sum of the updates of a diagonal entry, relative to the magnitudes it is composed of, without pivoting: a
+loss of three of sixteen digits."""
 ASYMMETRY = 1e-12
-"""Difference of two entries that should be one, over the diagonal, that is rounding."""
+"""Difference of two symmetric entries, relative to the diagonal, that is attributed to rounding."""
 GROUPS = 3
-"""Of pivots: more of them save arithmetic, and take longer to compile."""
+"""Groups of pivots: more of them save arithmetic, and take longer to compile."""
 VECTOR = 4
-"""Numbers in a vector of the processor, for which XLA compiles."""
+"""Numbers in a vector register, for which XLA compiles."""
 
 
 def pivoted(
     z: DynamicStiffness, outputs: Float[Array, "o n"], inputs: Float[Array, "i n"], same: bool, keep: bool
 ) -> Solved:
-    """With partial pivoting, any Z.
+    """Solution by LU with partial pivoting, for any Z.
 
     Args:
         z: dynamic stiffness.
         outputs: O.
         inputs: I.
-        same: whether the outputs are the inputs, and X_o need not be told apart from X_i.
-        keep: whether X_i and X_o are asked for.
+        same: whether outputs and inputs are the same, so that X_o is X_i.
+        keep: whether X_i and X_o are requested.
     """
     matrices = z.matrices()
     lines, size = z.omega.size, inputs.shape[-1]
@@ -54,15 +54,15 @@ def pivoted(
 
 
 def in_parts(solution: Complex[Array, "f n k"]) -> Parts:
-    """Lines last, real and imaginary parts apart."""
+    """A complex solution as `Parts` [n, k, f]."""
     return Parts(solution.real.transpose(1, 2, 0), solution.imag.transpose(1, 2, 0))
 
 
 def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, keep: bool) -> Solved:
-    """Without pivoting, in a loop over the pivots that is vectorized over lines; with it where digits would be lost.
+    """Solution without pivoting, in a loop over the pivots vectorized over lines; with pivoting where digits are lost.
 
-    Several machines are taken one after the other: so each is checked for itself, and its matrices stay in the cache of
-    the processor. Arguments as those of `pivoted`.
+    A batch of machines is solved sequentially, so that each is checked separately and its matrices stay in the
+    processor's cache. Arguments as those of `pivoted`.
     """
 
     @custom_vmap
@@ -73,15 +73,17 @@ def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, k
     @one.def_vmap
     def several(_: int, batched: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(args)
-        moving = jax.tree.leaves(batched)
+        is_batched = jax.tree.leaves(batched)
 
-        def each(own: list[Array]) -> Any:
-            left = iter(own)
-            merged = [next(left) if moves else leaf for leaf, moves in zip(leaves, moving, strict=True)]
-            again: Any = one
-            return again(*jax.tree.unflatten(structure, merged))
+        def each(machine_leaves: list[Array]) -> Any:
+            remaining = iter(machine_leaves)
+            merged = [
+                next(remaining) if batched_leaf else leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True)
+            ]
+            solve_one: Any = one
+            return solve_one(*jax.tree.unflatten(structure, merged))
 
-        found = jax.lax.map(each, [leaf for leaf, moves in zip(leaves, moving, strict=True) if moves])
+        found = jax.lax.map(each, [leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True) if batched_leaf])
         return found, jax.tree.map(lambda _: True, found)
 
     return one(z, outputs, inputs)
@@ -90,80 +92,80 @@ def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, k
 def _without_pivoting(
     z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, keep: bool
 ) -> tuple[Solved, Bool[Array, ""]]:
-    """Of a symmetric Z, and whether it was symmetric and no digits were lost.
+    """Solution for a symmetric Z, and whether Z was symmetric and no digits were lost.
 
-    In [[Z, I^T], [O, 0]] the rows below each pivot are reduced, which leaves -H in place of the 0, and where X is asked
-    for those above as well. Pivots are taken in a few groups: the columns of a group that is done are left out, and its
-    rows where they are not needed.
+    In [[Z, I^T], [O, 0]] the rows below each pivot are reduced, which replaces the 0 by -H, and, if X is requested,
+    those above as well. Pivots are processed in a few groups: the columns of a finished group are dropped, and its rows
+    where they are not needed.
     """
-    size, count, seen, asked = inputs.shape[-1], inputs.shape[0], outputs.shape[0], z.omega.size
+    size, count, output_count, line_count = inputs.shape[-1], inputs.shape[0], outputs.shape[0], z.omega.size
     rows = inputs if same or not keep else jnp.concatenate([inputs, outputs])
-    z = _whole_vectors(z)
+    z = _padded_to_vectors(z)
     lines = z.omega.size
-    below = jnp.concatenate([outputs, jnp.zeros((seen, rows.shape[0]), rows.dtype)], axis=1)
+    below = jnp.concatenate([outputs, jnp.zeros((output_count, rows.shape[0]), rows.dtype)], axis=1)
     re, im = z.at_lines()
     re = jnp.concatenate([re, jnp.broadcast_to(rows.T[..., None], (size, rows.shape[0], lines))], axis=1)
     re = jnp.concatenate([re, jnp.broadcast_to(below[..., None], (*below.shape, lines))])
-    im = jnp.pad(im, ((0, seen), (0, rows.shape[0]), (0, 0)))
-    taken, diagonal = jnp.zeros((size, lines), re.dtype), []
+    im = jnp.pad(im, ((0, output_count), (0, rows.shape[0]), (0, 0)))
+    removed, diagonal = jnp.zeros((size, lines), re.dtype), []
     for first, last in itertools.pairwise(sorted({size * k // GROUPS for k in range(GROUPS + 1)})):
-        re, im, own, more = _reduced(re, im, first if keep else 0, last - first, size - first)
-        taken = taken.at[first:].add(more)
+        re, im, own, removed_here = _reduced(re, im, first if keep else 0, last - first, size - first)
+        removed = removed.at[first:].add(removed_here)
         diagonal.append(own)
         begin = 0 if keep else last - first
         re, im = re[begin:, last - first :], im[begin:, last - first :]
     d_re, d_im = jnp.concatenate(diagonal, axis=1)
-    exact = jnp.all(taken + jnp.abs(d_re) + jnp.abs(d_im) <= GROWTH * _weight(z)) & _symmetric(z)
-    re, im = re[..., :asked], im[..., :asked]
-    h = jax.lax.complex(-re[-seen:, :count], -im[-seen:, :count]).transpose(2, 0, 1)
+    exact = jnp.all(removed + jnp.abs(d_re) + jnp.abs(d_im) <= GROWTH * _diagonal_magnitude(z)) & _symmetric(z)
+    re, im = re[..., :line_count], im[..., :line_count]
+    h = jax.lax.complex(-re[-output_count:, :count], -im[-output_count:, :count]).transpose(2, 0, 1)
     if not keep:
         return (h, None, None), exact
-    d_re, d_im = d_re[:, None, :asked], d_im[:, None, :asked]
-    over = 1.0 / (d_re**2 + d_im**2)
+    d_re, d_im = d_re[:, None, :line_count], d_im[:, None, :line_count]
+    inverse_square = 1.0 / (d_re**2 + d_im**2)
     re, im = re[:size], im[:size]
-    x_re, x_im = (re * d_re + im * d_im) * over, (im * d_re - re * d_im) * over
+    x_re, x_im = (re * d_re + im * d_im) * inverse_square, (im * d_re - re * d_im) * inverse_square
     to_inputs = Parts(x_re[:, :count], x_im[:, :count])
     return (h, to_inputs, to_inputs if same else Parts(x_re[:, count:], x_im[:, count:])), exact
 
 
-def _reduced(re: Array, im: Array, above: int, count: int, left: int) -> tuple[Array, Array, Array, Array]:
-    """A matrix reduced by some pivots, from row `above` and column 0 on, then the pivots and what was taken off `left`
-    entries of the diagonal.
+def _reduced(re: Array, im: Array, offset: int, count: int, rest: int) -> tuple[Array, Array, Array, Array]:
+    """A matrix reduced by `count` pivots from row `offset` and column 0, the pivots, and the sum of the updates of
+    `rest` diagonal entries.
 
-    The loop carries the pivot's row and factors beside the matrix: so each step changes it in place.
+    The loop also carries the pivot's row and factors, so that each step updates the matrix in place.
     """
     number = jnp.arange(re.shape[0])[:, None]
 
     def at_pivot(k: Array | int, re: Array, im: Array) -> tuple[Array, Array, Array, Array]:
-        u_re, u_im = re[above + k], im[above + k]
+        u_re, u_im = re[offset + k], im[offset + k]
         d_re, d_im, c_re, c_im = u_re[k], u_im[k], re[:, k], im[:, k]
-        over, other = 1.0 / (d_re**2 + d_im**2), number != above + k
-        s_re = jnp.where(other, (c_re * d_re + c_im * d_im) * over, 0.0)
-        return u_re, u_im, s_re, jnp.where(other, (c_im * d_re - c_re * d_im) * over, 0.0)
+        inverse_square, not_pivot = 1.0 / (d_re**2 + d_im**2), number != offset + k
+        s_re = jnp.where(not_pivot, (c_re * d_re + c_im * d_im) * inverse_square, 0.0)
+        return u_re, u_im, s_re, jnp.where(not_pivot, (c_im * d_re - c_re * d_im) * inverse_square, 0.0)
 
     def step(k: Array, carried: tuple[Array, ...]) -> tuple[Array, ...]:
-        re, im, u_re, u_im, s_re, s_im, diagonal, taken = carried
+        re, im, u_re, u_im, s_re, s_im, diagonal, removed = carried
         diagonal = diagonal.at[:, k].set(jnp.stack([u_re[k], u_im[k]]))
-        factor = jnp.where(number > above + k, jnp.abs(s_re) + jnp.abs(s_im), 0.0)[above : above + left]
-        taken = taken + factor * (jnp.abs(u_re[:left]) + jnp.abs(u_im[:left]))
+        factor = jnp.where(number > offset + k, jnp.abs(s_re) + jnp.abs(s_im), 0.0)[offset : offset + rest]
+        removed = removed + factor * (jnp.abs(u_re[:rest]) + jnp.abs(u_im[:rest]))
         new_re = re - s_re[:, None] * u_re + s_im[:, None] * u_im
         new_im = im - s_re[:, None] * u_im - s_im[:, None] * u_re
-        return new_re, new_im, *at_pivot(k + 1, new_re, new_im), diagonal, taken
+        return new_re, new_im, *at_pivot(k + 1, new_re, new_im), diagonal, removed
 
-    empty = jnp.zeros((2, count, re.shape[-1]), re.dtype), jnp.zeros((left, re.shape[-1]), re.dtype)
-    re, im, *_, diagonal, taken = jax.lax.fori_loop(0, count, step, (re, im, *at_pivot(0, re, im), *empty))
-    return re, im, diagonal, taken
-
-
-def _whole_vectors(z: DynamicStiffness) -> DynamicStiffness:
-    """With the last line repeated, until there are as many as fill vectors of the processor."""
-    more = (0, -z.omega.size % VECTOR)
-    power = None if z.power is None else jnp.pad(z.power, more, mode="edge")
-    return z._replace(omega=jnp.pad(z.omega, more, mode="edge"), power=power)
+    empty = jnp.zeros((2, count, re.shape[-1]), re.dtype), jnp.zeros((rest, re.shape[-1]), re.dtype)
+    re, im, *_, diagonal, removed = jax.lax.fori_loop(0, count, step, (re, im, *at_pivot(0, re, im), *empty))
+    return re, im, diagonal, removed
 
 
-def _weight(z: DynamicStiffness) -> Float[Array, "n f"]:
-    """What the diagonal of Z is made of, without the signs."""
+def _padded_to_vectors(z: DynamicStiffness) -> DynamicStiffness:
+    """Dynamic stiffness with the last line repeated to a multiple of the vector length."""
+    removed_here = (0, -z.omega.size % VECTOR)
+    power = None if z.power is None else jnp.pad(z.power, removed_here, mode="edge")
+    return z._replace(omega=jnp.pad(z.omega, removed_here, mode="edge"), power=power)
+
+
+def _diagonal_magnitude(z: DynamicStiffness) -> Float[Array, "n f"]:
+    """Sum of the magnitudes of the terms of Z's diagonal."""
 
     def of(matrix: Array | None) -> Array:
         return jnp.zeros(()) if matrix is None else jnp.abs(jnp.diagonal(matrix))[:, None]
@@ -174,7 +176,7 @@ def _weight(z: DynamicStiffness) -> Float[Array, "n f"]:
 
 
 def _symmetric(z: DynamicStiffness) -> Bool[Array, ""]:
-    """Whether all parts are symmetric but for rounding."""
+    """Whether all parts are symmetric up to rounding."""
 
     def symmetric(matrix: Array) -> Array:
         size = jnp.sqrt(jnp.abs(jnp.diagonal(matrix)))

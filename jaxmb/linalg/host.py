@@ -1,4 +1,4 @@
-"""What runs outside of compiled programs."""
+"""Arrays outside of compiled programs."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from jaxtyping import Array
 
 
 def on_host(array: Array | np.ndarray) -> Any:
-    """The array as a NumPy array, or itself where it is traced.
+    """The array as a NumPy array; a traced array is returned unchanged.
 
-    JAX compiles a program for every operation on every shape that it meets outside of a compiled function, which for a
-    few numbers takes a thousand times longer than the operation in NumPy.
+    Outside of compiled functions JAX compiles a program for every operation and shape, which for small arrays takes a
+    thousand times longer than the operation in NumPy.
     """
     return array if isinstance(array, Tracer) else np.asarray(array)

@@ -1,4 +1,4 @@
-"""A machine with many coordinates in its undamped modes, and its damped modes where these are the same."""
+"""Modal form of machines with many coordinates, and their damped modes with proportional damping."""
 
 from typing import Any
 
@@ -8,42 +8,42 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 UNCOUPLED = 1e-10
-"""Damping between two modes, beside the stiffness of each, that is rounding: damping is then proportional."""
-HARDLY_HELD = 1e8
-"""Ratio of squares of neighbouring frequencies, of the lowest modes, at which the lower ones are those of a machine
-that nothing holds."""
+"""Damping between two modes, relative to their stiffness, attributed to rounding: damping is then proportional."""
+UNCONSTRAINED = 1e8
+"""Ratio of squares of neighbouring frequencies of the lowest modes above which the lower ones are rigid-body modes."""
 NEAREST = 12
 """Modes nearest to resonance that are not eliminated where dampers couple modes."""
 
 
 def in_modes(shapes: Array, rows: Array, factors: Array) -> Array:
-    """V F^-1 V^T B^T for diagonal F [f, n]."""
+    """V F^-1 V^T B^T for diagonal F [f, n]: the solution by uncoupled modes."""
     return jnp.einsum("nm,fmk->fnk", shapes, (shapes.T @ rows.T) / factors[:, :, None])
 
 
 def with_dampers(shapes: Array, rows: Array, factors: Array, omega: Array, size: Array, directions: Array) -> Array:
-    """V Z^-1 V^T B^T with Z = F + j w U S U^T, F and S diagonal, in the few directions U [n, r].
+    """V Z^-1 V^T B^T with Z = F + j w U S U^T, F and S diagonal, with few damper directions U [n, r].
 
-    With y = j w S U^T x it is F x + U y = b. The modes that are nearest to resonance, where F is small, stay unknown
-    beside y; the others are eliminated.
+    With y = j w S U^T x it is F x + U y = b. The unknowns are y and the modes nearest to resonance, where F is small;
+    the other modes are eliminated.
     """
     count, near = size.shape[0], min(NEAREST, shapes.shape[0])
     damper = 1j * omega[:, None] * size
     line, closest = jnp.arange(omega.size)[:, None], jax.lax.top_k(-jnp.abs(factors), near)[1]
     inverse = (1.0 / factors).at[line, closest].set(0.0)
     products = (directions[:, :, None] * directions[:, None, :]).reshape(-1, count**2)
-    through = jax.lax.complex(inverse.real @ products, inverse.imag @ products).reshape(-1, count, count)
+    modal_flexibility = jax.lax.complex(inverse.real @ products, inverse.imag @ products).reshape(-1, count, count)
     of_near = directions[closest].astype(factors.dtype)
     load = shapes.T @ rows.T
     free = inverse[:, :, None] * load
     upper = jnp.concatenate([jax.vmap(jnp.diag)(factors[line, closest]), of_near], axis=2)
     lower = jnp.concatenate(
-        [-damper[:, :, None] * jnp.swapaxes(of_near, 1, 2), jnp.eye(count) + damper[:, :, None] * through], axis=2
+        [-damper[:, :, None] * jnp.swapaxes(of_near, 1, 2), jnp.eye(count) + damper[:, :, None] * modal_flexibility],
+        axis=2,
     )
     right = jnp.concatenate([load[closest], damper[:, :, None] * jnp.einsum("nr,fnk->frk", directions, free)], axis=1)
-    found = jnp.linalg.solve(jnp.concatenate([upper, lower], axis=1), right)
-    moved = free - inverse[:, :, None] * jnp.einsum("nr,frk->fnk", directions, found[:, near:])
-    return jnp.einsum("nm,fmk->fnk", shapes, moved.at[line, closest].set(found[:, :near]))
+    solution = jnp.linalg.solve(jnp.concatenate([upper, lower], axis=1), right)
+    modal_solution = free - inverse[:, :, None] * jnp.einsum("nr,frk->fnk", directions, solution[:, near:])
+    return jnp.einsum("nm,fmk->fnk", shapes, modal_solution.at[line, closest].set(solution[:, :near]))
 
 
 def modal_form(
@@ -51,12 +51,12 @@ def modal_form(
 ) -> tuple[Array, Array, Array, Array]:
     """1 / omega^2 of undamped modes, descending, their shapes V, V^T C V and V^T D V; V^T K V = I.
 
-    The lowest modes are the most exact in this form.
+    This form is most accurate for the lowest modes.
     """
     lower = jnp.linalg.cholesky(stiffness)
     half = jax.scipy.linalg.solve_triangular(lower, mass, lower=True)
-    whole = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
-    mu, vectors = jnp.linalg.eigh(0.5 * (whole + whole.T))
+    reduced = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+    mu, vectors = jnp.linalg.eigh(0.5 * (reduced + reduced.T))
     shapes = jax.scipy.linalg.solve_triangular(lower, vectors[:, ::-1], lower=True, trans=1)
     viscous = shapes.T @ damping @ shapes
     lossy = jnp.zeros_like(mass) if structural is None else shapes.T @ structural @ shapes
@@ -64,6 +64,7 @@ def modal_form(
 
 
 def off_diagonal(matrix: Array) -> Array:
+    """Largest magnitude off the diagonal."""
     return jnp.max(jnp.abs(matrix - jnp.diag(jnp.diagonal(matrix))))
 
 
@@ -72,10 +73,10 @@ def damped_modes(
     structural: Float[Array, "n n"] | None,
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, ""]]:  # fmt: skip
     """Eigenvalues with Im >= 0 by ascending frequency and shapes (columns) of (s^2 M + s C + K + j D) v = 0, and
-    whether damping is proportional, without which they are wrong.
+    whether damping is proportional; if not, they are invalid.
 
-    M, C, K and D are symmetric, K positive definite. A shape of a repeated eigenvalue has no derivative within its
-    subspace, and none is taken.
+    M, C, K and D are symmetric, K positive definite. The derivative of a repeated eigenvalue's shape within its
+    subspace, which does not exist, is set to 0.
     """
     return _damped_modes(mass, damping, stiffness, jnp.zeros_like(mass) if structural is None else structural)
 
@@ -84,18 +85,18 @@ def damped_modes(
 def _damped_modes(mass: Array, damping: Array, stiffness: Array, structural: Array) -> tuple[Array, Array, Array]:
     mu, shapes, viscous, lossy = modal_form(mass, damping, stiffness, structural)
     c, eta = jnp.diagonal(viscous), jnp.diagonal(lossy)
-    inside = jnp.sqrt(c**2 - 4.0 * mu * jax.lax.complex(jnp.ones_like(eta), eta))
-    root = (-c + jnp.where(inside.imag < 0.0, -inside, inside)) / (2.0 * mu)
+    radicand = jnp.sqrt(c**2 - 4.0 * mu * jax.lax.complex(jnp.ones_like(eta), eta))
+    root = (-c + jnp.where(radicand.imag < 0.0, -radicand, radicand)) / (2.0 * mu)
     coupling = off_diagonal(lossy) + jnp.sqrt(1.0 / jnp.abs(mu[-1])) * off_diagonal(viscous)
     lowest = mu[: NEAREST + 1]
-    held = jnp.max(lowest[:-1] / lowest[1:]) <= HARDLY_HELD
-    return root, shapes.astype(root.dtype), (coupling <= UNCOUPLED) & held
+    is_constrained = jnp.max(lowest[:-1] / lowest[1:]) <= UNCONSTRAINED
+    return root, shapes.astype(root.dtype), (coupling <= UNCOUPLED) & is_constrained
 
 
 @_damped_modes.defjvp
 def _damped_modes_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
-    """dZ = s^2 dM + s dC + dK + j dD in the modes' own basis: ds_i = -dZ_ii / (2 s_i mu_i + c_i), and shape i takes
-    -dZ_ji / Z_jj(s_i) of shape j."""
+    """dZ = s^2 dM + s dC + dK + j dD in modal coordinates: ds_i = -dZ_ii / (2 s_i mu_i + c_i), and the component j of
+    the change of shape i is -dZ_ji / Z_jj(s_i)."""
     mass, damping, _, structural = primals
     root, shapes, proportional = _damped_modes(*primals)
     real = shapes.real
@@ -103,8 +104,8 @@ def _damped_modes_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -
     d_mass, d_damping, d_stiffness, d_structural = (real.T @ part @ real for part in tangents)
     s = root[None, :]
     change = s**2 * d_mass + s * d_damping + jax.lax.complex(d_stiffness, d_structural)
-    away = s**2 * mu[:, None] + s * c[:, None] + 1.0 + 1j * eta[:, None]
+    pole_distance = s**2 * mu[:, None] + s * c[:, None] + 1.0 + 1j * eta[:, None]
     same = jnp.abs(root[:, None] - s) <= 1e-10 * (jnp.abs(root[:, None]) + jnp.abs(s))
-    coupling = jnp.where(same, 0.0, -change / jnp.where(same, 1.0, away))
+    coupling = jnp.where(same, 0.0, -change / jnp.where(same, 1.0, pole_distance))
     d_root = -jnp.diagonal(change) / (2.0 * root * mu + c)
     return (root, shapes, proportional), (d_root, shapes @ coupling, np.zeros((), jax.dtypes.float0))

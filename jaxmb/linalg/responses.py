@@ -1,4 +1,4 @@
-"""Frequency responses of small motions, and their derivatives in closed form."""
+"""Frequency responses of a linearized machine, and their derivatives in closed form."""
 
 import functools
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from jaxmb.linalg.modal_form import UNCOUPLED, in_modes, modal_form, off_diagona
 from jaxmb.linalg.small_solve import response, solutions
 
 Support = tuple[tuple[int, int], ...]
-"""Entries (row, column) of M, C and K that may change."""
+"""Entries (row, column) of the matrices that may change."""
 
 FEW = 40
-"""Coordinates up to which a solve at each frequency is faster than modes, which need not be uncoupled then."""
+"""Coordinates up to which a solve at each frequency is faster than the modal form."""
 MOST_DIRECTIONS = 80
-"""In which dampers couple the modes: with more, or with more than a fourth of all, each frequency is factorized."""
+"""Damper directions in modal coordinates above which, or above a fourth of all, each frequency is factorized."""
 EXACT = 1e6
-"""Square of a frequency over that of the lowest mode up to which the form by modes is exact to 1e-10: the flexibility
-of a machine that is hardly held is so large that rounding of it hides the others."""
+"""Square of a frequency relative to the lowest mode up to which the modal form is exact to 1e-10; beyond it, rounding
+of the flexibility of nearly unconstrained modes dominates."""
 
 
 def receptance(
@@ -39,9 +39,9 @@ def receptance(
 ) -> Complex[Array, "f o i"]:
     """Displacement at the outputs for a unit force at the inputs: H = O (K + j D + p E + j w C - w^2 M)^-1 I^T.
 
-    The derivative takes M, C, K, D and E as symmetric, which those of any machine at rest are. It has a closed form,
-    dH = -X_o^T dZ X_i with X = Z^-1 O^T or Z^-1 I^T, which for all parameters together costs about as much as H itself,
-    where differentiating the solve costs a solve for each.
+    The derivative assumes symmetric M, C, K, D and E, as of any machine at rest. Its closed form,
+    dH = -X_o^T dZ X_i with X = Z^-1 O^T or Z^-1 I^T, costs for all parameters about as much as H itself, where
+    differentiating the solve costs a solve for each.
 
     Args:
         mass: M [n, n].
@@ -49,11 +49,14 @@ def receptance(
         stiffness: K [n, n].
         omega: angular frequencies [f], rad/s.
         outputs: O [o, n].
-        inputs: I [i, n]; the same array as the outputs where they are the same points, which saves their solve.
-        structural: D [n, n] of structural damping; none where not given.
-        fractional: E [n, n] of fractional damping and its factor p at each frequency; none where not given.
-        support: entries of M, C, K, D and E outside of which they have no derivative, where the caller knows that;
-            springs and dampers on coordinates touch only the diagonal, which makes their derivatives n times cheaper.
+        inputs: I [i, n]; pass the outputs' array for the same points, which saves their solve.
+        structural: D [n, n] of structural damping; None without.
+        fractional: E [n, n] of fractional damping and its factor p at each frequency; None without.
+        support: entries of M, C, K, D and E that have derivatives, if known; springs and dampers on coordinates affect
+            the diagonal only, which makes their derivatives n times cheaper.
+
+    Returns:
+        H [f, o, i], m/N where inputs are forces and outputs are translations.
     """
     matrix, power = (None, None) if fractional is None else fractional
     z = DynamicStiffness(mass, damping, stiffness, omega, structural, matrix, power)
@@ -63,7 +66,7 @@ def receptance(
 def receptance_by_entries(
     z: DynamicStiffness, outputs: Float[Array, "o n"], inputs: Float[Array, "i n"], support: Support
 ) -> tuple[Complex[Array, "f o i"], Parts]:
-    """`receptance`, and how much H [e, o, i, f] falls as each entry e of the dynamic stiffness rises."""
+    """`receptance`, and -dH / dZ_e [e, o, i, f] for each entry e of the dynamic stiffness."""
     value, x_i, x_o = _solved(outputs is inputs, z, outputs, inputs)
     return value, _by_entries(support, x_o, x_i)
 
@@ -82,23 +85,23 @@ def _receptance_jvp(
     d_z, d_outputs, d_inputs = tangents
     value, x_i, x_o = _solved(same, z, outputs, inputs)
     w = z.omega
-    of_parts = [(d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j)]
+    by_matrix = [(d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j)]
     if z.power is not None:
-        of_parts.append((d_z.fractional, -z.power))
-    of_parts = [(part, factor) for part, factor in of_parts if _moves(part)]
-    of_lines = []
-    if _moves(d_z.omega):
-        of_lines += [(z.damping, -1j * d_z.omega), (z.mass, 2.0 * w * d_z.omega)]
-    if z.fractional is not None and _moves(d_z.power):
-        of_lines.append((z.fractional, -d_z.power))
+        by_matrix.append((d_z.fractional, -z.power))
+    by_matrix = [(part, factor) for part, factor in by_matrix if _is_nonzero(part)]
+    by_line = []
+    if _is_nonzero(d_z.omega):
+        by_line += [(z.damping, -1j * d_z.omega), (z.mass, 2.0 * w * d_z.omega)]
+    if z.fractional is not None and _is_nonzero(d_z.power):
+        by_line.append((z.fractional, -d_z.power))
     change = jnp.zeros_like(value)
-    if support is not None and of_parts:
-        change = change + _through_entries(support, of_parts, x_o, x_i)
-    if whole := of_lines + (of_parts if support is None else []):
-        change = change + _through(whole, x_o, x_i)
-    if _moves(d_outputs):
+    if support is not None and by_matrix:
+        change = change + _through_entries(support, by_matrix, x_o, x_i)
+    if all_terms := by_line + (by_matrix if support is None else []):
+        change = change + _through(all_terms, x_o, x_i)
+    if _is_nonzero(d_outputs):
         change = change + jnp.einsum("on,nif->foi", d_outputs, x_i.joined())
-    if _moves(d_inputs):
+    if _is_nonzero(d_inputs):
         change = change + jnp.einsum("nof,in->foi", x_o.joined(), d_inputs)
     return value, change
 
@@ -113,33 +116,33 @@ def _solved(same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> A
     return _of_many(z, outputs, inputs, same, keep=True)
 
 
-def _moves(tangent: Any) -> bool:
+def _is_nonzero(tangent: Any) -> bool:
     return tangent is not None and not isinstance(tangent, SymbolicZero)
 
 
 def _through(matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts) -> Complex[Array, "f o i"]:
-    """Sum of factor X_o^T A X_i over real matrices A and their factors at the lines."""
+    """Sum over real matrices A and their factors at the lines of factor X_o^T A X_i."""
     re, im = jnp.zeros_like(x_i.re), jnp.zeros_like(x_i.im)
     for matrix, factor in matrices:
-        moved = Parts(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)).times(factor)
-        re, im = re + moved.re, im + moved.im
-    found = Parts(x_o.re[:, :, None], x_o.im[:, :, None]).times(Parts(re[:, None], im[:, None]))
-    return Parts(jnp.sum(found.re, axis=0), jnp.sum(found.im, axis=0)).joined().transpose(2, 0, 1)
+        term = Parts(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)).times(factor)
+        re, im = re + term.re, im + term.im
+    product = Parts(x_o.re[:, :, None], x_o.im[:, :, None]).times(Parts(re[:, None], im[:, None]))
+    return Parts(jnp.sum(product.re, axis=0), jnp.sum(product.im, axis=0)).joined().transpose(2, 0, 1)
 
 
 def _through_entries(
     support: Support, matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts
 ) -> Complex[Array, "f o i"]:
-    """`_through` where only some entries of the matrices are not zero.
+    """`_through` for matrices that are zero outside `support`.
 
-    For many changes at once it is a product of two matrices, in the order in which it is asked for.
+    For many tangents at once it is a matrix product, without a transposition of its result.
     """
     row, column = _rows_and_columns(support)
     entries = _by_entries(support, x_o, x_i)
     scaled = [entries.times(factor) for _, factor in matrices]
-    moved = jnp.concatenate([matrix[row, column] for matrix, _ in matrices])
+    tangents = jnp.concatenate([matrix[row, column] for matrix, _ in matrices])
     parts = (jnp.concatenate(part).transpose(3, 1, 2, 0) for part in zip(*scaled, strict=True))
-    return jax.lax.complex(*(part @ moved for part in parts))
+    return jax.lax.complex(*(part @ tangents for part in parts))
 
 
 def _by_entries(support: Support, x_o: Parts, x_i: Parts) -> Parts:
@@ -154,19 +157,19 @@ def _rows_and_columns(support: Support) -> np.ndarray:
 
 
 def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, keep: bool) -> Any:
-    """H, and X_i and X_o where they are to be kept, of a machine with many coordinates: in the way that its numbers ask
-    for, by its modes, by them and its dampers, or at each line."""
+    """H, and X_i and X_o if `keep`, of a machine with many coordinates: by uncoupled modes, by modes coupled by few
+    dampers, or by a solve at each line, chosen at run time."""
     count = inputs.shape[0]
     rows = inputs if same or not keep else jnp.concatenate([inputs, outputs])
     mu, shapes, viscous, lossy = modal_form(z.mass, z.damping, z.stiffness, z.structural)
-    remembered = None if z.fractional is None else shapes.T @ z.fractional @ shapes
+    fractional_modal = None if z.fractional is None else shapes.T @ z.fractional @ shapes
 
     def factors(viscous_part: Array) -> Array:
         w = z.omega[:, None]
-        found = jax.lax.complex(1.0 - w**2 * mu, w * viscous_part + jnp.diagonal(lossy))
-        if remembered is None or z.power is None:
-            return found
-        return found + z.power[:, None] * jnp.diagonal(remembered)
+        diagonal = jax.lax.complex(1.0 - w**2 * mu, w * viscous_part + jnp.diagonal(lossy))
+        if fractional_modal is None or z.power is None:
+            return diagonal
+        return diagonal + z.power[:, None] * jnp.diagonal(fractional_modal)
 
     def solved(x: Array) -> Any:
         h = jnp.einsum("on,fni->foi", outputs, x[..., :count])
@@ -182,11 +185,13 @@ def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, kee
     def by_dampers() -> Any:
         size, directions = jnp.linalg.eigh(viscous)
         order = jnp.argsort(-jnp.abs(size))
-        size, few = size[order], min(MOST_DIRECTIONS, z.mass.shape[0] // 4)
-        none = jnp.zeros_like(mu)
+        size, limit = size[order], min(MOST_DIRECTIONS, z.mass.shape[0] // 4)
+        zero = jnp.zeros_like(mu)
         return jax.lax.cond(
-            highest * jnp.abs(size[few]) <= UNCOUPLED,
-            lambda: solved(with_dampers(shapes, rows, factors(none), z.omega, size[:few], directions[:, order[:few]])),
+            highest * jnp.abs(size[limit]) <= UNCOUPLED,
+            lambda: solved(
+                with_dampers(shapes, rows, factors(zero), z.omega, size[:limit], directions[:, order[:limit]])
+            ),
             at_lines,
         )
 
@@ -195,10 +200,10 @@ def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, kee
 
     highest = jnp.max(jnp.abs(z.omega))
     coupling = off_diagonal(lossy)
-    if remembered is not None and z.power is not None:
-        coupling = coupling + jnp.max(jnp.abs(z.power)) * off_diagonal(remembered)
-    by_viscous = highest * off_diagonal(viscous)
-    # where nothing holds the machine K has no factors, or such as rounding makes
+    if fractional_modal is not None and z.power is not None:
+        coupling = coupling + jnp.max(jnp.abs(z.power)) * off_diagonal(fractional_modal)
+    viscous_coupling = highest * off_diagonal(viscous)
+    # with rigid-body modes K has no Cholesky factor, or one of rounding errors
     coupling = jnp.where(highest**2 * mu[0] <= EXACT, coupling, jnp.inf)
-    way = jnp.where(coupling + by_viscous <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
-    return jax.lax.switch(way, [by_modes, by_dampers, at_lines])
+    branch = jnp.where(coupling + viscous_coupling <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
+    return jax.lax.switch(branch, [by_modes, by_dampers, at_lines])

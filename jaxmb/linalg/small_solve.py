@@ -1,4 +1,4 @@
-"""H = O Z^-1 I^T, with X_i = Z^-1 I^T and X_o = Z^-T O^T, by what solves fastest here; nobody above knows by what."""
+"""H = O Z^-1 I^T, X_i = Z^-1 I^T and X_o = Z^-T O^T by the fastest solver available for the size and platform."""
 
 import functools
 from typing import Any
@@ -21,40 +21,39 @@ MOST_ELIMINATED = 40
 def response(
     z: DynamicStiffness, outputs: Float[Array, "o n"], inputs: Float[Array, "i n"], same: bool
 ) -> Complex[Array, "f o i"]:
-    """H alone, which takes less than its solutions; it has no derivative.
+    """H [f, o, i] alone, faster than `solutions`; not differentiable.
 
     Args:
         z: dynamic stiffness.
         outputs: O.
         inputs: I.
-        same: whether the outputs are the inputs.
+        same: whether outputs and inputs are the same.
     """
-    return _by_any_way(same, False, z, outputs, inputs)[0]
+    return _solve(same, False, z, outputs, inputs)[0]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def solutions(same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
-    """H, X_i [n, i, f] and X_o [n, o, f]; X_o is X_i, without a solve, where outputs and inputs are the same and Z is
-    symmetric, which this then takes for granted."""
-    return _by_any_way(same, True, z, outputs, inputs)
+    """H, X_i [n, i, f] and X_o [n, o, f]; with `same`, Z is assumed to be symmetric and X_o is X_i."""
+    return _solve(same, True, z, outputs, inputs)
 
 
 def _solutions_jvp(same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Solved, Solved]:
-    """dX_i = G (dI^T - dZ X_i), G = Z^-1 by the same solve, and so on: the derivatives of any order."""
+    """dX_i = G (dI^T - dZ X_i), G = Z^-1 by the same solve, so that derivatives of any order exist."""
     z, outputs, inputs = primals
     d_z, d_outputs, d_inputs = (jax.tree.map(_dense, part, is_leaf=_is_zero) for part in tangents)
     h, to_inputs, to_outputs = solutions(same, z, outputs, inputs)
-    every = jnp.eye(inputs.shape[-1], dtype=inputs.dtype)
-    inverse = solutions(True, z, every, every)[0]
+    identity = jnp.eye(inputs.shape[-1], dtype=inputs.dtype)
+    inverse = solutions(True, z, identity, identity)[0]
     x_i, x_o = (part.joined().transpose(2, 0, 1) for part in (to_inputs, to_outputs))
     change = change_of(z, d_z)
 
-    def moved(way: str, d_rows: Array, x: Array) -> Array:
-        right = d_rows.T - jnp.einsum("fnm,fmk->fnk" if way == "direct" else "fmn,fmk->fnk", change, x)
-        return jnp.einsum("fnm,fmk->fnk" if way == "direct" else "fmn,fmk->fnk", inverse, right)
+    def solution_change(side: str, d_rows: Array, x: Array) -> Array:
+        right = d_rows.T - jnp.einsum("fnm,fmk->fnk" if side == "direct" else "fmn,fmk->fnk", change, x)
+        return jnp.einsum("fnm,fmk->fnk" if side == "direct" else "fmn,fmk->fnk", inverse, right)
 
-    d_x_i = moved("direct", d_inputs, x_i)
-    d_x_o = d_x_i if same else moved("transposed", d_outputs, x_o)
+    d_x_i = solution_change("direct", d_inputs, x_i)
+    d_x_o = d_x_i if same else solution_change("transposed", d_outputs, x_o)
     d_h = jnp.einsum("on,fni->foi", d_outputs, x_i) + jnp.einsum("on,fni->foi", outputs, d_x_i)
     return (h, to_inputs, to_outputs), (d_h, in_parts(d_x_i), in_parts(d_x_o))
 
@@ -63,11 +62,11 @@ solutions.defjvp(_solutions_jvp, symbolic_zeros=True)
 
 
 def change_of(z: DynamicStiffness, d_z: DynamicStiffness) -> Complex[Array, "f n n"]:
-    """dZ of each line."""
+    """dZ [f, n, n] of each line."""
     w = z.omega
-    moved = DynamicStiffness(d_z.mass, d_z.damping, d_z.stiffness, w, d_z.structural, d_z.fractional, z.power)
+    tangent = DynamicStiffness(d_z.mass, d_z.damping, d_z.stiffness, w, d_z.structural, d_z.fractional, z.power)
     by_omega = 1j * z.damping - 2.0 * w[:, None, None] * z.mass
-    change = moved.matrices() + d_z.omega[:, None, None] * by_omega
+    change = tangent.matrices() + d_z.omega[:, None, None] * by_omega
     if z.fractional is not None and d_z.power is not None:
         change = change + d_z.power[:, None, None] * z.fractional
     return change
@@ -81,7 +80,7 @@ def _dense(tangent: Any) -> Any:
     return jnp.zeros(tangent.shape, tangent.dtype) if _is_zero(tangent) else tangent
 
 
-def _by_any_way(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
+def _solve(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
     size, count = inputs.shape[-1], min(inputs.shape[0], outputs.shape[0], z.omega.size)
     double = all(part.dtype in (jnp.float64, jnp.complex128) for part in jax.tree.leaves((z, outputs, inputs)))
     by_pivoting = functools.partial(pivoted, same=same, keep=keep)
@@ -97,7 +96,7 @@ def _by_any_way(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inp
 
 
 def _native(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
-    """By the kernel: arguments and results as `receptance.cpp` has them."""
+    """Solution by the kernel, arguments and results as in `receptance.cpp`."""
     size, lines, nothing = inputs.shape[-1], z.omega.size, jnp.zeros((0, 0))
     power = (jnp.zeros(0), jnp.zeros(0)) if z.power is None else (z.power.real, z.power.imag)
     shapes = [jax.ShapeDtypeStruct((lines, outputs.shape[0], inputs.shape[0]), jnp.complex128)]
@@ -105,12 +104,12 @@ def _native(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs:
         shapes += [jax.ShapeDtypeStruct((size, inputs.shape[0], lines), float)] * 2
     if keep and not same:
         shapes += [jax.ShapeDtypeStruct((size, outputs.shape[0], lines), float)] * 2
-    found = jax.ffi.ffi_call(native.TARGET, shapes, vmap_method="broadcast_all")(
+    arrays = jax.ffi.ffi_call(native.TARGET, shapes, vmap_method="broadcast_all")(
         z.mass, z.damping, z.stiffness,
         nothing if z.structural is None else z.structural, nothing if z.fractional is None else z.fractional,
         *power, z.omega, jnp.zeros((0, size)) if same else outputs, inputs,
     )  # fmt: skip
     if not keep:
-        return found[0], None, None
-    to_inputs = Parts(found[1], found[2])
-    return found[0], to_inputs, to_inputs if same else Parts(found[3], found[4])
+        return arrays[0], None, None
+    to_inputs = Parts(arrays[1], arrays[2])
+    return arrays[0], to_inputs, to_inputs if same else Parts(arrays[3], arrays[4])

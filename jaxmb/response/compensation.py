@@ -1,4 +1,4 @@
-"""Joint targets at which a loaded machine stands where an unloaded one should."""
+"""Compliance compensation: joint targets with which a loaded frame reaches its unloaded pose."""
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,10 @@ def loaded_pose(
         q: targets of the drives [n], rad or m.
         frame: name of the frame.
         wrench: force [N] then moment [Nm], ground axes [6].
-        load_frame: where it acts; the frame itself where not given.
+        load_frame: frame at whose origin it acts; by default the frame itself.
 
     Returns:
-        T [4, 4] in the ground frame, NaN where there is no equilibrium.
+        T [4, 4] in the ground frame, NaN without an equilibrium.
     """
     check_coordinates(model, q=q)
     check_wrench(wrench)
@@ -42,17 +42,17 @@ def loaded_pose(
 def corrected_target(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
 ) -> Float[Array, "n"]:
-    """Targets of the drives with which the loaded frame stands where it would stand at q unloaded.
+    """Targets of the drives with which the loaded frame has the pose of the unloaded machine at q.
 
-    Newton steps q_c <- q_c + J^+ d, d the twist from the loaded pose to the wanted one; off-line compensation of a
-    trajectory is its `vmap`.
+    Newton steps q_c <- q_c + J^+ d, d the twist from the loaded pose to the target pose; use `vmap` for off-line
+    compensation of a trajectory.
 
     Args:
         model: the machine, its stiffness identified.
         q: targets without compensation [n], rad or m.
         frame: the tool.
-        wrench: the load of the process [6], ground axes.
-        load_frame: where it acts; the tool where not given.
+        wrench: process load [6], N and Nm, ground axes.
+        load_frame: frame at whose origin it acts; by default the tool.
 
     Returns:
         q_c [n]; NaN where the pose cannot be reached under the load.
@@ -60,20 +60,20 @@ def corrected_target(
     Source: Klimchik et al. 2013, "Compliance error compensation technique for parallel robots composed of non-perfect
     serial chains".
     """
-    wanted = frame_pose(model, q, frame)
+    target_pose = frame_pose(model, q, frame)
 
     def error(target: Array) -> Array:
-        there = loaded_pose(model, target, frame, wrench, load_frame)
-        turn = rotation_vector(wanted[:3, :3] @ there[:3, :3].T)
-        return jnp.concatenate([wanted[:3, 3] - there[:3, 3], turn])
+        current = loaded_pose(model, target, frame, wrench, load_frame)
+        rotation = rotation_vector(target_pose[:3, :3] @ current[:3, :3].T)
+        return jnp.concatenate([target_pose[:3, 3] - current[:3, 3], rotation])
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         target, _, count = state
         change = jnp.linalg.pinv(frame_jacobian(model, target, frame), rtol=1e-9) @ error(target)
         return target + change, jnp.max(jnp.abs(change)), count + 1
 
-    def going(state: tuple[Array, Array, Array]) -> Array:
+    def not_converged(state: tuple[Array, Array, Array]) -> Array:
         return (state[1] > 1e-13) & (state[2] < MOST_STEPS)
 
-    target, _, _ = jax.lax.while_loop(going, step, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
+    target, _, _ = jax.lax.while_loop(not_converged, step, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
     return jnp.where(jnp.max(jnp.abs(error(target))) <= 1e-9, target, jnp.nan)

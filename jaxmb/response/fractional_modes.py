@@ -1,17 +1,17 @@
-"""Modes of machines with fractional damping, whose eigenvalue problem is not linear in any power of s."""
+"""Modes of machines with fractional damping, a nonlinear eigenvalue problem."""
 
 import numpy as np
 from jaxtyping import Complex, Float
 from scipy.linalg import eigh
 
 MOST_STEPS = 40
-"""Of Newton's method; a few are enough from a good start."""
+"""Largest number of Newton steps."""
 CONTINUATION = 20
-"""Steps in which the damping is brought in where it does not lead to a mode at once."""
+"""Continuation steps in which damping is increased where Newton's method does not converge directly."""
 CONVERGED = 1e-12
-"""Last change of s, beside s."""
+"""Last relative change of s."""
 NEAR = 1e-5
-"""Relative distance of undamped frequencies below which shapes are not moved within their common subspace."""
+"""Relative distance of undamped frequencies below which shapes do not change within their common subspace."""
 
 
 class _NotFoundError(Exception):
@@ -27,15 +27,14 @@ def fractional_modes(
 ) -> tuple[Complex[np.ndarray, "m"], Complex[np.ndarray, "n m"]]:
     """Eigenvalues with Im > 0 by ascending size, and shapes, of (s^2 M + s C + K + s^a E) v = 0.
 
-    Each starts from an undamped mode, for which s is found first with the shape as it is, and goes on by Newton's
-    method on s and v together, of fixed scale along the start. What has no undamped mode, or does not oscillate, is
-    left out.
+    Each starts from an undamped mode: first s is solved for that fixed shape, then s and v together by Newton's method,
+    with a fixed scale along the start. Rigid-body and non-oscillating modes are omitted.
 
     Args:
         mass: M.
         damping: C.
         stiffness: K + j D.
-        fractional: E, of s^a.
+        fractional: E, the factor of s^a.
         order: a.
 
     Raises:
@@ -49,17 +48,17 @@ def fractional_modes(
     for r, start in enumerate(starts.T):
         repeated = bool(np.any(np.abs(np.delete(omega, r) - omega[r]) <= NEAR * omega[r]))
         try:
-            found = _from_start(parts, order, 1j * omega[r], start.astype(complex), repeated, 1)
-            if _known(found, roots, shapes):
+            mode = _from_start(parts, order, 1j * omega[r], start.astype(complex), repeated, 1)
+            if _is_duplicate(mode, roots, shapes):
                 raise _NotFoundError
         except _NotFoundError:
-            found = _continued(parts, order, 1j * omega[r], start.astype(complex), repeated, (roots, shapes))
-        roots.append(found[0])
-        shapes.append(found[1])
+            mode = _continued(parts, order, 1j * omega[r], start.astype(complex), repeated, (roots, shapes))
+        roots.append(mode[0])
+        shapes.append(mode[1])
     root, shape = np.array(roots, dtype=complex), np.array(shapes, dtype=complex).reshape(-1, mass.shape[0]).T
-    order_of = np.argsort(np.abs(root), kind="stable")
-    order_of = order_of[np.imag(root)[order_of] > 0.0]
-    return root[order_of], shape[:, order_of]
+    by_size = np.argsort(np.abs(root), kind="stable")
+    by_size = by_size[np.imag(root)[by_size] > 0.0]
+    return root[by_size], shape[:, by_size]
 
 
 def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,11 +67,11 @@ def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.n
     try:
         if not symmetric:
             raise np.linalg.LinAlgError
-        inverse, vectors = eigh(mass, stiffness)  # the lowest are the most exact in this form
+        inverse, vectors = eigh(mass, stiffness)  # most accurate for the lowest modes
         values = 1.0 / inverse
-    except np.linalg.LinAlgError:  # something is held by nothing, or the machine is in motion
-        found = np.linalg.eig(np.linalg.solve(mass, stiffness))
-        values, vectors = np.real(found.eigenvalues), np.real(found.eigenvectors)
+    except np.linalg.LinAlgError:  # rigid-body modes, or a machine in motion
+        solution = np.linalg.eig(np.linalg.solve(mass, stiffness))
+        values, vectors = np.real(solution.eigenvalues), np.real(solution.eigenvectors)
     chosen = np.argsort(values, kind="stable")
     chosen = chosen[values[chosen] > 0.0]
     return np.sqrt(values[chosen]), vectors[:, chosen]
@@ -82,39 +81,45 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _continued(
-    parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool, known: tuple[list[complex], list[np.ndarray]]
+    parts: Parts,
+    order: float,
+    s: complex,
+    v: np.ndarray,
+    repeated: bool,
+    previous: tuple[list[complex], list[np.ndarray]],
 ) -> tuple[complex, np.ndarray]:
     hertz = abs(s) / (2.0 * np.pi)
     try:
-        found = _from_start(parts, order, s, v, repeated, CONTINUATION)
+        mode = _from_start(parts, order, s, v, repeated, CONTINUATION)
     except _NotFoundError:
-        found = None
-    if found is None or _known(found, *known):
+        mode = None
+    if mode is None or _is_duplicate(mode, *previous):
         raise RuntimeError(
-            f"fractional damping: the mode of {hertz:.4g} Hz without damping was not found; its damping is too large"
+            f"fractional damping: the mode with the undamped frequency {hertz:.4g} Hz was not found; its damping is too"
+            " large"
         )
-    return found
+    return mode
 
 
 def _from_start(
     parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool, steps: int
 ) -> tuple[complex, np.ndarray]:
     mass, damping, stiffness, fractional = parts
-    elastic, lost = np.real(stiffness), 1j * np.imag(stiffness)
-    for share in np.linspace(0.0, 1.0, steps + 1)[1:]:
-        part = mass, share * damping, elastic + share * lost, share * fractional
+    elastic, structural = np.real(stiffness), 1j * np.imag(stiffness)
+    for fraction in np.linspace(0.0, 1.0, steps + 1)[1:]:
+        part = mass, fraction * damping, elastic + fraction * structural, fraction * fractional
         s, v = _newton(part, order, _scalar(part, order, s, v), v, repeated)
     return s, v
 
 
 def _scalar(parts: Parts, order: float, s: complex, v: np.ndarray) -> complex:
-    """s of one shape: s^2 = -(k + s c + s^a e), taken as often as it comes nearer."""
+    """s for a fixed shape, by fixed-point iteration of s^2 = -(k + s c + s^a e)."""
     m, c, k, e = (np.vdot(v, part @ v) for part in parts)
     for _ in range(MOST_STEPS):
-        after = 1j * np.sqrt((k + s * c + s**order * e) / m)
-        if not np.isfinite(after) or abs(after - s) <= CONVERGED * abs(s):
+        update = 1j * np.sqrt((k + s * c + s**order * e) / m)
+        if not np.isfinite(update) or abs(update - s) <= CONVERGED * abs(s):
             break
-        s = after
+        s = update
     return s
 
 
@@ -129,12 +134,12 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
         bordered[:n, :n] = dynamic
         bordered[:n, n] = (2.0 * s * mass + damping + order * power / s * fractional) @ v
         bordered[n, :n] = scale * abs(s) ** 2 * np.abs(mass).max()
-        right = -np.append(dynamic @ v, 0.0)
+        residual = -np.append(dynamic @ v, 0.0)
         if repeated:
-            step = np.linalg.lstsq(bordered, right, rcond=1e-10)[0]
+            step = np.linalg.lstsq(bordered, residual, rcond=1e-10)[0]
         else:
             try:
-                step = np.linalg.solve(bordered, right)
+                step = np.linalg.solve(bordered, residual)
             except np.linalg.LinAlgError:
                 raise _NotFoundError from None
         v, s = v + step[:n], s + step[n]
@@ -145,11 +150,11 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
     raise _NotFoundError
 
 
-def _known(found: tuple[complex, np.ndarray], roots: list[complex], shapes: list[np.ndarray]) -> bool:
-    """Whether a mode is one of those that were found before."""
-    s, v = found
+def _is_duplicate(mode: tuple[complex, np.ndarray], roots: list[complex], shapes: list[np.ndarray]) -> bool:
+    """Whether a mode is among those found previously."""
+    s, v = mode
     for root, shape in zip(roots, shapes, strict=True):
-        alike = abs(np.vdot(shape, v)) ** 2 / (np.linalg.norm(shape) * np.linalg.norm(v)) ** 2
-        if abs(s - root) <= 1e-8 * abs(s) and alike > 1.0 - 1e-6:
+        similarity = abs(np.vdot(shape, v)) ** 2 / (np.linalg.norm(shape) * np.linalg.norm(v)) ** 2
+        if abs(s - root) <= 1e-8 * abs(s) and similarity > 1.0 - 1e-6:
             return True
     return False

@@ -1,4 +1,4 @@
-"""Frequency responses between frames of a machine. All are for e^{+j omega t}."""
+"""Frequency responses between frames of a machine, with the time convention e^{+j omega t}."""
 
 from collections.abc import Sequence
 
@@ -56,24 +56,24 @@ def frf(
     """Frequency responses [freq, output, input] of the machine at rest in a posture, springs unloaded there.
 
     H = (j w)^d O (K + j w C - w^2 M)^-1 I^T, rows of O and I the Jacobians of the outputs and inputs along their
-    directions, d = 0, 1, 2 for receptance, mobility, accelerance. Accelerometers that feel gravity as they tilt add
+    directions, d = 0, 1, 2 for receptance, mobility, accelerance. Accelerometers that measure gravity as they tilt add
     (j w)^(d-2) T (K + j w C - w^2 M)^-1 I^T, rows of T by `tilt_rows`.
 
     Args:
         model: the machine.
         q: posture [n], rad or m.
         frequency_hz: frequencies [f], Hz.
-        frame: where outputs and inputs are x, y, z, unless they are given; "tool" is the only end frame of a machine
-            that has no frame of that name.
+        frame: frame whose x, y, z are the default outputs and inputs; "tool" means the only end frame of a machine
+            without a frame of that name.
         kind: "receptance" (m/N), "mobility" (m/s/N) or "accelerance" (m/s^2/N).
         outputs: sensors as (frame, direction), direction x y z rx ry rz in the frame's axes, X Y Z RX RY RZ in the
-            ground's, "-x" for reversed; or (coordinate, "angle"), (coordinate, "travel") of a prismatic one.
-        inputs: forces (moments for rx ry rz) likewise; the outputs where only those are given, and the reverse.
+            ground's, "-x" for reversed sign; or (coordinate, "angle"), (coordinate, "travel") of a prismatic one.
+        inputs: forces (moments for rx ry rz) likewise. If only outputs or only inputs are given, they serve as both.
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
-        sensor: of all outputs; one that measures the motion of its point and nothing else where not given.
+        sensor: of all outputs; by default ideal, measuring only the motion of its point.
 
     Raises:
-        ValueError: sizes, a frame, a direction or the kind is wrong, frequency_hz is no list, or there is a NaN or a
+        ValueError: a shape, a frame, a direction or the kind is wrong, frequency_hz is no list, or there is a NaN or a
             frequency below 0; there is no "tool" and several end frames.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
@@ -82,10 +82,10 @@ def frf(
     derivatives = check_kind(kind)
     omega = _omega(frequency_hz)
     tangent = linearize(model, q, at)
-    place = working_point(model, q, at)
-    output_rows = response_rows(model, place, outputs)
-    input_rows = output_rows if inputs == outputs else response_rows(model, place, inputs)
-    tilt = tilt_rows(model, place, outputs) if sensor.gravity else None
+    point = working_point(model, q, at)
+    output_rows = response_rows(model, point, outputs)
+    input_rows = output_rows if inputs == outputs else response_rows(model, point, inputs)
+    tilt = tilt_rows(model, point, outputs) if sensor.gravity else None
     return sensed_receptance(tangent, omega, 0.0, derivatives, output_rows, input_rows, tilt, sensor)
 
 
@@ -100,17 +100,17 @@ def sensed_receptance(
     sensor: Sensor,
     support: Support | None = None,
 ) -> Complex[Array, "f o i"]:
-    """Frequency responses at s = j omega + decay as sensors measure them.
+    """Frequency responses at s = j omega + decay as measured by the sensors [f, o, i].
 
-    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
-    K + decay C + decay^2 M for K. Structural damping is taken as at j omega, fractional damping at s.
+    M s^2 + C s + K equals the dynamic stiffness at j omega of a machine with C + 2 decay M and K + decay C +
+    decay^2 M. Structural damping is evaluated at j omega, fractional damping at s.
     """
     s = laplace(omega, decay)
     rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
     h = tangent_receptance(with_decay(t, decay), omega, rows, input_rows, support, s)
     if tilt is not None:
-        moved, tilted = jnp.split(h, 2, axis=1)
-        h = moved + tilted / s[:, None, None] ** 2
+        moved, tilt_response = jnp.split(h, 2, axis=1)
+        h = moved + tilt_response / s[:, None, None] ** 2
     return h * sensor_factor(s, derivatives, sensor)
 
 
@@ -120,14 +120,14 @@ def laplace(omega: Float[Array, "f"], decay: Float[Array, ""] | float) -> Comple
 
 
 def with_decay(t: Tangent, decay: Float[Array, ""] | float) -> Tangent:
-    """The machine whose responses at j omega are those of another one at j omega + decay."""
+    """Tangent whose responses at j omega are those of the given one at j omega + decay."""
     damping = t.damping + 2.0 * decay * t.mass
     stiffness = t.stiffness + decay * t.damping + decay**2 * t.mass
     return Tangent(t.mass, damping, stiffness, t.structural, t.fractional)
 
 
 def sensor_factor(s: Complex[Array, "f"], derivatives: int, sensor: Sensor) -> Complex[Array, "f 1 1"]:
-    """What sensors of a kind make of a displacement."""
+    """Sensor output per displacement, s^d times the high-pass."""
     return (s**derivatives * high_pass(s, sensor))[:, None, None]
 
 
@@ -139,7 +139,7 @@ def tangent_receptance(
     support: Support | None = None,
     s: Complex[Array, "f"] | None = None,
 ) -> Complex[Array, "f o i"]:
-    """`receptance` of small motions; fractional damping is taken at s, which is j omega where it is not given."""
+    """`receptance` of a linearized machine; fractional damping is evaluated at s, by default j omega."""
     fractional = None
     if t.fractional is not None:
         fractional = t.fractional.matrix, t.fractional.power(1j * omega if s is None else s)
@@ -159,10 +159,11 @@ def frf_finite_force(
     kind: FrfKind = "accelerance",
     force_n: float = 1.0,
 ) -> Complex[Array, "f 3 3"]:
-    """Frequency responses at one frame in the paper's form: the pose moved by a finite force, minus the pose at rest.
+    """Frequency responses at one frame in the paper's form: the pose displaced by a finite force, minus the pose at
+    rest.
 
-    Eq. 23-28 literally, the frame displaced by Re(dq) and by Im(dq) through the full kinematics. It tends to `frf` as
-    the force goes to zero, with an error that is linear in it; it is here to show that.
+    Eq. 23-28 literally, the frame displaced by Re(dq) and by Im(dq) through the full kinematics. It converges to `frf`
+    as the force goes to zero, with an error linear in the force, which it serves to demonstrate.
 
     Args:
         model: the machine.
@@ -173,7 +174,7 @@ def frf_finite_force(
         force_n: the force F_EMA, N.
 
     Raises:
-        ValueError: sizes, the frame or the kind is wrong.
+        ValueError: a shape, the frame or the kind is wrong.
 
     Source: Huynh et al. 2020, eq. 23-28.
     """
@@ -183,11 +184,11 @@ def frf_finite_force(
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
     q = whole(model, q)
-    every, columns = jnp.eye(efforts.shape[1]), motion_columns(model, q)
-    dq = tangent_receptance(tangent, omega, every, efforts)
+    identity, columns = jnp.eye(efforts.shape[1]), motion_columns(model, q)
+    dq = tangent_receptance(tangent, omega, identity, efforts)
 
-    def displacement(moved: Array) -> Array:
-        return pose[:3, :3].T @ (frame_pose(model, q + columns @ moved, frame)[:3, 3] - pose[:3, 3])
+    def displacement(dz: Array) -> Array:
+        return pose[:3, :3].T @ (frame_pose(model, q + columns @ dz, frame)[:3, 3] - pose[:3, 3])
 
     each = jax.vmap(jax.vmap(displacement, in_axes=1, out_axes=1))
     h = jax.lax.complex(each(dq.real), each(dq.imag)) / force_n
@@ -205,13 +206,13 @@ def _omega(frequency_hz: Float[Array, "f"]) -> Float[Array, "f"]:
 def convert_frf(
     frf: Complex[Array, "f o i"], frequency_hz: Float[Array, "f"], from_kind: FrfKind, to_kind: FrfKind
 ) -> Complex[Array, "f o i"]:
-    """The same frequency responses as another kind: multiplied by a power of j omega.
+    """Frequency responses converted to another kind, by a power of j omega.
 
     Args:
         frf: responses [f, o, i].
         frequency_hz: their frequencies [f], Hz.
-        from_kind: what they are.
-        to_kind: what to return.
+        from_kind: kind of `frf`.
+        to_kind: kind of the result.
 
     Raises:
         ValueError: a kind is unknown, or the conversion integrates at 0 Hz, where it is undefined.
@@ -219,37 +220,39 @@ def convert_frf(
     power = check_kind(to_kind) - check_kind(from_kind)
     omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
     if power < 0 and not isinstance(omega, Tracer) and bool(jnp.any(omega == 0.0)):
-        raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: leave that line out first")
+        raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: remove that line first")
     return frf * ((1j * omega) ** power)[:, None, None]
 
 
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
-    """Displacement at each point along its direction for each unit of small motion.
+    """Jacobian of the displacement at each point along its direction, by `motion_coordinates`.
 
-    At a frame that is the twist of its origin along an axis of the frame, or of the ground; at a coordinate its own
-    change, so that the force or moment that belongs to it is the effort of its drive.
+    At a frame the twist of its origin along an axis of the frame or of the ground; at a coordinate its own change,
+    whose conjugate force or moment is the effort of its drive.
 
     Raises:
         ValueError: a frame, a coordinate or a direction does not exist.
     """
     check_points(model, points)
     at_joints = [direction.removeprefix("-") in JOINT_DIRECTIONS.values() for _, direction in points]
-    names = list(dict.fromkeys(name for (name, _), joint in zip(points, at_joints, strict=True) if not joint))
+    frame_names = list(dict.fromkeys(name for (name, _), joint in zip(points, at_joints, strict=True) if not joint))
     x, rows = whole(model, q), list[Array]()
     columns = motion_columns(model, x)
-    if names:
-        rotations = frame_poses(model, x)[np.array([frame_index(model, name) for name in names])][:, :3, :3]
-        twists = motion_jacobians(model, q, names).reshape(len(names), 2, 3, -1)  # velocity, angular velocity
-        in_frame = jnp.einsum("kji,kpjm->kpim", rotations, twists).reshape(len(names), 6, -1)
-        in_ground = twists.reshape(len(names), 6, -1)
+    if frame_names:
+        rotations = frame_poses(model, x)[np.array([frame_index(model, name) for name in frame_names])][:, :3, :3]
+        twists = motion_jacobians(model, q, frame_names).reshape(
+            len(frame_names), 2, 3, -1
+        )  # velocity, angular velocity
+        in_frame = jnp.einsum("kji,kpjm->kpim", rotations, twists).reshape(len(frame_names), 6, -1)
+        in_ground = twists.reshape(len(frame_names), 6, -1)
     for (name, signed), joint in zip(points, at_joints, strict=True):
         direction = signed.removeprefix("-")
         if joint:
             row = columns[model.coordinates.index(name)]
         elif direction in GROUND_DIRECTIONS:
-            row = in_ground[names.index(name), GROUND_DIRECTIONS.index(direction)]
+            row = in_ground[frame_names.index(name), GROUND_DIRECTIONS.index(direction)]
         else:
-            row = in_frame[names.index(name), DIRECTIONS.index(direction)]
+            row = in_frame[frame_names.index(name), DIRECTIONS.index(direction)]
         rows.append(-row if signed != direction else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, columns.shape[1]))
 

@@ -1,19 +1,19 @@
-"""Kinds of frequency responses, and the points between which they are: words alone, nothing is computed."""
+"""Kinds of frequency responses, and names of their outputs and inputs, without JAX."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 FrfKind = Literal["receptance", "mobility", "accelerance"]
 DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
-"""How often the displacement is differentiated in time."""
+"""Number of time derivatives of the displacement."""
 
 Direction = str
 """At a frame x y z (translation, force) or rx ry rz (rotation, moment) in its own axes, X Y Z RX RY RZ in the ground's;
-of a coordinate "angle" or "travel". A leading - turns it round."""
+of a coordinate "angle" or "travel". A leading - reverses the sign."""
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
 GROUND_DIRECTIONS = tuple(axis.upper() for axis in DIRECTIONS)
 JOINT_DIRECTIONS = {True: "angle", False: "travel"}
-"""Of revolute coordinates, and of prismatic ones."""
+"""By whether a coordinate is revolute."""
 ALL_DIRECTIONS = (*DIRECTIONS, *GROUND_DIRECTIONS, *JOINT_DIRECTIONS.values())
 Point = tuple[str, Direction]
 """A degree of freedom of a sensor or a shaker: (frame, direction) or (coordinate, "angle" or "travel")."""
@@ -33,7 +33,7 @@ def check_kind(kind: str) -> int:
 def endpoints(
     frame: str, outputs: Sequence[Point] | None, inputs: Sequence[Point] | None
 ) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Outputs and inputs of a test: x, y, z of one frame where neither is given, the given one where one is."""
+    """Outputs and inputs of a test; if only one is given it serves as both, by default x, y, z of the frame."""
     at_frame = tuple((frame, axis) for axis in "xyz")
     first = outputs if outputs is not None else inputs
     second = inputs if inputs is not None else outputs
@@ -48,5 +48,5 @@ def turns(direction: Direction) -> bool:
 
 
 def dof_names(points: Iterable[Point]) -> tuple[str, ...]:
-    """Points as texts, "tool x", as measured sets name their degrees of freedom."""
+    """Names of points such as "tool x", the format of degrees of freedom in measured sets."""
     return tuple(" ".join(point) for point in points)

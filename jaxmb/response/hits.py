@@ -1,6 +1,6 @@
-"""What accelerometers record when a machine is hit with a hammer, in the time domain.
+"""Simulated time records of hammer tests.
 
-The springs may soften with amplitude, as the joints of real robots do; the rest of the machine is linear.
+Springs may soften with amplitude, as in joints of real robots; the rest of the machine is linear.
 """
 
 import math
@@ -16,14 +16,14 @@ from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import first_order
 
 STEPS_PER_PERIOD = 16
-"""Steps of the integration in a period of the fastest mode, at least: the error of its phase is then below 2e-4."""
+"""Least number of integration steps per period of the fastest mode, for a phase error below 2e-4."""
 MOST_STEPS = 2_000_000
 
 
 class Softening(eqx.Module):
-    """Springs that lose stiffness with amplitude: effort k q (1 - loss |q| / (|q| + half)).
+    """Softening springs with the effort k q (1 - loss |q| / (|q| + half)).
 
-    A smooth law with two numbers: k at small amplitude, k (1 - loss) at large, halfway at the deflection `half`.
+    The secant stiffness is k at small amplitude and k (1 - loss) at large amplitude, halfway at the deflection `half`.
     """
 
     loss: Float[Array, ""]
@@ -31,7 +31,7 @@ class Softening(eqx.Module):
     """rad or m."""
 
     def effort(self, stiffness: Float[Array, "n"], q: Float[Array, "n"]) -> Float[Array, "n"]:
-        """What the spring's effort differs from k q by."""
+        """Difference of the spring's effort from k q, Nm or N."""
         size = jnp.abs(q)
         return -stiffness * q * self.loss * size / (size + self.half)
 
@@ -39,7 +39,7 @@ class Softening(eqx.Module):
 def half_sine(
     time_s: Float[Array, "t"], impulse: Float[Array, ""], start_s: float, length_s: float
 ) -> Float[Array, "t"]:
-    """Force [N] of a hit: half a period of a sine that holds an impulse [N s]."""
+    """Force [N] of a hit: half a period of a sine with an impulse [N s]."""
     phase = (time_s - start_s) / length_s
     inside = (phase >= 0.0) & (phase <= 1.0)
     return jnp.where(inside, impulse * jnp.pi / (2.0 * length_s) * jnp.sin(jnp.pi * phase), 0.0)
@@ -57,57 +57,58 @@ def record_hits(
     sample_rate_hz: float,
     samples: int,
 ) -> tuple[Float[Array, "h t"], Float[Array, "h t o"]]:
-    """Force [N] and accelerations at the outputs [m/s^2] that are recorded of hits, each on a machine at rest.
+    """Records of force [N] and of accelerations at the outputs [m/s^2], each hit on a machine at rest.
 
-    M q'' + C q' + K q + s(q) = b F(t), s the effort that softening takes from the springs; classical Runge-Kutta steps.
+    M q'' + C q' + K q + s(q) = b F(t), s the softening effort; classical Runge-Kutta steps.
 
     Args:
         tangent: of the machine, about its posture.
         stiffness: of each coordinate's own spring [n], which softens.
-        softening: the law of that.
+        softening: softening law.
         output_rows: Jacobian of the sensors [o, n].
         input_rows: Jacobian of each hit's point along its direction [h, n].
         impulse: of each hit [h], N s.
-        start_s: when the hammer touches.
-        length_s: how long it touches.
-        sample_rate_hz: of the records; there is no filter, so it must leave room above the band of the hits.
+        start_s: start of contact, s.
+        length_s: duration of contact, s.
+        sample_rate_hz: of the records; without an anti-aliasing filter, so well above the band of the hits.
         samples: of each record.
 
     Raises:
         ValueError: a record would take more than `MOST_STEPS` steps.
+        NotImplementedError: the machine has structural or fractional damping.
     """
     if tangent.structural is not None:
-        raise NotImplementedError("structural damping has no motion in time: records need viscous damping")
+        raise NotImplementedError("structural damping is not defined in the time domain: records need viscous damping")
     if tangent.fractional is not None:
-        raise NotImplementedError("fractional damping has a memory: records need viscous damping")
+        raise NotImplementedError("fractional damping is not simulated in time: records need viscous damping")
     fastest = jnp.abs(eigenpairs(first_order(tangent))[0]).max()
-    between = max(1, math.ceil(float(fastest) / (2 * math.pi) * STEPS_PER_PERIOD / sample_rate_hz))
-    if samples * between > MOST_STEPS:
+    substeps = max(1, math.ceil(float(fastest) / (2 * math.pi) * STEPS_PER_PERIOD / sample_rate_hz))
+    if samples * substeps > MOST_STEPS:
         raise ValueError(
-            f"a record of {samples} samples takes {samples * between} steps, expected at most {MOST_STEPS}"
+            f"a record of {samples} samples takes {samples * substeps} steps, expected at most {MOST_STEPS}"
         )
     hit = (start_s, length_s, sample_rate_hz)
-    return _records(tangent, stiffness, softening, output_rows, input_rows, impulse, hit, samples, between)
+    return _records(tangent, stiffness, softening, output_rows, input_rows, impulse, hit, samples, substeps)
 
 
 @compiled
 def _records(
     tangent: Tangent, stiffness: Array, softening: Softening, output_rows: Array, input_rows: Array, impulse: Array,
-    hit: tuple[float, float, float], samples: int, between: int,
+    hit: tuple[float, float, float], samples: int, substeps: int,
 ) -> tuple[Array, Array]:  # fmt: skip
     each = lambda row, strength: _record(  # noqa: E731
-        tangent, stiffness, softening, output_rows, row, strength, hit, samples, between
+        tangent, stiffness, softening, output_rows, row, strength, hit, samples, substeps
     )
     return jax.vmap(each)(input_rows, impulse)
 
 
 def _record(
     tangent: Tangent, stiffness: Array, softening: Softening, output_rows: Array, input_row: Array, impulse: Array,
-    hit: tuple[float, float, float], samples: int, between: int,
+    hit: tuple[float, float, float], samples: int, substeps: int,
 ) -> tuple[Array, Array]:  # fmt: skip
     start_s, length_s, sample_rate_hz = hit
     inverse = jnp.linalg.inv(tangent.mass)
-    step = 1.0 / (sample_rate_hz * between)
+    step = 1.0 / (sample_rate_hz * substeps)
 
     def acceleration(time: Array, q: Array, qd: Array) -> Array:
         force = half_sine(time, impulse, start_s, length_s) * input_row
@@ -123,9 +124,9 @@ def _record(
 
     def sample(state: tuple[Array, Array], number: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         time = number / sample_rate_hz
-        seen = output_rows @ acceleration(time, *state)
-        after, _ = jax.lax.scan(advance, state, time + step * jnp.arange(between))
-        return after, (half_sine(time, impulse, start_s, length_s), seen)
+        acceleration_out = output_rows @ acceleration(time, *state)
+        next_state, _ = jax.lax.scan(advance, state, time + step * jnp.arange(substeps))
+        return next_state, (half_sine(time, impulse, start_s, length_s), acceleration_out)
 
     rest = jnp.zeros(stiffness.size)
     _, (force, response) = jax.lax.scan(sample, (rest, rest), jnp.arange(samples, dtype=float))

@@ -34,19 +34,19 @@ class Modes(eqx.Module):
     """-Re(lambda) / |lambda|."""
     eigenvalue: Complex[Array, "mode"]
     shape: Complex[Array, "n mode"]
-    """Columns, the largest component 1."""
+    """Mode shapes in columns, the largest component 1."""
     overdamped: Float[Array, "root"]
-    """Real eigenvalues, 1/s: roots that do not oscillate."""
+    """Real eigenvalues of overdamped modes, 1/s."""
 
 
 def modes(tangent: Tangent) -> Modes:
     """Complex modes of M dq'' + C dq' + K dq = 0.
 
     (lambda^2 M + lambda C + K) phi = 0, by the first-order form of eq. 18-19; frequency and damping by eq. 20. With
-    structural damping K + j D stands for K, which holds for positive frequencies: the modes are those with
-    Im(lambda) > 0, and without viscous damping lambda^2 = -omega^2 (1 + j eta), eta the mode's loss factor, its
-    frequency |lambda| / 2 pi is that of omega (1 + eta^2)^(1/4), and its damping ratio nearly eta / 2. Fractional
-    damping adds lambda^a tau^a K_e to K; nothing then stands apart as overdamped.
+    structural damping K becomes K + j D, which is valid for positive frequencies: the modes are those with
+    Im(lambda) > 0, and without viscous damping lambda^2 = -omega^2 (1 + j eta), eta the mode's loss factor, with
+    |lambda| = omega (1 + eta^2)^(1/4) and a damping ratio of nearly eta / 2. Fractional damping adds
+    lambda^a tau^a K_e to K; overdamped modes are then not found.
 
     Args:
         tangent: from `linearize`.
@@ -56,12 +56,12 @@ def modes(tangent: Tangent) -> Modes:
         RuntimeError: a mode of a machine with fractional damping was not found.
 
     Returns:
-        The modes with Im(lambda) > 0; what is overdamped stands apart. For use inside `jit`, where the number of modes
-        must be known beforehand, see `oscillating_modes`.
+        The modes with Im(lambda) > 0, and separately the overdamped roots. For use inside `jit`, where the number of
+        modes must be known beforehand, see `oscillating_modes`.
 
     Source: Huynh et al. 2020, eq. 18-20.
     """
-    # How many modes there are is only known from the numbers, so this runs on the host, outside of any `jit`.
+    # The number of modes depends on the values, so this runs on the host, outside of any `jit`.
     M, C, K = (np.asarray(part) for part in (tangent.mass, tangent.damping, tangent.stiffness))
     K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
     n = M.shape[0]
@@ -75,9 +75,11 @@ def modes(tangent: Tangent) -> Modes:
         if proportional:
             kept = np.imag(root) > 0.0
             order = np.argsort(np.abs(root[kept]), kind="stable")
-            one, still = np.real(root[~kept]), np.real(shapes[:, ~kept])
-            other = 1.0 / (one * np.einsum("ni,nm,mi->i", still, M, still))  # s^2 mu + s c + 1 = 0 has two roots
-            real = np.sort(np.concatenate([one, other]))
+            first_root, real_shapes = np.real(root[~kept]), np.real(shapes[:, ~kept])
+            second_root = 1.0 / (
+                first_root * np.einsum("ni,nm,mi->i", real_shapes, M, real_shapes)
+            )  # s^2 mu + s c + 1 = 0 has two roots
+            real = np.sort(np.concatenate([first_root, second_root]))
             return _modes(root[kept][order], _unit_shapes(shapes[:, kept][:, order]), real)
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
@@ -94,20 +96,20 @@ def _damped_modes(tangent: Tangent) -> tuple[Array, Array, Array]:
 
 
 def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None) -> None:
-    """Raise ValueError where a mass matrix [n, n] is singular, naming the main coordinate of what moves no mass."""
+    """Raise ValueError where a mass matrix [n, n] is singular, naming the main coordinate of its null space."""
     if bool(singular_mass_matrices(mass)):
         if not np.isfinite(mass).all():
             raise ValueError("the mass matrix is not finite")
         main = int(np.argmax(np.abs(np.linalg.eigh(_unit_diagonal(mass))[1][:, 0])))
         name = f"number {main + 1}" if coordinates is None else f"'{coordinates[main]}'"
         raise ValueError(
-            f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass; where it is a drive in"
-            " series with an elastic coordinate, both are one joint with stiffness and motor = { inertia, ratio }"
+            f"the mass matrix is singular: a motion of mainly coordinate {name} moves no mass; if it is a drive in"
+            " series with an elastic coordinate, write both as one joint with stiffness and motor = { inertia, ratio }"
         )
 
 
 def singular_mass_matrices(masses: Float[np.ndarray, "*p n n"]) -> Bool[np.ndarray, "*p"]:
-    """Which of some mass matrices are not finite, or singular to working precision once scaled to a unit diagonal."""
+    """Whether each mass matrix is not finite, or singular to working precision after scaling to a unit diagonal."""
     finite = np.isfinite(masses).all(axis=(-2, -1), keepdims=True)
     values = np.linalg.eigvalsh(_unit_diagonal(np.where(finite, masses, 0.0)))
     return (values[..., 0] <= LEAST_MASS * values[..., -1]) | (values[..., -1] <= 0.0)
@@ -123,16 +125,16 @@ def _unit_diagonal(masses: np.ndarray) -> np.ndarray:
 def oscillating_modes(
     tangent: Tangent,
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
-    """Eigenvalues [n] with Im > 0 and shapes [n, n] by ascending |eigenvalue|, and which of them are modes.
+    """Eigenvalues [n] with Im > 0 and shapes [n, n] by ascending |eigenvalue|, and whether each is a mode [n].
 
-    Always n of them, so that it can be compiled and differentiated: where a pair is overdamped the last entries are
-    real eigenvalues, marked False.
+    Always n of them, so that it can be compiled and differentiated: for overdamped pairs the last entries are real
+    eigenvalues, marked False.
 
     Raises:
         NotImplementedError: the machine has fractional damping.
     """
     if tangent.fractional is not None:
-        raise NotImplementedError("fractional damping: modes are not compiled nor fitted, expected FRFs alone")
+        raise NotImplementedError("fractional damping: modes cannot be compiled or fitted, expected FRFs only")
     n = tangent.mass.shape[0]
     if n <= FEW:
         return _by_first_order(tangent)
@@ -141,7 +143,7 @@ def oscillating_modes(
 
 
 def _coupled(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
-    """Modes that damping couples; without dampers those of s^2 M + K + j D, a problem of half the size."""
+    """Modes with non-proportional damping; without dampers those of s^2 M + K + j D, a problem of half the size."""
     if tangent.structural is None:
         return _by_first_order(tangent)
 
@@ -162,7 +164,7 @@ def _by_first_order(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Arra
 def _in_order(
     values: Complex[Array, "m"], shapes: Complex[Array, "n m"]
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
-    """As many as there are coordinates, those that oscillate first."""
+    """The first n eigenvalues and shapes, oscillating ones first, and whether each oscillates."""
     above = values.imag > 0.0
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[: shapes.shape[0]]
     return values[order], _largest_one(shapes[:, order]), above[order]
@@ -180,7 +182,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
         tangent: from `linearize`; its damping is not used.
 
     Returns:
-        The modes; directions in which the machine is unstable (negative stiffness) or free are left out.
+        The modes, without unstable (negative stiffness) and rigid-body ones.
     """
     values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
     keep = np.asarray(values) > 0.0
@@ -189,7 +191,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
 
 
 def some_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
-    """Those of some modes that are to be kept."""
+    """The modes selected by a mask."""
     found = jax.tree.map(np.asarray, found)  # indexing JAX's arrays compiles a program for every shape
     return Modes(
         frequency_hz=found.frequency_hz[keep],
@@ -205,7 +207,7 @@ def mac(
     shapes_a: Complex[Array, "n a"] | Complex[np.ndarray, "n a"],
     shapes_b: Complex[Array, "n b"] | Complex[np.ndarray, "n b"],
 ) -> Float[Array, "a b"]:
-    """Modal assurance criterion between two sets of shapes (columns): 1 alike, 0 orthogonal. NumPy in, NumPy out.
+    """Modal assurance criterion [a, b] of two sets of shapes (columns): 1 collinear, 0 orthogonal. NumPy in, NumPy out.
 
     MAC_ij = |a_i^H b_j|^2 / ((a_i^H a_i) (b_j^H b_j))
 
@@ -234,7 +236,8 @@ def energy_shares(
 
     Args:
         shapes: columns.
-        stiffness: of each coordinate's own spring [n], where a machine has no others nor gears, or `spring_matrices`.
+        stiffness: of each coordinate's own spring [n], for a machine without other springs and gears; or
+            `spring_matrices`.
     """
     if stiffness.ndim == 1:
         energy = stiffness[:, None] * jnp.abs(shapes) ** 2
@@ -244,14 +247,14 @@ def energy_shares(
 
 
 def spring_names(model: Model) -> tuple[str, ...]:
-    """Names of what shares the strain energy of a mode: springs of the coordinates, those between frames, and beams."""
-    free = (name for name, held in zip(model.coordinates, model.locked, strict=True) if not held)
+    """Names of the elastic parts in the order of `spring_matrices`: coordinates, springs between frames, beams."""
+    free = (name for name, locked in zip(model.coordinates, model.locked, strict=True) if not locked)
     return (*free, *model.springs, *model.beams)
 
 
 def giving_way(model: Model) -> tuple[bool, ...]:
-    """Which of all coordinates, springs between frames and beams `spring_names` names: those that are not locked."""
-    return (*(not held for held in model.locked), *(True for _ in (*model.springs, *model.beams)))
+    """Whether each coordinate, spring between frames and beam is in `spring_names`, which omits locked coordinates."""
+    return (*(not locked for locked in model.locked), *(True for _ in (*model.springs, *model.beams)))
 
 
 @takes_numbers("q", "point")
@@ -259,32 +262,32 @@ def giving_way(model: Model) -> tuple[bool, ...]:
 def spring_matrices(
     model: Model, q: Float[Array, "n"], point: Float[Array, "n"] | None = None
 ) -> Float[Array, "s n n"]:
-    """What each spring, in the order of `spring_names`, adds to the stiffness matrix of small motions.
+    """Contribution of each spring, in the order of `spring_names`, to the stiffness matrix [s, n, n].
 
-    It is the second derivative of the spring's energy. A spring under load between frames resists turning too, or
-    the reverse, so its share may be negative. Gravity stores no strain energy and is left out.
+    It is the second derivative of the spring's energy. The geometric stiffness of loaded springs between frames may
+    make it negative. Gravity stores no strain energy and is omitted.
 
     Args:
         model: the machine.
         q: posture at which the springs are unloaded [n], rad or m.
-        point: about which the machine moves [n], where that is not q.
+        point: configuration of the linearization [n]; by default q.
     """
 
     model = at_load(model, q)
     n, rest = len(model.coordinates), whole(model, q)
-    place = rest if point is None else whole(model, point)
+    point = rest if point is None else whole(model, point)
 
     def between_frames(x: Array) -> Array:
         return 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2
 
-    free, columns = ~np.array(model.locked, dtype=bool), motion_columns(model, place)
-    stretch = (jnp.pad(own_springs(model), ((0, 0), (0, place.size - n))) @ columns)[free]
+    free, columns = ~np.array(model.locked, dtype=bool), motion_columns(model, point)
+    stretch = (jnp.pad(own_springs(model), ((0, 0), (0, point.size - n))) @ columns)[free]
     stiffness = model.stiffness[free]
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
-        each.append(columns.T @ jax.hessian(between_frames)(place) @ columns)
-    for one in jnp.eye(len(model.beams)):
-        of_beam = jax.jacfwd(lambda x, one=one: beam_effort(model, x - rest, one))(place)
+        each.append(columns.T @ jax.hessian(between_frames)(point) @ columns)
+    for first_root in jnp.eye(len(model.beams)):
+        of_beam = jax.jacfwd(lambda x, first_root=first_root: beam_effort(model, x - rest, first_root))(point)
         each.append((columns.T @ of_beam @ columns)[None])
     return jnp.concatenate(each)
 

@@ -1,4 +1,4 @@
-"""Damping that is stated for each mode."""
+"""Modal damping."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,21 @@ from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import check_mass_matrix
 
 UNSYMMETRIC = 1e-9
-"""Of the largest entry: by more than this the matrices of a machine at rest do not differ from their transposes."""
+"""Difference to the transpose, relative to the largest entry, up to which a matrix is symmetric."""
 LEAST_STIFFNESS = 1e-12
-"""Ratio of the smallest to the largest omega^2 at and below which a motion is free but for rounding."""
+"""Ratio of the smallest to the largest omega^2 at and below which a mode is a rigid-body mode."""
 
 
 def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] | np.ndarray) -> Tangent:
-    """The tangent with a damping ratio for each undamped mode in place of all its damping, structural and
-    fractional too.
+    """The tangent with a damping ratio for each undamped mode instead of all its damping, of any kind.
 
     C = M Phi diag(2 zeta omega) Phi^T M, with K Phi = M Phi diag(omega^2) and Phi^T M Phi = I: the modes keep their
-    undamped frequencies and shapes, and `modes` finds zeta again where it is below 1.
+    undamped frequencies and shapes, and `modes` returns zeta where it is below 1.
 
     Args:
         tangent: from `linearize`, or of a `ReducedMotion`.
-        damping_ratio: zeta, of all modes, or of each of the lowest ones by ascending frequency; the others have the
-            last one's.
+        damping_ratio: zeta of all modes, or of the lowest ones by ascending frequency, the last one applying to the
+            others as well.
 
     Raises:
         ValueError: a damping ratio is negative or not finite, there are none or more than modes, the matrices are not
@@ -51,10 +50,10 @@ def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] 
     values, modes = eigh(0.5 * (K + K.T), 0.5 * (M + M.T))
     if not values[0] > LEAST_STIFFNESS * values[-1]:
         raise ValueError(
-            f"the stiffness matrix is not positive definite: a motion has omega^2 = {values[0]:.3g} (rad/s)^2, expected"
-            " every motion held by a spring for modal damping"
+            f"the stiffness matrix is not positive definite: a mode has omega^2 = {values[0]:.3g} (rad/s)^2, expected"
+            " no rigid-body or unstable modes for modal damping"
         )
     zeta = np.concatenate([zeta, np.full(n - zeta.size, zeta[-1])])
-    moved = M @ modes
-    damping = (moved * (2.0 * zeta * np.sqrt(values))) @ moved.T
+    mass_shapes = M @ modes
+    damping = (mass_shapes * (2.0 * zeta * np.sqrt(values))) @ mass_shapes.T
     return Tangent(tangent.mass, jax.device_put(damping), tangent.stiffness)

@@ -1,4 +1,4 @@
-"""What an accelerometer measures beside the acceleration of its point: gravity as it tilts, through a high-pass."""
+"""Accelerometer models: sensitivity to gravity by tilt, and a high-pass filter."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,19 +13,19 @@ from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point
 
 
 class Sensor(NamedTuple):
-    """The sensors of a test."""
+    """Properties of the sensors of a test."""
 
     gravity: bool = False
-    """Whether they feel gravity as they tilt, as accelerometers do that respond to a constant acceleration."""
+    """Whether they measure gravity as they tilt, as accelerometers with DC response do."""
     high_pass_hz: float = 0.0
-    """Corner of a first-order high-pass behind them; 0 where there is none."""
+    """Corner frequency of a first-order high-pass, Hz; 0 for none."""
 
 
 def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
-    """What gravity adds to the acceleration that is measured at each point, m/s^2 per unit of small motion.
+    """Derivative of the gravity signal at each point by `motion_coordinates`, m/s^2 per m or rad.
 
-    An accelerometer measures d . (a - g) along its axis d, which turns with its frame: a small rotation theta adds
-    -(theta x d) . g = -(d x g) . theta. Points that are rotations, or coordinates, feel none.
+    An accelerometer measures d . (a - g) along its axis d, which rotates with its frame: a small rotation theta adds
+    -(theta x d) . g = -(d x g) . theta. Rows of rotations and coordinates are 0.
     """
     rows = []
     for name, signed in points:
@@ -33,10 +33,10 @@ def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Fl
         if axis.lower() not in DIRECTIONS[:3]:
             rows.append(jnp.zeros(len(motion_coordinates(model))))
             continue
-        along = jnp.eye(3)[DIRECTIONS.index(axis.lower())]
+        direction = jnp.eye(3)[DIRECTIONS.index(axis.lower())]
         if axis not in GROUND_DIRECTIONS:
-            along = frame_pose(model, q, name)[:3, :3] @ along
-        row = -jnp.cross(along, model.gravity) @ motion_jacobian(model, q, name)[3:]
+            direction = frame_pose(model, q, name)[:3, :3] @ direction
+        row = -jnp.cross(direction, model.gravity) @ motion_jacobian(model, q, name)[3:]
         rows.append(-row if signed != axis else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
 

@@ -1,4 +1,4 @@
-"""What a load does to a machine at rest: stiffness at a frame, and how far frames move."""
+"""Statics of a loaded machine: Cartesian stiffness at a frame, and deflections of frames."""
 
 from collections.abc import Sequence
 
@@ -21,29 +21,29 @@ from jaxmb.mechanics.loops import at_closed_posture, check_closed
 from jaxmb.spatial import rotation_vector
 
 LEAST_RANK = 1e-8
-"""Singular value of the elastic Jacobian, scaled, below which a direction does not give way."""
+"""Ratio to the largest singular value of the scaled elastic Jacobian up to which a direction is rigid."""
 
 
 def cartesian_stiffness(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "6 6"]:
-    """Change of the wrench on a frame for a small twist of it, ground axes, at the frame's origin.
+    """Cartesian stiffness matrix K_X [6, 6] of a frame, ground axes, at the frame's origin.
 
-    K_X = J^-T (K - K_C) J^-1 where six joints alone give way; in general the inverse of J (I - C K_C)^-1 C J^T. Gravity
-    is left out. Coordinates without stiffness and virtual springs without compliance are rigid.
+    K_X = J^-T (K - K_C) J^-1 for six compliant joints; in general the inverse of J (I - C K_C)^-1 C J^T. Gravity is
+    omitted. Coordinates without stiffness and virtual springs without compliance are rigid.
 
     Args:
         model: the machine.
-        q: coordinates [n], rad or m, under the load: where they are, not where the drives would hold them unloaded.
+        q: actual coordinates under the load [n], rad or m, not the targets of the drives.
         frame: name of the frame.
-        wrench: force [N] then moment [Nm] on the machine at the frame's origin [6], which keeps its components in
-            ground axes as the machine moves; no load where not given.
+        wrench: force [N] then moment [Nm] on the machine at the frame's origin [6], with constant components in ground
+            axes; by default no load.
 
     Returns:
         K_X [6, 6], N/m, N, Nm and Nm/rad by block. Not symmetric under a moment.
 
     Raises:
-        ValueError: sizes or names are wrong, or the frame cannot give way in all six directions there.
+        ValueError: shapes or names are wrong, or the frame is rigid in one of the six directions.
 
     Source: Dumas et al. 2011, eq. 4 and 6; Klimchik et al. 2014, eq. 2.
     """
@@ -51,7 +51,7 @@ def cartesian_stiffness(
     check_closed(model, q, "q")
     check_wrench(wrench)
     if not any(isinstance(x, Tracer) for x in jax.tree.leaves((model, q))):
-        _check_gives_way(model, q, frame)
+        _check_compliant_in_all_directions(model, q, frame)
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
 
@@ -66,24 +66,24 @@ def deflection(
     points: Sequence[str] | None = None,
     linear: bool = True,
 ) -> Float[Array, "p 6"]:
-    """How far frames move under a wrench on one of them: translation, then rotation vector, ground axes.
+    """Deflections of frames under a wrench on one of them: translation, then rotation vector, ground axes.
 
     Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which
     springs between frames keep the stiffness they have at q.
 
     Args:
         model: the machine.
-        q: where the drives hold the coordinates [n], rad or m.
-        frame: where the wrench acts.
+        q: coordinates held by the drives [n], rad or m.
+        frame: frame on which the wrench acts.
         wrench: force [N] then moment [Nm] at its origin, ground axes, of constant direction [6].
-        points: frames whose motion is asked for; the loaded one where not given.
+        points: frames whose deflections are returned; by default the loaded one.
         linear: first order in the load.
 
     Returns:
         [p, 6], m and rad. NaN where no equilibrium was found.
 
     Raises:
-        ValueError: sizes or names are wrong.
+        ValueError: shapes or names are wrong.
 
     Source: Klimchik et al. 2014, eq. 3.
     """
@@ -91,16 +91,16 @@ def deflection(
     check_wrench(wrench)
     points = (frame,) if points is None else _names(points)
     if linear:
-        given_way = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
-        return jnp.stack([elastic_jacobian(model, q, point) @ given_way for point in points])
+        e = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
+        return jnp.stack([elastic_jacobian(model, q, point) @ e for point in points])
     e = elastic_deflection(model, q, frame, wrench)
-    before, after = node_poses(model, q), node_poses(model, whole(model, q) + e)
-    moved = []
+    unloaded, loaded = node_poses(model, q), node_poses(model, whole(model, q) + e)
+    displacements = []
     for point in points:
         index = frame_index(model, point)
-        a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (before, after))
-        moved.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
-    return jnp.stack(moved)
+        a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (unloaded, loaded))
+        displacements.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
+    return jnp.stack(displacements)
 
 
 def _names(points: Sequence[str]) -> tuple[str, ...]:
@@ -118,24 +118,24 @@ def check_wrench(wrench: Array | None) -> None:
 
 
 @compiled
-def _giving_way(model: Model, q: Float[Array, "n"], frame: str) -> tuple[Float[Array, "6 e"], Float[Array, "e e"]]:
+def _jacobian_and_compliance(
+    model: Model, q: Float[Array, "n"], frame: str
+) -> tuple[Float[Array, "6 e"], Float[Array, "e e"]]:
     return elastic_jacobian(model, q, frame), compliance_matrix(model, q)
 
 
-def _check_gives_way(model: Model, q: Array, frame: str) -> None:
-    jacobian, compliance = (np.asarray(part) for part in _giving_way(model, jnp.asarray(q), frame))
+def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> None:
+    jacobian, compliance = (np.asarray(part) for part in _jacobian_and_compliance(model, jnp.asarray(q), frame))
     if not np.all(np.isfinite(compliance)):
-        raise ValueError(
-            f"machine '{model.name}' does not hold itself at this posture: its springs push it away from it"
-        )
-    moving = np.diagonal(compliance) > 0.0
-    columns = jacobian[:, moving]
+        raise ValueError(f"machine '{model.name}' is unstable at this posture: its stiffness is not positive definite")
+    is_compliant = np.diagonal(compliance) > 0.0
+    columns = jacobian[:, is_compliant]
     length = np.linalg.norm(columns[:3], axis=0).max(initial=0.0) or 1.0
     scaled = columns * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
-    size = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
-    rank = int(np.sum(size > LEAST_RANK * size.max(initial=0.0)))
+    singular_values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
+    rank = int(np.sum(singular_values > LEAST_RANK * singular_values.max(initial=0.0)))
     if rank < 6:
         raise ValueError(
-            f"frame '{frame}' cannot give way in {6 - rank} of six directions at this posture (the elastic Jacobian has"
-            f" rank {rank}): its stiffness there is infinite"
+            f"frame '{frame}' is rigid in {6 - rank} of six directions at this posture (the elastic Jacobian has rank"
+            f" {rank}): its stiffness is infinite"
         )

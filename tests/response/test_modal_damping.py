@@ -90,7 +90,7 @@ def test_wrong_ratios(ratio, sentence):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"stiffness": STIFFNESS - 2e3 * np.eye(5)}, "stiffness matrix is not positive definite: a motion has"),
+        ({"stiffness": STIFFNESS - 2e3 * np.eye(5)}, "stiffness matrix is not positive definite: a mode has"),
         ({"stiffness": np.diag([0.0, 1.0, 1.0, 1.0, 1.0])}, "stiffness matrix is not positive definite"),
         ({"stiffness": np.full((5, 5), np.nan)}, "not symmetric"),
         ({"stiffness": STIFFNESS + PART}, "not symmetric, expected a machine at rest"),
