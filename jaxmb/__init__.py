@@ -1,8 +1,7 @@
-"""jaxmb: physical parameters of flexible multibody systems from measurements of them.
+"""jaxmb: identification of the physical parameters of flexible multibody systems from measurements.
 
-Importing jaxmb turns on 64-bit floats in JAX, which identification needs, and keeps compiled programs for the next
-process; the user's own settings stay (see `jaxmb.runtime`). The public names are in `__init__.pyi`; each is imported
-when it is first used.
+Importing jaxmb enables 64-bit floats in JAX, which identification needs, and a cache of compiled programs; settings of
+the user take precedence (see `jaxmb.runtime`). The public names are in `__init__.pyi`; each is imported at first use.
 
 More names by subject: `jaxmb.studies`, `jaxmb.results`, `jaxmb.plan`, `jaxmb.laws`, `jaxmb.deflections`, `jaxmb.maps`,
 `jaxmb.report`, `jaxmb.estimation`, `jaxmb.fitting`.

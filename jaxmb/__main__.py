@@ -9,16 +9,16 @@ import warnings
 from jaxmb.cli import main
 from jaxmb.cli.console import printable, say
 
-COLLECT_AFTER = 200_000
-"""New objects between two rounds of garbage collection. Imports and JAX's traces make as many that stay: looking
-through them again and again, as Python does after 700, takes a tenth of a command's time."""
-NOT_SAID = 120
+GC_THRESHOLD = 200_000
+"""New objects between garbage collections. Imports and traces create this many permanent objects; with Python's default
+of 700, collection takes a tenth of a command's time."""
+OUTPUT_FAILED = 120
 """Exit code where the output could not be written, as Python's own."""
 
 
 def run() -> None:
-    """Run the command and end the process at once: taking hundred thousands of objects apart helps nobody."""
-    gc.set_threshold(COLLECT_AFTER, 30, 30)
+    """Run the command and exit without deallocating its objects, which takes time and has no effect."""
+    gc.set_threshold(GC_THRESHOLD, 30, 30)
     default = warnings.formatwarning
     warnings.formatwarning = lambda *arguments: printable(default(*arguments))
     code = main()
@@ -27,7 +27,7 @@ def run() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError as error:
-        code = say(f"the output cannot be written: {error.strerror or error}", NOT_SAID)
+        code = say(f"the output cannot be written: {error.strerror or error}", OUTPUT_FAILED)
     os._exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Functions that XLA compiles, and that take arguments and tell errors as any other function does."""
+"""Compiled functions with ordinary argument handling and error messages."""
 
 import functools
 import inspect
@@ -18,10 +18,10 @@ Value = TypeVar("Value")
 
 
 def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """`equinox.filter_jit`, but what jaxmb says of a wrong argument ends no traceback of JAX and Equinox.
+    """`equinox.filter_jit` that re-raises errors of jaxmb without the traceback of JAX and Equinox.
 
-    Wrong names and shapes are found while JAX traces a function, deep below the call that has them. Errors that JAX
-    itself raises there keep their tracebacks.
+    Wrong names and shapes are found while JAX traces a function, deep below the call. Errors raised by JAX itself keep
+    their tracebacks.
     """
     jitted = eqx.filter_jit(function)
 
@@ -32,34 +32,33 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
         except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise
-            plain = type(error)(*error.args)
-        raise plain
+            rethrown = type(error)(*error.args)
+        raise rethrown
 
     return call
 
 
 def with_fixed(function: Callable[..., Value], *fixed: Any) -> Callable[..., Value]:
-    """A function compiled, with its first arguments given: what is called often need not take large ones apart each
-    time, which takes longer than many a computation.
+    """Compiled partial application: large fixed arguments are flattened once instead of at every call.
 
     Args:
         function: of the fixed arguments, then of arrays.
-        fixed: pytrees of arrays and of what can be hashed.
+        fixed: pytrees of arrays and hashable leaves.
     """
     leaves, structure = jax.tree.flatten(fixed)
     arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-    others = tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)
-    return functools.partial(_program(function, structure, others), arrays)
+    static_leaves = tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)
+    return functools.partial(_program(function, structure, static_leaves), arrays)
 
 
 @functools.lru_cache(maxsize=128)
-def _program(function: Callable[..., Any], structure: Any, others: tuple[Any, ...]) -> Callable[..., Any]:
-    """One for all arguments of the same structure, so that what is compiled is found again."""
+def _program(function: Callable[..., Any], structure: Any, static_leaves: tuple[Any, ...]) -> Callable[..., Any]:
+    """One jitted function for all arguments of the same structure, so that compiled programs are reused."""
 
-    def call(arrays: list[Array], *changing: Any) -> Any:
-        rest = iter(arrays)
-        leaves = [next(rest) if leaf is None else leaf for leaf in others]
-        return function(*jax.tree.unflatten(structure, leaves), *changing)
+    def call(arrays: list[Array], *arguments: Any) -> Any:
+        array_iterator = iter(arrays)
+        leaves = [next(array_iterator) if leaf is None else leaf for leaf in static_leaves]
+        return function(*jax.tree.unflatten(structure, leaves), *arguments)
 
     return jax.jit(call)
 
@@ -67,26 +66,26 @@ def _program(function: Callable[..., Any], structure: Any, others: tuple[Any, ..
 def takes_numbers(
     *names: str, least: float = -np.inf
 ) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
-    """Lets a function take lists for some of its arrays, and tells what is no finite number of at least `least`.
+    """Decorator: converts the named arguments to arrays and checks that they are finite and at least `least`.
 
-    Values that JAX traces are not looked at.
+    Traced values are not checked.
     """
 
-    def around(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    def decorate(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
         signature = inspect.signature(function)
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
             bound = signature.bind(*args, **kwargs)
             for name in names:
-                given = bound.arguments.get(name, signature.parameters[name].default)
-                if given is not signature.parameters[name].default:
-                    bound.arguments[name] = _numbers(name, given, least)
+                value = bound.arguments.get(name, signature.parameters[name].default)
+                if value is not signature.parameters[name].default:
+                    bound.arguments[name] = _numbers(name, value, least)
             return function(*bound.args, **bound.kwargs)
 
         return call
 
-    return around
+    return decorate
 
 
 def _numbers(name: str, values: Any, least: float) -> Array:
@@ -95,8 +94,8 @@ def _numbers(name: str, values: Any, least: float) -> Array:
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {values!r}, expected an array of numbers") from None
     if not isinstance(array, Tracer):
-        known = np.asarray(array)
-        wrong = known[~(np.isfinite(known) & (known >= least))]
+        numbers = np.asarray(array)
+        wrong = numbers[~(np.isfinite(numbers) & (numbers >= least))]
         if wrong.size:
             at_least = f" of at least {least:g}" if np.isfinite(least) else ""
             raise ValueError(f"{name} holds {wrong[0]:g}, expected finite numbers{at_least}")
@@ -104,7 +103,7 @@ def _numbers(name: str, values: Any, least: float) -> Array:
 
 
 def _raised_here(traceback: TracebackType | None) -> bool:
-    """Whether a function of jaxmb raised it."""
+    """Whether an error was raised by a function of jaxmb."""
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith("jaxmb.")

@@ -1,8 +1,8 @@
-"""Stiffness from deflections: loads, how far points moved, and what of joints and links that tells.
+"""Stiffness identification from deflections: load cases, displacements, and stiffness models of joints and links.
 
 A `LoadCase` is one load in one posture. Displacements are linear in compliances, J_p C J_l^T w: `observation_matrix` is
-that of any of them, `stiffness_models` are models of increasing detail, and `completion` makes a whole machine of
-what is left after their reduction.
+the matrix of this relation, `stiffness_models` are models of increasing detail, and `completion` makes a complete
+machine from a reduced model.
 """
 
 from jaxmb.identify.assess.deflections.scatter import (

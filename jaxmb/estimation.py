@@ -1,7 +1,7 @@
-"""Estimation for any observation matrix: least squares, what is known after it, models with too many numbers.
+"""Estimation for any observation matrix: least squares, identifiability, and reduction of overparameterized models.
 
-Nothing here knows of machines. Rank, groups of parameters that only together are known, and standard deviations come
-from one decomposition (`knowledge`), before a test as after it.
+Independent of machines. Rank, groups of parameters identifiable only in combination, and standard deviations come from
+one decomposition (`knowledge`), before a test as well as after it.
 """
 
 from jaxmb.identify.estimation.identifiability import (

@@ -1,7 +1,7 @@
-"""Fitting: the least-squares problem of a study, and the ways to its minimum, for those who build experiments.
+"""Fitting: the least-squares problem of a study and its solvers, for custom experiments.
 
-`Study.problem` is the problem; `run_fit` searches and refines, `linear_step` solves a linear one, `final_state` is what
-the standard deviations are made of.
+`Study.problem` is the problem; `run_fit` searches and refines, `linear_step` solves a linear one, `final_state` has the
+residual and Jacobian for standard deviations.
 """
 
 from jaxmb.identify.experiments.frf.frf_test import FrfTest as FrfTest

@@ -1,4 +1,4 @@
-"""Laws: whether one linear model does for all tests, and which law of posture, load or amplitude if not."""
+"""Laws: test of one linear model for all tests, and parameter laws of posture, load or amplitude where it fails."""
 
 from jaxmb.identify.assess.laws.law_problem import (
     model_with_laws as model_with_laws,

@@ -1,7 +1,7 @@
-"""Planning: what tests will tell before they are made, and which to make next.
+"""Test planning: identifiability before measuring, and selection of the next tests.
 
-`inspect` answers for a study. The rest is what it is made of: candidates, what each would tell of the free parameters,
-and the choice of those that together tell most.
+`inspect` does both for a study. The other names are its parts: candidate tests, their information on the free
+parameters, and the choice of the most informative set.
 """
 
 from jaxmb.identify.estimation.design import (

@@ -1,6 +1,6 @@
-"""Results: what an identification found, what it is judged by, and how that is kept.
+"""Results of identifications: parameters, metrics and uncertainty.
 
-`jaxmb.identify` gives a `Result`; its `metrics` are a record, and a mapping with the names of result.json.
+`jaxmb.identify` returns a `Result`; its `metrics` are a record, and a mapping with the names of result.json.
 """
 
 from jaxmb.identify.assess.finding import Finding as Finding

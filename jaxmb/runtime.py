@@ -1,18 +1,16 @@
-"""What is set in JAX when jaxmb is imported: 64-bit floats, threads that cannot block each other, a cache of programs.
+"""JAX settings made when jaxmb is imported: 64-bit floats, the size of the thread pool, and the compilation cache.
 
-What the user has set stays. The rest is set in the environment where JAX is not imported yet, which child processes
-inherit, and in JAX's configuration where it is.
+Settings of the user take precedence. If JAX is not imported yet, settings are made in the environment, which child
+processes inherit, otherwise in JAX's configuration.
 
-**Threads.** jaxlib 0.10.0 to 0.11.0 can wait for itself for ever on a CPU: a batched LAPACK call that runs on a thread
-of XLA's pool queues its pieces to the same pool and blocks until they are done, so a few such calls at once (the linear
-solves of two tests of different form, say) leave no thread to do the pieces. A pool of one thread never blocks, because
-there a call does its pieces itself. The size of the pool is read from PJRT_NPROC, or from NPROC where that is not set,
-when JAX first computes.
+**Threads.** jaxlib 0.10.0 to 0.11.0 can deadlock on a CPU: a batched LAPACK call on a thread of XLA's pool queues its
+tasks to the same pool and blocks until they are done, so concurrent calls (such as the linear solves of two tests of
+different form) can occupy all threads. With a pool of one thread a call runs its tasks itself. The size of the pool is
+read from PJRT_NPROC, or else NPROC, at JAX's first computation.
 
-**Cache.** JAX keeps compiled programs in a folder, by a key of the program, the compiler's options, the version of
-jaxlib and the features of the processor. What cannot be read or written there is compiled as if there were no cache.
-JAX's own limit of the folder's size looks at every file before it writes one, so the folder is cut back here, when a
-process ends.
+**Cache.** JAX stores compiled programs in a folder, by a key of the program, the compiler's options, the version of
+jaxlib and the processor's features. Entries that cannot be read or written are compiled as without a cache. JAX's own
+limit on the folder's size examines every file at each write, so the folder is trimmed here, at the end of a process.
 """
 
 import atexit
@@ -25,30 +23,30 @@ from importlib.metadata import version
 from pathlib import Path
 
 BLOCKING = ((0, 10, 0), (0, 11, 0))
-"""First and last jaxlib whose batched LAPACK calls can block the pool of threads they run on."""
+"""First and last jaxlib whose batched LAPACK calls can deadlock."""
 POOL_SIZES = ("PJRT_NPROC", "NPROC")
-"""Environment variables that hold the size of XLA's pool of threads on a CPU, the one that counts first."""
+"""Environment variables for the size of XLA's thread pool on a CPU, by precedence."""
 CACHE = "JAXMB_COMPILATION_CACHE"
-"""Environment variable that turns the cache "off"; "on" where not set."""
+"""Environment variable that turns the cache "off"; by default "on"."""
 MOST_BYTES = 200_000_000
-"""On the disk, of all compiled programs that are kept from one process to the next."""
-KEPT = 0.75
-"""Part of that to which the cache is cut back where it has grown beyond."""
-LOOK_EVERY_S = 3600.0
-"""At the size of the cache: with thousands of files that takes a tenth of a second."""
+"""Limit on the disk space of the compilation cache."""
+TARGET_FRACTION = 0.75
+"""Fraction of the limit to which the cache is trimmed."""
+CHECK_INTERVAL_S = 3600.0
+"""Interval between checks of the cache's size, which take a tenth of a second with thousands of files."""
 
 
 def prepare() -> None:
-    """Set everything that the user has not decided otherwise."""
+    """Make all settings that the user has not made."""
     _set("jax_enable_x64", True)
     one_thread()
     keep_programs()
 
 
 def one_thread() -> None:
-    """Give XLA's pool on a CPU one thread, where jaxlib needs it and the user has not chosen the size of the pool.
+    """Limit XLA's pool on a CPU to one thread, if jaxlib needs it and the user has not chosen the size of the pool.
 
-    Where JAX has computed already it is too late, which a warning says.
+    A warning is issued where JAX has already computed, so that the setting has no effect.
     """
     if not BLOCKING[0] <= _release(version("jaxlib")) <= BLOCKING[1]:
         return
@@ -66,59 +64,59 @@ def one_thread() -> None:
 
 
 def keep_programs() -> None:
-    """Keep compiled programs from one process to the next, in the user's folder of caches.
+    """Set up the compilation cache in the user's cache folder.
 
-    Not where JAXMB_COMPILATION_CACHE is "off", where JAX was given a folder by the user, and where none can be written.
+    Not if JAXMB_COMPILATION_CACHE is "off", the user has set a folder for JAX, or the folder is not writable.
     """
     from platformdirs import user_cache_path
 
-    asked = os.environ.get(CACHE, "on")
-    if asked not in ("on", "off"):
-        warnings.warn(f"{CACHE} is '{asked}', expected 'on' or 'off'", RuntimeWarning, stacklevel=4)
+    setting = os.environ.get(CACHE, "on")
+    if setting not in ("on", "off"):
+        warnings.warn(f"{CACHE} is '{setting}', expected 'on' or 'off'", RuntimeWarning, stacklevel=4)
     try:
         folder = user_cache_path("jaxmb", appauthor=False) / "programs"
-    except RuntimeError:  # there is no home
+    except RuntimeError:  # no home folder
         return
     if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(folder):  # not the user's: jaxmb's in a parent process
         del os.environ["JAX_COMPILATION_CACHE_DIR"]
-    if asked == "off" or _is_set("jax_compilation_cache_dir") or not _made(folder):
+    if setting == "off" or _is_set("jax_compilation_cache_dir") or not _is_writable(folder):
         return
     _set("jax_compilation_cache_dir", str(folder))
     _set("jax_persistent_cache_min_compile_time_secs", 0.0)
     _set("jax_persistent_cache_min_entry_size_bytes", -1)
-    # Another process that writes, a full disk: the program is compiled, which is no concern of the user.
+    # If another process is writing, or the disk is full, the program is compiled: the user need not be warned.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
-    atexit.register(_look, folder)
+    atexit.register(_trim_if_due, folder)
 
 
-def _look(folder: Path) -> None:
-    """Cut the cache back, where JAX was used and nobody has looked for an hour."""
-    looked = folder / "looked"
+def _trim_if_due(folder: Path) -> None:
+    """Trim the cache if JAX was used and the last check was `CHECK_INTERVAL_S` ago."""
+    marker = folder / "looked"
     with contextlib.suppress(OSError):
-        if "jax" in sys.modules and not (looked.exists() and time.time() - looked.stat().st_mtime < LOOK_EVERY_S):
-            looked.touch()
+        if "jax" in sys.modules and not (marker.exists() and time.time() - marker.stat().st_mtime < CHECK_INTERVAL_S):
+            marker.touch()
             cut_back(folder)
 
 
 def cut_back(folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Remove the programs that were not used for longest, where all together take more than that on the disk."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        found = [(entry.stat(), entry.path) for entry in entries if entry.name.endswith("-cache")]
-        sizes = {path: max(stat.st_size, getattr(stat, "st_blocks", 0) * 512) for stat, path in found}
+    """Remove the least recently used programs where the cache exceeds `most_bytes` on the disk."""
+    with contextlib.suppress(OSError), os.scandir(folder) as directory:
+        entries_found = [(entry.stat(), entry.path) for entry in directory if entry.name.endswith("-cache")]
+        sizes = {path: max(stat.st_size, getattr(stat, "st_blocks", 0) * 512) for stat, path in entries_found}
         total = sum(sizes.values())
         if total <= most_bytes:
             return
-        for _, path in sorted((max(stat.st_atime, stat.st_mtime), path) for stat, path in found):
+        for _, path in sorted((max(stat.st_atime, stat.st_mtime), path) for stat, path in entries_found):
             with contextlib.suppress(OSError):  # another process may have removed it
                 os.unlink(path)
             total -= sizes[path]
-            if total <= KEPT * most_bytes:
+            if total <= TARGET_FRACTION * most_bytes:
                 return
 
 
-def _made(folder: Path) -> bool:
-    """Whether a folder is there, or could be made, and can be written."""
-    if not folder.is_absolute():  # there is no home, which older versions of platformdirs do not tell
+def _is_writable(folder: Path) -> bool:
+    """Whether a folder exists, or could be created, and is writable."""
+    if not folder.is_absolute():  # no home folder, which older versions of platformdirs do not report
         return False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +126,7 @@ def _made(folder: Path) -> bool:
 
 
 def _is_set(option: str) -> bool:
-    """Whether the user has given an option of JAX, which is None by default, a value."""
+    """Whether the user has set an option of JAX, which is None by default."""
     if option.upper() in os.environ:
         return True
     jax = sys.modules.get("jax")
@@ -136,7 +134,7 @@ def _is_set(option: str) -> bool:
 
 
 def _set(option: str, value: object) -> None:
-    """Give an option of JAX a value, where the environment has none."""
+    """Set an option of JAX, unless it is set in the environment."""
     if option.upper() in os.environ:
         return
     jax = sys.modules.get("jax")
@@ -147,7 +145,7 @@ def _set(option: str, value: object) -> None:
 
 
 def _has_computed() -> bool:
-    """Whether JAX has started its backends, and with them the pool of threads."""
+    """Whether JAX has initialized its backends, and with them the thread pool."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bridge.backends_are_initialized()
 

@@ -1,7 +1,7 @@
-"""Geometry of rigid motions: rotations, homogeneous transforms, and how mass is spread over a body.
+"""Rigid-body geometry: rotations, homogeneous transforms and pseudo-inertias.
 
-The order of every six-component quantity in jaxmb is fixed here: a twist is [linear velocity, angular velocity], a
-wrench is [force, moment]. `T_ab` takes coordinates in frame b to coordinates in frame a.
+Conventions: a twist is [linear velocity, angular velocity], a wrench is [force, moment], and `T_ab` maps coordinates in
+frame b to coordinates in frame a.
 """
 
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def rotation_by(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
 def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """Rotation vector (axis times angle, rad) of a rotation matrix, for angles below pi.
 
-    theta / sin(theta) * vee(R), smooth through theta = 0, so that it can be differentiated at rest.
+    theta / sin(theta) * vee(R), differentiable at theta = 0.
     """
     sine_axis = vee(rotation)
     sine_squared = jnp.dot(sine_axis, sine_axis)
@@ -70,8 +70,8 @@ def pseudo_inertia(
 ) -> Float[Array, "4 4"]:
     """Second moment of a body's mass over homogeneous coordinates, integral of [r; 1] [r; 1]^T dm.
 
-    With it the kinetic energy of a body at pose T is trace(T' P T'^T) / 2: linear in mass [kg], first moment m c
-    [kg m] and the inertia tensor [kg m^2], the last two about the origin of the frame they are given in.
+    The kinetic energy of a body at pose T is trace(T' P T'^T) / 2. P is linear in mass [kg], first moment m c [kg m]
+    and the inertia tensor [kg m^2], the last two about the origin of the body's frame.
 
     Source: Wensing, Kim, Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameters".
     """

@@ -1,8 +1,8 @@
-"""Studies: what a study file may say, and what it becomes once it is read and checked.
+"""Studies: the format of study files, and validated studies.
 
-A study names a machine, the tests that were made of it and what is free. It is a TOML file (`load_study`), or the same
-as plain data (`make_study`), which `study_data` gives of a file. `Study.entries` are its tests with what is known of
-them; `jaxmb.identify` fits it.
+A study names a machine, its tests and the free parameters. It is read from a TOML file (`load_study`) or made from the
+same data as dictionaries (`make_study`); `study_data` returns the data of a file. `Study.entries` are its tests with
+their sources; `jaxmb.identify` fits it.
 """
 
 from jaxmb.identify.experiments.deflections.instruments import Instruments as Instruments

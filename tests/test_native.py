@@ -92,7 +92,7 @@ def test_where_nothing_can_be_written_jax_solves(caches, monkeypatch):
     assert not native.in_use.__wrapped__()
     assert native.status() == f"by JAX: {caches}/jaxmb/native cannot be written"
     native.begin()
-    assert not native._begun
+    assert not native._compiling
 
 
 def test_where_nothing_can_be_looked_for_jax_solves(caches, monkeypatch):
@@ -115,18 +115,18 @@ def test_without_a_home_nothing_is_written(caches, monkeypatch, older):
     assert not native.in_use.__wrapped__()
     assert native.status().startswith("by JAX: ")
     native.begin()
-    assert not native._begun
+    assert not native._compiling
     assert not list(caches.iterdir())
 
 
 @NO_COMPILER
 def test_another_process_compiles_while_this_one_goes_on(caches):
     native.begin()
-    assert len(native._begun) == 1
+    assert len(native._compiling) == 1
     assert native.compile_now().exists()
-    assert not native._begun
+    assert not native._compiling
     native.begin()
-    assert not native._begun
+    assert not native._compiling
 
 
 @NO_COMPILER
@@ -135,9 +135,9 @@ def test_files_of_the_user_are_no_modules_of_that_process(caches, monkeypatch):
     (caches / "shlex.py").write_text(f"open({str(caches / 'run')!r}, 'w')")
     monkeypatch.chdir(caches)
     native.begin()
-    native._begun.pop().wait()
+    native._compiling.pop().wait()
     assert not (caches / "run").exists()
-    assert native._place().exists()
+    assert native._library_path().exists()
 
 
 def test_what_hinders_a_compilation_is_told_where_it_is_needed(caches, monkeypatch):
@@ -150,7 +150,7 @@ def test_what_hinders_a_compilation_is_told_where_it_is_needed(caches, monkeypat
 
 
 def test_what_cannot_be_loaded_is_not_used(caches):
-    path = native._place()
+    path = native._library_path()
     path.parent.mkdir(parents=True)
     path.write_text("no library")
     path.with_suffix(".sha256").write_text(hashlib.sha256(b"no library").hexdigest())
@@ -172,14 +172,14 @@ def test_a_damaged_kernel_is_compiled_again(caches):
 
 
 def test_other_processors_sources_and_versions_have_their_own(caches, monkeypatch):
-    before = native._place()
-    assert before == native._place()
+    before = native._library_path()
+    assert before == native._library_path()
     monkeypatch.setattr(native, "_processor", lambda: "another one")
-    assert native._place() != before
+    assert native._library_path() != before
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
     monkeypatch.setattr(native, "version", lambda _: "0.0.1")
-    assert native._place() != before
+    assert native._library_path() != before
 
 
 def solved(code):

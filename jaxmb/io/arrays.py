@@ -1,4 +1,4 @@
-"""NPZ files of plain arrays, nothing executed."""
+"""NPZ files of numeric arrays, read without unpickling."""
 
 import tokenize
 import zipfile
@@ -13,19 +13,19 @@ from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
 
 LARGEST_ARRAY = 50_000_000
-"""Entries; a file that claims more is broken or no measurement."""
+"""Most entries of an array; a file with more is damaged or no measurement."""
 BROKEN = (
     ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError, tokenize.TokenError,
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
 )  # fmt: skip
-"""What zipfile and NumPy raise on an archive that is not whole, is encrypted, or is none."""
+"""Exceptions of zipfile and NumPy for a file that is damaged, encrypted, or no archive."""
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an NPZ file by name.
 
     Raises:
-        InputError: the file cannot be read, is too large, or holds what is no array or one of Python objects.
+        InputError: the file cannot be read, is too large, or holds an entry that is no array or has Python objects.
     """
     check_regular(path)
     data: dict[str, np.ndarray] = {}

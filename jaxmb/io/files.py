@@ -1,4 +1,4 @@
-"""Text files that describe something: found by name, read strictly, and written whole or not at all."""
+"""Description files: lookup by name, validated reading of text and TOML, and atomic writing."""
 
 import os
 import re
@@ -12,32 +12,32 @@ from typing import Any
 from jaxmb.io.validation import InputError, known_name
 
 LARGEST_FILE = 4_000_000
-"""Bytes; a description larger than this is no description but data, and would only be slow to refuse."""
+"""Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
 MOST_KEY_PARTS = 1000
 _KEY_DOT = re.compile(r"""\.[ \t]*(?:["'A-Za-z_\-]|\d+[ \t]*\.)""")
 """A dot between the parts of a key, not the one of a decimal number."""
 
 
-def library_names(room: str) -> tuple[str, ...]:
-    """Names of the descriptions of one kind ("machines", "studies") that come with jaxmb."""
-    folder = resources.files("jaxmb.library") / room
+def library_names(kind: str) -> tuple[str, ...]:
+    """Names of the built-in descriptions of one kind ("machines", "studies")."""
+    folder = resources.files("jaxmb.library") / kind
     return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
-def find_description(name_or_path: str | os.PathLike[str], room: str, what: str, endings: tuple[str, ...]) -> Path:
+def find_description(name_or_path: str | os.PathLike[str], kind: str, label: str, endings: tuple[str, ...]) -> Path:
     """Path of a built-in description by name, or of the file the user names.
 
     Raises:
         InputError: neither a built-in name nor a file with one of the endings.
     """
     text = os.fspath(name_or_path)
-    names = library_names(room)
+    names = library_names(kind)
     if text in names:
-        return Path(str(resources.files("jaxmb.library") / room / f"{text}.toml"))
+        return Path(str(resources.files("jaxmb.library") / kind / f"{text}.toml"))
     path = Path(text)
-    # os.path.exists is False, where Path.exists raises, for a name that no file can have.
+    # For an invalid file name os.path.exists returns False, where Path.exists raises.
     if path.suffix not in endings and os.sep not in text and not os.path.exists(text):
-        raise InputError(known_name(f"{what}", text, names) + f", or a file ending in {' or '.join(endings)}")
+        raise InputError(known_name(label, text, names) + f", or a file ending in {' or '.join(endings)}")
     if path.suffix not in endings:
         raise InputError(f"{path}: expected a file ending in {' or '.join(endings)}")
     return path
@@ -47,11 +47,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Contents of a TOML file.
 
     Raises:
-        InputError: the file cannot be read, is no text, or is no TOML; the message gives line and column.
+        InputError: the file cannot be read, or is no text or no TOML; the message gives line and column.
     """
     text = read_text(path)
     for number, line in enumerate(text.split("\n"), start=1):
-        # The reader's time grows with the square of the parts of one key: a megabyte of "a.a.a" would take hours.
+        # The parser's time is quadratic in the parts of one key: a megabyte of "a.a.a" would take hours.
         if line.count(".") > MOST_KEY_PARTS and len(_KEY_DOT.findall(line)) > MOST_KEY_PARTS:
             raise InputError(f"{path}: line {number} is nested too deeply, expected at most a few levels")
     try:
@@ -65,17 +65,17 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _quotes_hint(message: str, text: str) -> str:
-    """What to do where a value begins with a letter."""
+    """Hint on missing quotes where the invalid value begins with a letter."""
     at = re.fullmatch(r"Invalid value \(at line (\d+), column (\d+)\)", message)
     lines = text.replace("\r\n", "\n").split("\n")
     return "; text needs quotes" if at and lines[int(at[1]) - 1][int(at[2]) - 1 :][:1].isalpha() else ""
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Raise InputError for a pipe, a socket or a device, before it is opened: opening or reading it might never end."""
+    """Raise InputError for a pipe, a socket or a device, which might block when opened or read."""
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # which its reader reports
+    except (OSError, ValueError):  # reported by the reader
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(
@@ -87,7 +87,7 @@ def read_text(path: Path) -> str:
     """Contents of a small UTF-8 text file.
 
     Raises:
-        InputError: the file cannot be read, is larger than `LARGEST_FILE`, or is no text.
+        InputError: the file cannot be read, is larger than `LARGEST_FILE`, or is not UTF-8 text.
     """
     check_regular(path)
     try:
@@ -108,7 +108,7 @@ def read_text(path: Path) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file by writing a new one beside it and renaming, so that it is never seen half-written."""
+    """Write a file atomically, by writing a temporary file in the same folder and renaming it."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -1,4 +1,4 @@
-"""Records, frozen dataclasses of numbers, as the plain data that JSON holds, and back."""
+"""Conversion of records (frozen dataclasses) to data for JSON, and back."""
 
 import dataclasses
 import types
@@ -12,12 +12,12 @@ R = TypeVar("R")
 
 
 def plain(value: Any) -> Any:
-    """Records as dictionaries by the names of their fields, tuples as lists; arrays and numbers as they are.
+    """Records as dictionaries by field name, tuples as lists; arrays and numbers unchanged.
 
-    A field whose default is None is left out where it is None; of any other, None is null. An underscore at the end of
-    a name, which a keyword of Python needs, is left out.
+    A field that is None is omitted if None is its default, else it is null. A trailing underscore of a name, which
+    avoids a Python keyword, is omitted.
 
-    A record with a method `as_plain` says itself how it is written, and then has `from_plain` as well.
+    A record may define its own conversion by the methods `as_plain` and `from_plain`.
     """
     if hasattr(value, "as_plain"):
         return plain(value.as_plain())
@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(kind: type[R], data: Mapping[str, Any]) -> R:
-    """The record of a class that was written as `data`, by `plain` and then as strict JSON.
+    """Record of a class from `data`, which was written by `plain` as strict JSON.
 
     A null is None where the field may be None, and NaN where it is a number.
 
@@ -57,7 +57,7 @@ def _value(kind: Any, data: Any) -> Any:
     if origin is dict:
         return {key: _value(arguments[1], entry) for key, entry in data.items()}
     if kind is np.ndarray or getattr(kind, "array_type", None) is np.ndarray:
-        return np.array(data, dtype=float)  # which makes NaN of None
+        return np.array(data, dtype=float)  # converts None to NaN
     if kind is float:
         return float("nan") if data is None else float(data)
     return data

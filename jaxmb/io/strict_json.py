@@ -1,4 +1,4 @@
-"""Strict JSON: null where a number is not known, never NaN."""
+"""Strict JSON: null instead of NaN and infinity."""
 
 import dataclasses
 import importlib.metadata
@@ -15,13 +15,13 @@ from jaxmb.io.validation import InputError
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
+    """Versions of Python and of the packages that a result depends on."""
     names = ("jaxmb", "jax", "jaxlib", "numpy", "scipy", "evosax", "optax", "equinox")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 
 def strict(value: Any) -> Any:
-    """A value as strict JSON can hold it: plain numbers and lists, None for what is not finite."""
+    """A value as data for strict JSON: numbers, lists and dictionaries, None for numbers that are not finite."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return strict(dataclasses.asdict(value))
     if isinstance(value, dict):
@@ -44,10 +44,10 @@ def read_strict(path: Path, expected: str) -> Any:
 
     Args:
         path: of the file.
-        expected: what the file should be, for messages.
+        expected: description of the expected file, for messages.
 
     Raises:
-        InputError: it cannot be read, is no strict JSON, or has a key twice in one object.
+        InputError: the file cannot be read, is no strict JSON, or has a key twice in one object.
     """
     check_regular(path)
     try:
@@ -67,9 +67,9 @@ def _refused(constant: str) -> None:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise KeyError(key)
-        found[key] = value
-    return found
+        values[key] = value
+    return values

@@ -1,4 +1,4 @@
-"""From the contents of a file to a description, or one clear sentence about the first thing that is wrong."""
+"""Validation of file contents, with one sentence on the first error."""
 
 import difflib
 import json
@@ -20,7 +20,7 @@ EXPECTED = {
     "model_type": "a table",
     "string_type": "a text",
 }
-"""What stands in a file, in words for those who write it, by pydantic's type of error."""
+"""Names of the expected types in terms of the file, by pydantic's type of error."""
 LIMITS = {
     "greater_than_equal": ("ge", "a number of at least {}"),
     "less_than_equal": ("le", "a number of at most {}"),
@@ -28,13 +28,13 @@ LIMITS = {
     "string_too_long": ("max_length", "a text of at most {} characters"),
     "too_short": ("min_length", "at least {} items"),
 }
-"""The same where a limit belongs to it: by which name pydantic states that."""
+"""The same for errors with a limit: pydantic's name of the limit, and a template."""
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class InputError(ValueError):
-    """Wrong input from a file: the message names the file, the place, what stood there and what was expected."""
+    """Wrong input from a file: the message names the file, the location, the value found and the expectation."""
 
 
 def validated(
@@ -46,13 +46,13 @@ def validated(
     """Description of class `cls` from the contents of a file.
 
     Args:
-        cls: what the file describes.
-        data: what stands in it.
+        cls: class of the description.
+        data: contents of the file.
         source: name of the file, for messages.
         prepare: rewrites shorthand (such as DH tables) before validation; raises ValueError where it cannot.
 
     Raises:
-        InputError: one sentence naming the file, the place, what stood there and what was expected.
+        InputError: one sentence naming the file, the location, the value found and the expectation.
     """
     try:
         data = prepare(data) if prepare else data
@@ -66,78 +66,82 @@ def validated(
 
 
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
-    """One sentence for the most telling of the errors: the place, what stood there and what was expected."""
+    """One sentence on the most informative error: the location, the value found and the expectation."""
     found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
     for each in found:
-        each["loc"], each["beside"] = _without_tags(cls, each["loc"])
-    errors = _as_meant(found, data)
-    # A list whose items are wrong is called too short as well.
+        each["loc"], each["siblings"] = _without_tags(cls, each["loc"])
+    errors = _of_intended_type(found, data)
+    # A list whose items are invalid is reported as too short as well.
     errors = [e for e in errors if e["type"] != "too_short"] or errors
-    # A misspelt key gives both an unknown and a missing one: the unknown one says more.
+    # A misspelt key is reported as unknown and as missing: the former is more informative.
     first = min(errors, key=lambda e: e["type"] != "extra_forbidden")
-    place = _place(first["loc"], data)
+    location = _location_text(first["loc"], data)
     key = first["loc"][-1] if first["loc"] else ""
     if first["type"] == "extra_forbidden":
-        allowed = list(first["beside"])
+        allowed = list(first["siblings"])
         near = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f", did you mean '{near[0]}'?" if near else ";"
-        text = f"{place}: unknown key{hint} expected one of: {', '.join(allowed)}"
+        text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
     elif first["type"] == "missing" and isinstance(key, int):
-        text = f"{_place(first['loc'][:-1], data)}: found {shown(first['input'])}, expected at least {key + 1} items"
+        location = _location_text(first["loc"][:-1], data)
+        text = f"{location}: found {shown(first['input'])}, expected at least {key + 1} items"
     elif first["type"] == "missing":
-        text = f"{place}: missing, expected a value"
+        text = f"{location}: missing, expected a value"
     elif first["type"] == "too_long":
-        text = f"{place}: found {shown(first['input'])}, expected {first.get('ctx', {}).get('max_length')} items"
+        text = f"{location}: found {shown(first['input'])}, expected {first.get('ctx', {}).get('max_length')} items"
     elif first["type"] in ("union_tag_invalid", "union_tag_not_found"):
         context = first.get("ctx", {})
         key = str(context.get("discriminator", "kind")).strip("'")
-        stood = f"found {shown(context['tag'])}" if "tag" in context else "missing"
-        text = f"{place}, {key}: {stood}, expected one of {context.get('expected_tags', 'the known kinds')}"
+        found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
+        text = f"{location}, {key}: {found_text}, expected one of {context.get('expected_tags', 'the known kinds')}"
     elif first["type"] == "value_error":
         message = str(first.get("ctx", {}).get("error"))
-        stood = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "
-        text = f"{place}: {stood}{message}" if place else message
+        found_text = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "
+        text = f"{location}: {found_text}{message}" if location else message
     else:
-        text = f"{place}: found {shown(first['input'])}, expected {_expected(first)}"
+        text = f"{location}: found {shown(first['input'])}, expected {_expected(first)}"
     more = len(errors) - 1
     return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")
 
 
 def _expected(error: dict[str, Any]) -> str:
-    """What was expected where a value is of another kind or beyond a limit."""
+    """The expectation of an error on the type of a value or on a limit."""
     if error["type"] in LIMITS:
-        name, words = LIMITS[error["type"]]
+        name, segments = LIMITS[error["type"]]
         limit = error.get("ctx", {}).get(name)
         if error["type"] == "greater_than_equal" and limit == 0:
             return "a number not below 0"
-        return re.sub(r"^(.*\b1 \w+)s$", r"\1", words.format(f"{limit:g}" if isinstance(limit, float) else limit))
+        return re.sub(r"^(.*\b1 \w+)s$", r"\1", segments.format(f"{limit:g}" if isinstance(limit, float) else limit))
     return EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
 
 
-def _as_meant(errors: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
-    """Errors of a value that may be of several kinds, where each kind has its own: those of the kind that it is of.
+def _of_intended_type(errors: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
+    """Errors of values of union type reduced to those of the member that matches the value's type.
 
-    Where it is of none of them, one error that names them all. Names of kinds, which pydantic puts among the keys, go.
+    Where no member matches, one error that names them all. Names of members, which pydantic inserts among the keys, are
+    removed.
     """
     by_value: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
     for error in errors:
-        value, error["loc"] = _without_kinds(error["loc"], data)
+        value, error["loc"] = _without_union_members(error["loc"], data)
         by_value.setdefault(value if value is not None else error["loc"], []).append(error)
-    meant = []
+    intended = []
     for group in by_value.values():
-        other_kind = [e for e in group if e["type"] in EXPECTED or e["type"] == "literal_error"]
-        other_kind = [e for e in other_kind if e["loc"] == min((g["loc"] for g in group), key=len)]
-        if len(group) > 1 and len(other_kind) == len(group):
-            meant.append(group[0] | {"type": "none", "msg": " or ".join(dict.fromkeys(map(_expected, group)))})
+        wrong_type = [e for e in group if e["type"] in EXPECTED or e["type"] == "literal_error"]
+        wrong_type = [e for e in wrong_type if e["loc"] == min((g["loc"] for g in group), key=len)]
+        if len(group) > 1 and len(wrong_type) == len(group):
+            intended.append(group[0] | {"type": "none", "msg": " or ".join(dict.fromkeys(map(_expected, group)))})
         elif len(group) > 1:
-            meant += [e for e in group if e not in other_kind]
+            intended += [e for e in group if e not in wrong_type]
         else:
-            meant += group
-    return meant
+            intended += group
+    return intended
 
 
-def _without_kinds(loc: tuple[int | str, ...], data: Any) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
-    """Place of the value that may be of several kinds, None where there is none, and the keys alone."""
+def _without_union_members(
+    loc: tuple[int | str, ...], data: Any
+) -> tuple[tuple[int | str, ...] | None, tuple[int | str, ...]]:
+    """Location of the value of union type, None where there is none, and the location with keys only."""
     keys: list[int | str] = []
     value, at = None, data
     for step in loc:
@@ -152,9 +156,9 @@ def _without_kinds(loc: tuple[int | str, ...], data: Any) -> tuple[tuple[int | s
     return value, tuple(keys)
 
 
-def _place(loc: tuple[int | str, ...], data: Any) -> str:
-    """Where in the file: names instead of numbers where the items have them."""
-    words: list[str] = []
+def _location_text(loc: tuple[int | str, ...], data: Any) -> str:
+    """Location in the file as text, with names instead of indices where items have them."""
+    segments: list[str] = []
     at: Any = data
     for step in loc:
         try:
@@ -163,23 +167,23 @@ def _place(loc: tuple[int | str, ...], data: Any) -> str:
             at = None
         if isinstance(step, int):
             name = at.get("name") if isinstance(at, dict) else None
-            words[-1:] = [
-                f"{words[-1] if words else 'item'} "
-                + (f"'{_cut(name)}'" if isinstance(name, str) else f"number {step + 1}")
+            segments[-1:] = [
+                f"{segments[-1] if segments else 'item'} "
+                + (f"'{_shortened(name)}'" if isinstance(name, str) else f"number {step + 1}")
             ]
         else:
-            words.append(_cut(step) or '""')
-    return ", ".join(words)
+            segments.append(_shortened(step) or '""')
+    return ", ".join(segments)
 
 
 def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
-    """Place of an error without the tags of unions ("frf" of a test whose kind that is), which are no keys of the file;
-    and the keys that there are beside the last step of it."""
+    """Location of an error without the tags of unions (such as "frf"), which are no keys of the file; and the valid
+    keys at its last step."""
     keys: list[int | str] = []
     models: list[type[BaseModel]] = [cls]
-    beside: list[type[BaseModel]] = models
+    siblings: list[type[BaseModel]] = models
     for step in loc:
-        beside = models
+        siblings = models
         tagged = [m for m in models if len(models) > 1 and _is_tagged(m, step)]
         holder = next((m for m in models if step in m.model_fields), None)
         if tagged and holder is None:
@@ -188,16 +192,16 @@ def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tup
         keys.append(step)
         if holder is not None:
             models = list(_models_in(holder.model_fields[str(step)].annotation))
-    return tuple(keys), tuple(f.alias or name for name, f in beside[0].model_fields.items()) if beside else ()
+    return tuple(keys), tuple(f.alias or name for name, f in siblings[0].model_fields.items()) if siblings else ()
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
-    """Whether one of a model's required fields can be this text alone: that is by what a union tells its members."""
+    """Whether a required field of a model admits only this text, as the discriminator of a union does."""
     return any(f.is_required() and get_args(f.annotation) == (tag,) for f in model.model_fields.values())
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The classes that a field may hold, in lists, tables and unions too."""
+    """Model classes in the annotation of a field, including lists, tables and unions."""
     if hasattr(annotation, "model_fields"):
         yield annotation
     else:
@@ -206,7 +210,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a message: on one line, and short."""
+    """A value for a message: on one line, at most 80 characters."""
     try:
         typed = json.dumps(value, ensure_ascii=False)
         text = typed if typed.isprintable() else json.dumps(value)
@@ -215,24 +219,24 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _cut(name: str) -> str:
+def _shortened(name: str) -> str:
     return shown(name)[1:].removesuffix('"')
 
 
-def known_name(what: str, name: str, names: Iterable[str]) -> str:
-    """Sentence for a name that does not exist, with the nearest ones that do."""
+def known_name(label: str, name: str, names: Iterable[str]) -> str:
+    """Message for a name that does not exist, with the closest existing name."""
     names = list(names)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f", did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{what} '{name}' does not exist{hint or ';'} expected one of: {shown}"
+    return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
 
 Entry = TypeVar("Entry")
 
 
 class Named(dict[str, Entry]):
-    """Entries by name; the KeyError for a name that does not exist suggests the nearest one."""
+    """Entries by name; the KeyError for a name that does not exist suggests the closest one."""
 
     def __missing__(self, name: str) -> Entry:
         raise KeyError(known_name("parameter", str(name), self))
@@ -240,20 +244,20 @@ class Named(dict[str, Entry]):
 
 @contextmanager
 def place(text: str) -> Iterator[None]:
-    """Name the place in front of what is wrong there.
+    """Prefix the messages of errors with a location.
 
     Raises:
-        InputError: instead of a ValueError, the place in front.
+        InputError: instead of a ValueError, with the location.
         NotImplementedError: likewise.
     """
     try:
         yield
     except NotImplementedError as error:
-        raise NotImplementedError(_placed(text, error)) from None
+        raise NotImplementedError(_with_location(text, error)) from None
     except ValueError as error:
-        raise InputError(_placed(text, error)) from None
+        raise InputError(_with_location(text, error)) from None
 
 
-def _placed(text: str, error: Exception) -> str:
-    """The message with the place in front, unless it is there already."""
+def _with_location(text: str, error: Exception) -> str:
+    """The message prefixed with the location, unless it already is."""
     return str(error) if str(error).startswith(f"{text}: ") else f"{text}: {error}"

@@ -317,7 +317,7 @@ class _Chain:
 
 
 def _rows(
-    table: Any, what: str, keys: Sequence[str], more: Sequence[str], folder: str | os.PathLike[str]
+    table: Any, label: str, keys: Sequence[str], more: Sequence[str], folder: str | os.PathLike[str]
 ) -> list[Mapping[str, Any]]:
     """Rows of a table with all its keys; a row may be a list of values in the order of the keys."""
     where = ""
@@ -331,7 +331,7 @@ def _rows(
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise ValueError(f"{where}cannot be read: {error}") from None
     if not isinstance(table, Iterable):
-        raise ValueError(f"{what}: found {table!r}, expected rows or the name of a CSV file")
+        raise ValueError(f"{label}: found {table!r}, expected rows or the name of a CSV file")
     rows = []
     for number, row in enumerate(table, 1):
         if isinstance(row, Mapping):
@@ -339,13 +339,13 @@ def _rows(
         elif isinstance(row, list | tuple) and len(keys) <= len(row) <= len(keys) + len(more):
             named = dict(zip((*keys, *more), row, strict=False))
         else:
-            raise ValueError(f"{where}{what}: row {number} is {row!r}, expected {', '.join(keys)}")
+            raise ValueError(f"{where}{label}: row {number} is {row!r}, expected {', '.join(keys)}")
         missing = [key for key in keys if named.get(key) in (None, "")]
         if missing:
-            raise ValueError(f"{where}{what}: row {number} has no {missing[0]}")
+            raise ValueError(f"{where}{label}: row {number} has no {missing[0]}")
         unknown = [key for key in named if key not in (*keys, *more)]
         if unknown:
-            raise ValueError(f"{where}{what}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
+            raise ValueError(f"{where}{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
         rows.append(named)
     return rows
 

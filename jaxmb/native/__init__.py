@@ -1,9 +1,9 @@
-"""The small solve by a kernel for this computer: `receptance.cpp`, compiled once into the user's folder of caches.
+"""Native kernel of `linalg.small_solve`: `receptance.cpp`, compiled on the user's machine and cached.
 
-It is compiled when it is first needed, which takes two to three seconds, by the C++ compiler that CXX names or that is
-found; `jaxmb identify` has another process do it while it imports JAX. Where there is no compiler, or JAXMB_NATIVE is
-"off", JAX solves. What was compiled is kept by its source, the version of jaxlib, whose headers it was compiled with,
-and the features of the processor, with a SHA-256 digest beside it that is verified before it is loaded.
+It is compiled at first use, in two to three seconds, by the C++ compiler named by CXX or found on the path;
+`jaxmb identify` compiles it in another process while importing JAX. Without a compiler, or with JAXMB_NATIVE "off", JAX
+solves. The library is cached by its source, the version of jaxlib, whose headers it includes, and the processor's
+features, with a SHA-256 digest that is verified before loading.
 """
 
 import contextlib
@@ -26,37 +26,36 @@ from pathlib import Path
 from typing import Any
 
 SETTING = "JAXMB_NATIVE"
-"""Environment variable: "on", as where it is not set, or "off"; also 1 and 0."""
+"""Environment variable: "on" (default) or "off"; also 1 and 0."""
 TARGET = "jaxmb_receptance"
 SOURCE = Path(__file__).with_name("receptance.cpp")
 COMPILERS = "g++", "c++", "clang++"
 OPTIONS = "-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"
-"""None that lets the compiler change what is computed: -ffast-math would also flush small numbers to zero in the whole
-process."""
-FOR_THIS_PROCESSOR = "-march=native", "-mcpu=native"
-"""The first that the compiler takes."""
-PATIENCE_S = 120.0
-AGAIN_S = 3600.0
-"""After which a compiler that failed is tried again: a disk may have been full, or the computer busy."""
-KEPT_BYTES = 1 << 26
-"""Of freed memory, which the process keeps."""
-LARGEST_KEPT_BYTES = 1 << 25
-"""Arrays up to which memory is kept: the largest that glibc allows."""
+"""Without options that change results: -ffast-math would also flush small numbers to zero in the whole process."""
+PROCESSOR_OPTIONS = "-march=native", "-mcpu=native"
+"""Alternatives, of which the first one accepted by the compiler is used."""
+COMPILE_TIMEOUT_S = 120.0
+RETRY_AFTER_S = 3600.0
+"""Time after which a compiler that failed is tried again: the disk may have been full, or the computer busy."""
+TRIM_THRESHOLD_BYTES = 1 << 26
+"""Freed memory that the process keeps."""
+MMAP_THRESHOLD_BYTES = 1 << 25
+"""Size of allocations up to which freed memory is kept, the largest that glibc allows."""
 MALLOC = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
-"""Environment variables by which the user decides this."""
+"""Environment variables for these settings, which take precedence."""
 
 
-_begun: list[subprocess.Popen[bytes]] = []
-"""Processes that compile for this one."""
+_compiling: list[subprocess.Popen[bytes]] = []
+"""Processes that compile the kernel for this one."""
 
 
 class NotAvailableError(Exception):
-    """Why there is no kernel."""
+    """The kernel is not available; the message is the reason."""
 
 
 @functools.cache
 def in_use() -> bool:
-    """Whether JAX can call the kernel in this process; it is compiled where it was not."""
+    """Whether JAX can call the kernel in this process; compiles it if necessary."""
     try:
         _register(compile_now())
     except NotAvailableError:
@@ -65,52 +64,51 @@ def in_use() -> bool:
 
 
 def begin() -> None:
-    """Have another process compile the kernel where it is to be compiled. This one goes on, and waits for it when
-    it needs the code."""
+    """Start compiling the kernel in another process, if necessary; this process waits for it at first use."""
     try:
-        path = _place()
+        path = _library_path()
         if not os.path.exists(path):
-            _check_possible(path, _compiler())
-            # -P: a file of the folder that the user is in is no module of this
+            _check_can_compile(path, _compiler())
+            # -P: do not import modules from the current folder
             command = [sys.executable, "-P", "-c", "from jaxmb import native; native.compile_now()"]
             none = subprocess.DEVNULL
-            _begun.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none))
+            _compiling.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none))
     except (NotAvailableError, OSError):
-        pass  # what hinders it is told where the code is needed
+        pass  # reported at first use
 
 
 def compile_now() -> Path:
-    """The kernel's file, compiled where it is missing or damaged.
+    """Path of the kernel's library, compiled if it is missing or damaged.
 
     Raises:
-        NotAvailableError: there is none.
+        NotAvailableError: it cannot be compiled.
     """
-    while _begun:
-        _begun.pop().wait()
-    path = _place()
+    while _compiling:
+        _compiling.pop().wait()
+    path = _library_path()
     if not _is_whole(path):
         compiler = _compiler()
-        _check_possible(path, compiler)
+        _check_can_compile(path, compiler)
         _compile(compiler, path)
     return path
 
 
 def status() -> str:
-    """What solves: the kernel, or JAX and why; without compiling anything."""
+    """Solver in use: the kernel, or JAX with the reason; does not compile."""
     try:
-        path = _place()
+        path = _library_path()
         if _is_whole(path):
             _loaded(path)
             return f"native, {path}"
         compiler = _compiler()
-        _check_possible(path, compiler)
+        _check_can_compile(path, compiler)
         return f"native, to be compiled at first use by {shlex.join(compiler)}"
-    except NotAvailableError as why:
-        return f"by JAX: {why}"
+    except NotAvailableError as reason:
+        return f"by JAX: {reason}"
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file has the digest beside it. Loading a damaged library may end the process with a bus error."""
+    """Whether the file matches its digest: loading a damaged library may end the process with a bus error."""
     try:
         return _digest_file(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
     except (OSError, ValueError):  # ValueError: the digest is no text
@@ -129,7 +127,7 @@ def _register(path: Path) -> None:
 
 
 def _loaded(path: Path) -> Any:
-    """The kernel's function. Another computer with the same folder of caches may have older libraries."""
+    """The kernel's function; loading may fail where computers with different libraries share the cache folder."""
     try:
         return getattr(ctypes.CDLL(str(path)), TARGET)
     except (OSError, AttributeError) as error:
@@ -137,111 +135,116 @@ def _loaded(path: Path) -> Any:
 
 
 def _keep_memory() -> None:
-    """Let glibc keep what is freed, up to a bound, unless the user has decided otherwise.
+    """Let glibc keep freed memory, up to a bound, unless the user has set otherwise.
 
-    It gives an array of some MB back to the system and asks for another at the next call, page by page; for three
-    coordinates that takes twice as long as the responses.
+    By default it returns arrays of some MB to the system and faults them in again at the next call, which for three
+    coordinates takes twice as long as the responses.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or any(name in os.environ for name in MALLOC):
         return
-    for which, size in ((-1, KEPT_BYTES), (-3, LARGEST_KEPT_BYTES)):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-        mallopt(which, size)
+    for option, size in ((-1, TRIM_THRESHOLD_BYTES), (-3, MMAP_THRESHOLD_BYTES)):  # M_TRIM_, M_MMAP_THRESHOLD
+        mallopt(option, size)
 
 
-def _place() -> Path:
-    """Where the kernel for this processor is, or would be."""
+def _library_path() -> Path:
+    """Path of the kernel's library for this processor, whether it exists or not."""
     from platformdirs import user_cache_path
 
-    asked = os.environ.get(SETTING, "on")
-    if asked not in ("on", "off", "1", "0"):
-        warnings.warn(f"{SETTING} is '{asked}', expected 'on' or 'off'", RuntimeWarning, stacklevel=2)
-    if asked in ("off", "0"):
-        raise NotAvailableError(f"{SETTING} is '{asked}'")
+    setting = os.environ.get(SETTING, "on")
+    if setting not in ("on", "off", "1", "0"):
+        warnings.warn(f"{SETTING} is '{setting}', expected 'on' or 'off'", RuntimeWarning, stacklevel=2)
+    if setting in ("off", "0"):
+        raise NotAvailableError(f"{SETTING} is '{setting}'")
     if os.name != "posix":
         raise NotAvailableError(f"the kernel is not compiled on {platform.system()}")
     try:
         folder = user_cache_path("jaxmb", appauthor=False) / "native"
     except RuntimeError as error:
         raise NotAvailableError(str(error)) from None
-    if not folder.is_absolute():  # older versions of platformdirs do not tell that there is no home
-        raise NotAvailableError(f"'{folder}' is no folder of caches")
+    if not folder.is_absolute():  # no home folder, which older versions of platformdirs do not report
+        raise NotAvailableError(f"'{folder}' is no cache folder")
     parts = SOURCE.read_bytes(), version("jaxlib").encode(), _processor().encode(), " ".join(OPTIONS).encode()
     key = hashlib.sha256(b"|".join(parts)).hexdigest()[:20]
     return folder / f"{key}.so"
 
 
 def _processor() -> str:
-    """What tells processors with other instructions apart."""
+    """Identification of the processor's instruction set."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    kept = sorted({line for line in lines if line.split("\t")[0].lower() in ("flags", "features", "model name")})
-    return "\n".join([platform.system(), platform.machine(), platform.processor(), *kept])
+    features = sorted({line for line in lines if line.split("\t")[0].lower() in ("flags", "features", "model name")})
+    return "\n".join([platform.system(), platform.machine(), platform.processor(), *features])
 
 
 def _compiler() -> list[str]:
     """The C++ compiler as a command."""
-    given = shlex.split(os.environ.get("CXX", ""))
-    if given:
-        if shutil.which(given[0]) is None:
-            raise NotAvailableError(f"the C++ compiler '{given[0]}', which CXX names, is not found")
-        return given
+    command_line = shlex.split(os.environ.get("CXX", ""))
+    if command_line:
+        if shutil.which(command_line[0]) is None:
+            raise NotAvailableError(f"the C++ compiler '{command_line[0]}', which CXX names, is not found")
+        return command_line
     found = next((name for name in COMPILERS if shutil.which(name)), None)
     if found is None:
         raise NotAvailableError("no C++ compiler is found")
     return [found]
 
 
-def _note(path: Path, compiler: Sequence[str]) -> Path:
-    """Where is told that this compiler could not do it: another one, or a new version of it, is tried again."""
+def _failure_note(path: Path, compiler: Sequence[str]) -> Path:
+    """File that records the failure of this compiler and version."""
     binary = shutil.which(compiler[0]) or compiler[0]
     changed = os.stat(binary).st_mtime_ns if os.path.exists(binary) else 0
-    which = hashlib.sha256(f"{os.path.realpath(binary)} {changed} {list(compiler)}".encode()).hexdigest()[:8]
-    return path.with_name(f"{path.stem}-{which}.failed")
+    key = hashlib.sha256(f"{os.path.realpath(binary)} {changed} {list(compiler)}".encode()).hexdigest()[:8]
+    return path.with_name(f"{path.stem}-{key}.failed")
 
 
-def _check_possible(path: Path, compiler: Sequence[str]) -> None:
-    """Raise NotAvailableError where this compiler has failed, or nothing can be written."""
-    note = _note(path, compiler)
-    if os.path.exists(note) and time.time() - os.stat(note).st_mtime < AGAIN_S:
+def _check_can_compile(path: Path, compiler: Sequence[str]) -> None:
+    """Raise NotAvailableError where this compiler has failed recently, or the folder is not writable."""
+    note = _failure_note(path, compiler)
+    if os.path.exists(note) and time.time() - os.stat(note).st_mtime < RETRY_AFTER_S:
         raise NotAvailableError(note.read_text() or f"{shlex.join(compiler)} failed")
-    there = next(folder for folder in path.parents if os.path.exists(folder))
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+    existing = next(folder for folder in path.parents if os.path.exists(folder))
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
         raise NotAvailableError(f"{path.parent} cannot be written")
 
 
 def _compile(compiler: Sequence[str], path: Path) -> None:
-    """Compile beside the place, then move it there, so that another process finds all of it or nothing."""
+    """Compile in a temporary folder, then rename, so that other processes never see a partial file."""
     found = find_spec("jaxlib")  # `jax.ffi.include_dir` without importing JAX
     headers = Path(str(found.origin)).with_name("include") if found is not None else Path()
-    said = ""
+    message = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            for own in FOR_THIS_PROCESSOR:
-                command = [*compiler, *OPTIONS, own, f"-I{headers}", str(SOURCE), "-o", str(made)]
-                done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            library = Path(folder) / path.name
+            for processor_option in PROCESSOR_OPTIONS:
+                command = [*compiler, *OPTIONS, processor_option, f"-I{headers}", str(SOURCE), "-o", str(library)]
+                completed = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMPILE_TIMEOUT_S,
+                    check=False,
                 )
-                if done.returncode == 0 and made.exists():
-                    digest = _digest_file(made)
-                    digest.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
-                    for file in (made, digest):
+                if completed.returncode == 0 and library.exists():
+                    digest = _digest_file(library)
+                    digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest())
+                    for file in (library, digest):
                         _flush(file)
                         os.replace(file, path.with_name(file.name))
                     return
-                said = said or next((line for line in done.stderr.splitlines() if "error" in line), "")
+                message = message or next((line for line in completed.stderr.splitlines() if "error" in line), "")
     except subprocess.TimeoutExpired:
-        said = f"it took longer than {PATIENCE_S:g} s"
+        message = f"it took longer than {COMPILE_TIMEOUT_S:g} s"
     except OSError as error:
         raise NotAvailableError(f"{shlex.join(compiler)}: {error}") from None
-    why = f"{shlex.join(compiler)} could not compile {SOURCE.name}: {said}"
+    reason = f"{shlex.join(compiler)} could not compile {SOURCE.name}: {message}"
     with contextlib.suppress(OSError):  # a full disk
-        _note(path, compiler).write_text(why)
-    raise NotAvailableError(why)
+        _failure_note(path, compiler).write_text(reason)
+    raise NotAvailableError(reason)
 
 
 def _flush(path: Path) -> None:
