@@ -110,8 +110,8 @@ for number, mode in enumerate(measured.metrics["measured_modes"], 1):
     )
 moved = [name for name, p in measured.parameters.items() if p.identifiable == "yes"]
 stayed = [name for name, p in measured.parameters.items() if p.identifiable == "no"]
-print("moved by the data:", ", ".join(moved))
-print("left to the prior:", ", ".join(stayed))
+print("determined by the data:", ", ".join(moved))
+print("determined by the prior:", ", ".join(stayed))
 assert "stiffness.z1" in moved
 assert stayed
 for mode in measured.metrics["measured_modes"]:

@@ -27,7 +27,7 @@ def data_sentences(result: Result) -> list[str]:
     if stiffness is not None:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
         what = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
-        sentences.append(f"of the deflections {what} are compensated: {', '.join(percents)}")
+        sentences.append(f"part of the deflections {what} that the models below compensate: {', '.join(percents)}")
     metrics = result.metrics
     both = metrics.fit is not None and metrics.holdout is not None
     for verdict, what in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):

@@ -112,7 +112,11 @@ def prior_remarks(finding: Finding) -> list[str]:
     verdict = np.asarray(finding.known.verdict)
     return [
         f"{what}: {listed(names[held & (verdict == which)].tolist()) or 'none'}"
-        for which, what in (("yes", "moved by the data"), ("weak", "narrowed by the data"), ("no", "left to the prior"))
+        for which, what in (
+            ("yes", "determined by the data rather than the prior"),
+            ("weak", "determined by data and prior"),
+            ("no", "determined by the prior"),
+        )
     ]
 
 

@@ -87,6 +87,6 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[st
         return []
     wide = [f"{name} ({p:.3g} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
     return [
-        "identifiable compares a standard deviation on a linear scale with the width of the bounds; beside the value"
-        f" itself it is large for {listed(wide)}"
+        "identifiable 'yes' relative to the width of the bounds (linear scale), with a standard deviation that is large"
+        f" relative to the value: {listed(wide)}"
     ]

@@ -73,7 +73,9 @@ def together_lines(result: Result) -> list[str]:
             what = "  ".join(f"{size:+.2f} {name}" for name, size in group.parameters.items())
         known = math.isfinite(group.std)
         lines.append(
-            f"known only together: {what}, std {percent(100.0 * group.std)} %" if known else f"not known: {what}"
+            f"identifiable only in combination: {what}, std of this sum {percent(100.0 * group.std)} %"
+            if known
+            else f"not identifiable: {what}"
         )
     return lines
 

@@ -13,7 +13,7 @@ STEPS = {
     "M3": "joints added to the links before them",
     "G1": "of these identifiable",
     "G2": "without effect on the tests",
-    "G3": "known only together with others",
+    "G3": "identifiable only in combination",
     "final": "independent, kept",
 }
 AXES = ("x", "y", "z", "position")
@@ -105,7 +105,10 @@ def compensator_table(found: CompensatorOutcome) -> Table:
             ("spring", spring.stiffness, spring.std["stiffness"], "N/m"),
             ("length", spring.free_length, spring.std["free_length"], "m"),
         )
-        said = [f"{name} {number(value)} +- {number(std, 2)} {unit}" for name, value, std, unit in values]
+        said = [
+            f"{name} {number(value)} +- {number(std, 2)} {unit}" if std < abs(value) else f"{name} not identifiable"
+            for name, value, std, unit in values
+        ]
         caption = f"compensator: {', '.join(said)}"
     columns = (*left("angle"), *right("compliance", "std", *(("by the spring",) if spring is not None else ())))
     title = f"Compliance of {found.joint} by its angle, with the link before it (rad/Nm)"

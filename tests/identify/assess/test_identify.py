@@ -92,7 +92,7 @@ def test_a_prior_for_what_the_data_cannot_fix_alone(tmp_path):
     for name in ("stiffness.a", "stiffness.b"):
         assert result.parameters[name].std_log == pytest.approx(without.parameters[name].std_log, rel=1e-3)
         assert result.parameters[name].identifiable == "yes"
-    assert "left to the prior: damping.a" in result.remarks
+    assert "determined by the prior: damping.a" in result.remarks
 
 
 def test_an_frf_that_the_machine_cannot_show_is_named(tmp_path):

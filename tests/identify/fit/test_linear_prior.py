@@ -51,7 +51,7 @@ def test_verdicts_are_beside_the_prior(tmp_path):
     for name, std in result.metrics["prior_std"].items():
         ratio = result.parameters[name].std / std
         assert result.parameters[name].identifiable == ("yes" if ratio < 0.5 else "weak" if ratio < 0.95 else "no")
-    assert any(text.startswith("left to the prior:") for text in result.remarks)
+    assert any(text.startswith("determined by the prior:") for text in result.remarks)
 
 
 def test_deviations_where_the_model_does_not_follow(tmp_path):

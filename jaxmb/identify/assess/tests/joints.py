@@ -258,7 +258,8 @@ def _missing_terms(
     chosen, sizes = _selected(beside, right / widening, group, determined & ~np.isin(group, is_free))
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
     changes = -spread @ acts[:, chosen] * values
-    share = (widening * sizes) ** 2 / residual[group[chosen]]
+    # at most all: residuals of other joints may fall too
+    share = np.minimum((widening * sizes) ** 2 / residual[group[chosen]], 1.0)
     friction, delays, of_friction, of_delays = list[str](), list[str](), list[int](), list[int]()
     for n, k in enumerate(chosen):
         if restricted and share[n] < LEAST_SHARE:

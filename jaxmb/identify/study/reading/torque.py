@@ -126,7 +126,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
             least_speed = _least_speed(part, model)
             cutoff = best_cutoff(model, record, path, least_speed, part.from_s, last, part.robust, absent)
     motion, *drawn = _motions(part, record, cutoff)
-    chosen = [] if cutoff is None else [f"cut-off {cutoff:.3g} Hz of the angles: higher ones predict torques worse"]
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz: higher ones predict torques worse"]
     names, where = regressor_names(model), places(model)
     first = setting.friction or setting.gains
     known = parameters(model) if first is None else first.values
