@@ -101,12 +101,12 @@ def _trim_if_due(folder: Path) -> None:
 def cut_back(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     """Remove the least recently used programs where the cache exceeds `most_bytes` on the disk."""
     with contextlib.suppress(OSError), os.scandir(folder) as directory:
-        entries_found = [(entry.stat(), entry.path) for entry in directory if entry.name.endswith("-cache")]
-        sizes = {path: max(stat.st_size, getattr(stat, "st_blocks", 0) * 512) for stat, path in entries_found}
+        programs = [(entry.stat(), entry.path) for entry in directory if entry.name.endswith("-cache")]
+        sizes = {path: max(stat.st_size, getattr(stat, "st_blocks", 0) * 512) for stat, path in programs}
         total = sum(sizes.values())
         if total <= most_bytes:
             return
-        for _, path in sorted((max(stat.st_atime, stat.st_mtime), path) for stat, path in entries_found):
+        for _, path in sorted((max(stat.st_atime, stat.st_mtime), path) for stat, path in programs):
             with contextlib.suppress(OSError):  # another process may have removed it
                 os.unlink(path)
             total -= sizes[path]

@@ -67,10 +67,10 @@ def validated(
 
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
     """One sentence on the most informative error: the location, the value found and the expectation."""
-    found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
-    for each in found:
+    errors_found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
+    for each in errors_found:
         each["loc"], each["siblings"] = _without_tags(cls, each["loc"])
-    errors = _of_intended_type(found, data)
+    errors = _of_intended_type(errors_found, data)
     # A list whose items are invalid is reported as too short as well.
     errors = [e for e in errors if e["type"] != "too_short"] or errors
     # A misspelt key is reported as unknown and as missing: the former is more informative.
@@ -79,8 +79,8 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
     key = first["loc"][-1] if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         allowed = list(first["siblings"])
-        near = difflib.get_close_matches(str(key), allowed, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else ";"
+        closest = difflib.get_close_matches(str(key), allowed, n=1)
+        hint = f", did you mean '{closest[0]}'?" if closest else ";"
         text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
     elif first["type"] == "missing" and isinstance(key, int):
         location = _location_text(first["loc"][:-1], data)
@@ -226,8 +226,8 @@ def _shortened(name: str) -> str:
 def known_name(label: str, name: str, names: Iterable[str]) -> str:
     """Message for a name that does not exist, with the closest existing name."""
     names = list(names)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f", did you mean '{near[0]}'?" if near else ""
+    closest = difflib.get_close_matches(name, names, n=1)
+    hint = f", did you mean '{closest[0]}'?" if closest else ""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 

@@ -49,8 +49,8 @@ def pivoted(
     h = jnp.einsum("on,fni->foi", outputs, to_inputs)
     if not keep:
         return h, None, None
-    found = in_parts(to_inputs)
-    return h, found, found if same else in_parts(solve(outputs, 1))
+    solution = in_parts(to_inputs)
+    return h, solution, solution if same else in_parts(solve(outputs, 1))
 
 
 def in_parts(solution: Complex[Array, "f n k"]) -> Parts:
@@ -67,8 +67,8 @@ def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, k
 
     @custom_vmap
     def one(z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
-        found, exact = _without_pivoting(z, outputs, inputs, same, keep)
-        return jax.lax.cond(exact, lambda: found, lambda: pivoted(z, outputs, inputs, same, keep))
+        solution, exact = _without_pivoting(z, outputs, inputs, same, keep)
+        return jax.lax.cond(exact, lambda: solution, lambda: pivoted(z, outputs, inputs, same, keep))
 
     @one.def_vmap
     def several(_: int, batched: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -83,8 +83,10 @@ def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, k
             solve_one: Any = one
             return solve_one(*jax.tree.unflatten(structure, merged))
 
-        found = jax.lax.map(each, [leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True) if batched_leaf])
-        return found, jax.tree.map(lambda _: True, found)
+        solution = jax.lax.map(
+            each, [leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True) if batched_leaf]
+        )
+        return solution, jax.tree.map(lambda _: True, solution)
 
     return one(z, outputs, inputs)
 

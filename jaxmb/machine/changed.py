@@ -64,9 +64,9 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         for i, name in enumerate(model.coordinates)
     }
     for joint, motor, shaft in machine.drives:
-        found = elastic[shaft.name]
-        of_motor = {key: found[key] for key in ("stiffness", "damping", "friction", "offset")}
-        of_motor["inertia"] = found["rotor_inertia"]
+        values = elastic[shaft.name]
+        of_motor = {key: values[key] for key in ("stiffness", "damping", "friction", "offset")}
+        of_motor["inertia"] = values["rotor_inertia"]
         elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(model.masses):
@@ -129,12 +129,12 @@ def _further_friction(model: Model, i: int) -> FurtherFriction | None:
     terms = model.further_friction[i]
     if not terms:
         return None
-    found = {term: float(model.friction_terms[i][TERMS.index(term)]) for term in terms}
+    values = {term: float(model.friction_terms[i][TERMS.index(term)]) for term in terms}
     if "stribeck" in terms:
-        found["stribeck_speed"] = float(model.stribeck_speed[i])
+        values["stribeck_speed"] = float(model.stribeck_speed[i])
     if "damping_slope" in terms:
-        found["temperature"] = float(model.friction_temperature[i])
-    return FurtherFriction.model_validate(found)
+        values["temperature"] = float(model.friction_temperature[i])
+    return FurtherFriction.model_validate(values)
 
 
 def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:

@@ -123,8 +123,8 @@ def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> 
         key: {str(joint): values for joint, values in tables.get(key, {}).items()} for key in ("stiffness", "damping")
     }
     loss_factor = value_of(tables.get("loss_factor", 0.0), {})
-    for chain, own in (tables.get("chains") or {"": {}}).items():
-        known = values_of(tables.get("symbols", {}) | own)
+    for chain, chain_symbols in (tables.get("chains") or {"": {}}).items():
+        known = values_of(tables.get("symbols", {}) | chain_symbols)
         suffix = f"-{chain}" if chain else ""
         _Chain(rows, beam_rows, known, tables.get("sections", {}), springs, loss_factor, suffix, parts).add_bodies()
     parts["loop"] = [_loop(pair) for pair in tables.get("loops", ())]
@@ -132,8 +132,8 @@ def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> 
         parts.pop("independent")
     rest = {key: value for key, value in data.items() if key != "khalil"}
     for key, first in parts.items():
-        more = rest.get(key, [])
-        rest[key] = [*first, *more] if isinstance(more, list | tuple) else more
+        further = rest.get(key, [])
+        rest[key] = [*first, *further] if isinstance(further, list | tuple) else further
     return rest
 
 
@@ -167,16 +167,16 @@ class _Chain:
         """Add all bodies of the chain to the parts."""
         remaining = list(self.rows)
         names = {str(row["joint"]) for row in remaining}
-        moving = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
+        moving_joints = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
         for row in remaining:
             if str(row["a"]) not in {*names, "0"}:
                 raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, expected 0 or the joint of a row")
         for row in self.beam_rows:
-            if str(row["body"]) not in moving:
+            if str(row["body"]) not in moving_joints:
                 raise ValueError(f"beams: body {row['body']} is not moved by any joint of the geometry")
         for key, joints in self.springs.items():
             for joint, axes in joints.items():
-                if joint not in moving:
+                if joint not in moving_joints:
                     raise ValueError(f"{key}: joint {joint} is not a moving joint of the geometry")
                 for axis in axes:
                     if axis not in SPRING_AXES:
@@ -199,31 +199,31 @@ class _Chain:
         gamma, b, alpha, d, theta, r = (self._number(row, key) for key in TRANSFORM)
         to_axis = _matrix([0, 0, b], [0, 0, gamma]) @ _matrix([0, 0, 0], [alpha, 0, 0])
         frame = to_axis @ _matrix([d, 0, 0], [0, 0, 0]) @ _matrix([0, 0, r], [0, 0, theta])
-        before = self.nodes[str(row["a"])]
+        previous_nodes = self.nodes[str(row["a"])]
         if kind == 2.0:
-            on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
+            on, carrier = min(previous_nodes, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
             self._frame(f"R{joint}", carrier, np.linalg.inv(on) @ frame)
             self.nodes[joint] = [(np.linalg.inv(frame) @ on, carrier)]
             return
         segments = self._segments(joint)
-        root, on, carrier = self._connection(before, frame, segments)
+        root, on, carrier = self._connection(previous_nodes, frame, segments)
         base = frame @ _matrix([0, 0, root], [0, 0, 0])
         names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
-        own = "rz" if kind == 0.0 else "z"
+        own_axis = "rz" if kind == 0.0 else "z"
         springs = {
             axis: {key: joints.get(joint, {}).get(axis, 0.0) for key, joints in self.springs.items()}
             for axis in SPRING_AXES
         }
         # an axis with a stiffness or a damper has a coordinate, in the axes of R_i, which turn with the joint
-        axes = [axis for axis, values in springs.items() if axis != own and any(values.values())]
+        axes = [axis for axis, values in springs.items() if axis != own_axis and any(values.values())]
         coordinates = [
             {"name": f"q{joint}_{axis}{self.suffix}", "type": SPRING_AXES[axis][0], "axis": SPRING_AXES[axis][1]}
             | springs[axis] | {"loss_factor": self.loss_factor}
             for axis in axes
         ]  # fmt: skip
-        loss_factor = self.loss_factor if springs[own]["stiffness"] else 0.0
+        loss_factor = self.loss_factor if springs[own_axis]["stiffness"] else 0.0
         kind_name = "revolute" if kind == 0.0 else "prismatic"
-        coordinates.insert(0, {"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own])
+        coordinates.insert(0, {"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own_axis])
         self.parts["body"].append(
             {
                 "name": names["body"],
@@ -243,7 +243,7 @@ class _Chain:
 
     def _connection(
         self,
-        before: list[tuple[np.ndarray, str]],
+        previous_nodes: list[tuple[np.ndarray, str]],
         frame: np.ndarray,
         segments: list[tuple[np.ndarray, np.ndarray, Any]],
     ) -> tuple[float, np.ndarray, str]:
@@ -251,10 +251,10 @@ class _Chain:
         points = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
         for point in points:
             position = frame[:3, :3] @ point + frame[:3, 3]
-            for on, carrier in before[1:]:
+            for on, carrier in previous_nodes[1:]:
                 if np.hypot(*point[:2]) < COINCIDENT and np.linalg.norm(on[:3, 3] - position) < COINCIDENT:
                     return float(point[2]), on, carrier
-        on, carrier = min(before, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
+        on, carrier = min(previous_nodes, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
         return 0.0, on, carrier
 
     def _segments(self, joint: str) -> list[Segment]:
@@ -317,7 +317,7 @@ class _Chain:
 
 
 def _rows(
-    table: Any, label: str, keys: Sequence[str], more: Sequence[str], folder: str | os.PathLike[str]
+    table: Any, label: str, keys: Sequence[str], optional: Sequence[str], folder: str | os.PathLike[str]
 ) -> list[Mapping[str, Any]]:
     """Rows of a table with all its keys; a row may be a list of values in the order of the keys."""
     where = ""
@@ -336,16 +336,18 @@ def _rows(
     for number, row in enumerate(table, 1):
         if isinstance(row, Mapping):
             named = dict(row)
-        elif isinstance(row, list | tuple) and len(keys) <= len(row) <= len(keys) + len(more):
-            named = dict(zip((*keys, *more), row, strict=False))
+        elif isinstance(row, list | tuple) and len(keys) <= len(row) <= len(keys) + len(optional):
+            named = dict(zip((*keys, *optional), row, strict=False))
         else:
             raise ValueError(f"{where}{label}: row {number} is {row!r}, expected {', '.join(keys)}")
         missing = [key for key in keys if named.get(key) in (None, "")]
         if missing:
             raise ValueError(f"{where}{label}: row {number} has no {missing[0]}")
-        unknown = [key for key in named if key not in (*keys, *more)]
+        unknown = [key for key in named if key not in (*keys, *optional)]
         if unknown:
-            raise ValueError(f"{where}{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *more))}")
+            raise ValueError(
+                f"{where}{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *optional))}"
+            )
         rows.append(named)
     return rows
 

@@ -34,12 +34,12 @@ def section_numbers(section: Any, young_modulus: Any, shear_modulus: Any) -> dic
     outer, inner = (sides[0], sides[1]) if kind == "tube" else (min(sides[:2]), 2.0 * sides[2] if sides[2:] else 0.0)
     if not inner < outer or not all(sides if kind == "box" else sides[:1]):
         raise ValueError(f"section {kind} = {list(sides)} has no area; {EXPECTED}")
-    found, shear = _tube(outer, inner, poisson) if kind == "tube" else _box(*sides, poisson=poisson)
+    values, shear = _tube(outer, inner, poisson) if kind == "tube" else _box(*sides, poisson=poisson)
     names = ("area", "second_moment_y", "second_moment_z", "torsion_constant")
-    known: dict[str, float] = dict(zip(names, found, strict=True))
+    properties: dict[str, float] = dict(zip(names, values, strict=True))
     if all(0.0 < factor <= 1.0 for factor in shear):  # the formulas do not hold for every Poisson's ratio
-        known |= {"shear_factor_y": shear[0], "shear_factor_z": shear[1]}
-    return known
+        properties |= {"shear_factor_y": shear[0], "shear_factor_z": shear[1]}
+    return properties
 
 
 Numbers = tuple[tuple[float, float, float, float], tuple[float, float]]

@@ -123,35 +123,35 @@ def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     joint. The body's frame is directly behind the motion, before Tx(a) Rx(alpha) of a standard row.
     """
     bodies, frames = [], []
-    carrier, before = table.parent, origin_matrix(table.origin)
+    carrier, origin_transform = table.parent, origin_matrix(table.origin)
     for row in table.row:
-        across = _pose([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
-        along = _pose([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
+        transverse = _pose([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
+        axial = _pose([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
         if table.convention == "standard":
-            origin, far_end = before @ along, across
+            origin, far_end = origin_transform @ axial, transverse
         else:
-            origin, far_end = before @ across @ along, np.eye(4)
+            origin, far_end = origin_transform @ transverse @ axial, np.eye(4)
         bodies.append(_body(row, carrier, origin, far_end))
         frames.append({"name": frame_of_row(row.name), "body": row.name, "origin": _origin(far_end)})
-        carrier, before = row.name, far_end
+        carrier, origin_transform = row.name, far_end
     return bodies, frames
 
 
 def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> dict[str, Any]:
-    given = row.model_fields_set
+    given_keys = row.model_fields_set
     keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
     coordinate = {key: getattr(row, key) for key in keys}
     coordinate |= {
         key: getattr(row, key)
         for key in ("range", "speed_limit", "acceleration_limit", "effort_limit", "further_friction")
-        if key in given
+        if key in given_keys
     }
     body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass
     if row.mass != 0.0:
         body["center_of_mass"] = (rotation @ np.array(row.center_of_mass) + offset).tolist()
-    if given & {"inertia_products", "inertia_tensor"}:
+    if given_keys & {"inertia_products", "inertia_tensor"}:
         rotated = rotation @ row.central_inertia @ rotation.T
         body["inertia_tensor"] = (0.5 * (rotated + rotated.T)).tolist()
     return body

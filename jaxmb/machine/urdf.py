@@ -99,15 +99,15 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
 
 def _limits(limit: _Element, kind: str, location: str) -> dict[str, Any]:
     """Limits of range, speed and effort of a joint; 0 and `OUT_OF_REACH` mean no limit."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
-        found["range"] = [low, high]
+        result["range"] = [low, high]
     for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):
         most = _numbers(limit, key, 1, location, "0")[0]
         if 0.0 < most < OUT_OF_REACH:
-            found[name] = most
-    return found
+            result[name] = most
+    return result
 
 
 def _inertial(name: str, link: _Element) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _check_type(joint: _Element, label: str) -> None:
 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
-    found: dict[str, _Element] = {}
+    result: dict[str, _Element] = {}
     for element in robot.children:
         if element.tag != tag:
             continue
@@ -217,12 +217,12 @@ def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
             valid_name(name)
         except ValueError as error:
             raise ValueError(f"line {element.line}: <{tag}>: found name={shown(name)}, {error}") from None
-        if name in found:
+        if name in result:
             raise ValueError(f"line {element.line}: the {tag} name '{name}' is used twice, expected each once")
-        found[name] = element
-        if len(found) > MOST_PARTS:
+        result[name] = element
+        if len(result) > MOST_PARTS:
             raise ValueError(f"line {element.line}: more than {MOST_PARTS} {tag}s, expected at most that many")
-    return found
+    return result
 
 
 def _joint_label(joint: _Element) -> str:
@@ -230,17 +230,17 @@ def _joint_label(joint: _Element) -> str:
 
 
 def _only(element: _Element, tag: str, label: str) -> _Element:
-    found = _optional(element, tag, label)
-    if found is None:
+    result = _optional(element, tag, label)
+    if result is None:
         raise ValueError(f"{label}: line {element.line}: <{tag}> is missing, expected one")
-    return found
+    return result
 
 
 def _optional(element: _Element, tag: str, label: str) -> _Element | None:
-    found = [child for child in element.children if child.tag == tag]
-    if len(found) > 1:
-        raise ValueError(f"{label}: line {found[1].line}: found a second <{tag}>, expected one")
-    return found[0] if found else None
+    result = [child for child in element.children if child.tag == tag]
+    if len(result) > 1:
+        raise ValueError(f"{label}: line {result[1].line}: found a second <{tag}>, expected one")
+    return result[0] if result else None
 
 
 def _attribute(element: _Element, key: str, label: str) -> str:

@@ -58,7 +58,7 @@ def urdf_text(machine: Machine) -> str:
 
     for body in machine.body:
         links.append(_link(body))
-        joints.append(_moving(body, body.joint[0]) if body.joint else fixed(body.name, body.parent, body.origin))
+        joints.append(_moving_joint(body, body.joint[0]) if body.joint else fixed(body.name, body.parent, body.origin))
     for frame in machine.frame:
         links.append(f"  <link name={quoteattr(frame.name)}/>")
         joints.append(fixed(frame.name, frame.body, frame.origin))
@@ -73,15 +73,15 @@ def urdf_text(machine: Machine) -> str:
 def beyond_urdf(machine: Machine) -> tuple[str, ...]:
     """Properties of a machine that URDF cannot describe; empty where it can be written."""
     found = [
-        f"{label} ({', '.join(each.name for each in some)})"
-        for label, some in (
+        f"{label} ({', '.join(each.name for each in parts)})"
+        for label, parts in (
             ("beams", machine.beam),
             ("loops", machine.loop),
             ("springs", machine.spring),
             ("virtual springs", machine.virtual_spring),
             ("motors", [c for body in machine.body for c in body.joint if c.motor]),
         )
-        if some
+        if parts
     ]
     several = [body.name for body in machine.body if len(body.joint) > 1]
     if several:
@@ -102,9 +102,9 @@ def _omitted(machine: Machine) -> tuple[str, ...]:
         ("offset", "offset"), ("further friction", "further_friction"), ("lock", "locked"),
         ("acceleration limit", "acceleration_limit"),
     ):  # fmt: skip
-        some = [c.name for c in joints if getattr(c, key)]
-        if some:
-            found.append(f"{label} of {', '.join(some)}")
+        concerned = [c.name for c in joints if getattr(c, key)]
+        if concerned:
+            found.append(f"{label} of {', '.join(concerned)}")
     if machine.transmission:
         found.append(f"transmission {', '.join(each.name for each in machine.transmission)}")
     if machine.rayleigh.mass or machine.rayleigh.stiffness or machine.fractional is not None:
@@ -129,29 +129,29 @@ def _link(rigid: RigidMass) -> str:
     )
 
 
-def _moving(body: Body, coordinate: Coordinate) -> str:
+def _moving_joint(body: Body, coordinate: Coordinate) -> str:
     kind = "prismatic" if coordinate.type == "prismatic" else "continuous" if coordinate.range is None else "revolute"
     axis = np.array(coordinate.axis) / np.linalg.norm(coordinate.axis)
-    more = [f'    <axis xyz="{_numbers(axis)}"/>']
+    elements = [f'    <axis xyz="{_numbers(axis)}"/>']
     low, high = coordinate.range or (-OUT_OF_REACH, OUT_OF_REACH)
     limits = {} if kind == "continuous" else {"lower": low, "upper": high}
     most = coordinate.effort_limit, coordinate.speed_limit
     if limits or any(most):  # a limit has to state both
         limits |= dict(zip(("effort", "velocity"), (each or OUT_OF_REACH for each in most), strict=True))
-        more.append(f"    <limit {_attributes(limits)}/>")
+        elements.append(f"    <limit {_attributes(limits)}/>")
     if coordinate.damping or coordinate.friction:
         losses = {"damping": coordinate.damping, "friction": coordinate.friction}
-        more.append(f"    <dynamics {_attributes(losses)}/>")
-    return _joint(coordinate.name, kind, body.parent, body.name, body.origin, more)
+        elements.append(f"    <dynamics {_attributes(losses)}/>")
+    return _joint(coordinate.name, kind, body.parent, body.name, body.origin, elements)
 
 
-def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, more: Iterable[str] = ()) -> str:
+def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, elements: Iterable[str] = ()) -> str:
     lines = [
         f'  <joint name={quoteattr(name)} type="{kind}">',
         f"    <parent link={quoteattr(parent)}/>",
         f"    <child link={quoteattr(child)}/>",
         f'    <origin xyz="{_numbers(origin.xyz)}" rpy="{_numbers(origin.rpy)}"/>',
-        *more,
+        *elements,
         "  </joint>",
     ]
     return "\n".join(lines)

@@ -51,9 +51,9 @@ def elastic_jacobian(
     target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
     axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
-    lever = jnp.cross(axis, target - poses[:n, :3, 3])
+    velocity = jnp.cross(axis, target - poses[:n, :3, 3])
     revolute = jnp.array(model.revolute)[:, None]
-    columns = jnp.concatenate([jnp.where(revolute, lever, axis), jnp.where(revolute, axis, 0.0)], axis=1)
+    columns = jnp.concatenate([jnp.where(revolute, velocity, axis), jnp.where(revolute, axis, 0.0)], axis=1)
     if springs:
         columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], deflection, target)])
     is_ancestor = [i in ancestors for i in range(n)] + [
@@ -156,13 +156,13 @@ def _stiffness(
     def displaced(x: Array) -> Array:
         return whole(model, jnp.asarray(q)).at[with_stiffness].add(x)
 
-    fixed = jnp.zeros(with_stiffness.size)
+    no_displacement = jnp.zeros(with_stiffness.size)
     if model.springs:
         # the whole second derivative includes the geometric stiffness of loaded springs
-        from_springs = jax.hessian(lambda x: spring_energy(model, displaced(x), whole(model, q)))(fixed)
+        from_springs = jax.hessian(lambda x: spring_energy(model, displaced(x), whole(model, q)))(no_displacement)
         stiffness, elastic = stiffness + from_springs, elastic | jnp.any(from_springs != 0.0, axis=1)
     if gravity:
-        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, displaced(x)))(fixed)
+        stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, displaced(x)))(no_displacement)
     return with_stiffness, stiffness, elastic & ~locked
 
 
@@ -284,8 +284,8 @@ def _spring_columns(
     axes = jnp.swapaxes(poses[:, :3, :3], 1, 2)  # rows are the spring's axes in ground axes
     translation_axes = rotation_axes = axes
     if deflection is not None:
-        lever = jax.vmap(rotation_by)(deflection[:, 3:])
-        translation_axes = lever @ axes
+        rotations = jax.vmap(rotation_by)(deflection[:, 3:])
+        translation_axes = rotations @ axes
         rotation_axes = jnp.swapaxes(jax.vmap(_rotation_vector_jacobian)(deflection[:, 3:]), 1, 2) @ translation_axes
     arm = jnp.broadcast_to(target - poses[:, None, :3, 3], axes.shape)
     linear = jnp.concatenate([translation_axes, jnp.cross(rotation_axes, arm)], axis=1)

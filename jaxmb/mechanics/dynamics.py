@@ -39,16 +39,16 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
     Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
     joints with inertial couplings between motors and links.
     """
-    listed = pseudo_inertias(model)
+    bodies = pseudo_inertias(model)
     if model.beams:
-        listed = jnp.concatenate([listed, section_inertias(model).reshape(-1, 4, 4)])
+        bodies = jnp.concatenate([bodies, section_inertias(model).reshape(-1, 4, 4)])
     shafts = [shaft for _, shaft in model.motors]
     if not shafts:
-        return listed
+        return bodies
     axis, nothing = model.axis[jnp.array(shafts)], jnp.zeros(3)
     about_axis = model.rotor_inertia[jnp.array(shafts), None, None] * axis[:, :, None] * axis[:, None, :]
     rotors = jax.vmap(lambda inertia: pseudo_inertia(jnp.zeros(()), nothing, inertia))(about_axis)
-    return jnp.concatenate([listed, rotors, -rotors])
+    return jnp.concatenate([bodies, rotors, -rotors])
 
 
 def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:

@@ -108,8 +108,8 @@ def loop_inverse_dynamics(
 
     Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
     """
-    R, R_rate = loop_motion(model, q, zd)
-    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + R_rate, q_rest)
+    R, bias = loop_motion(model, q, zd)
+    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + bias, q_rest)
 
 
 def loop_motion(
@@ -136,8 +136,8 @@ def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
 def closing_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
     """Constraint forces lambda of the loops, C_d^T lambda = effort_d, d the dependent coordinates."""
     _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
-    held_rotation = effort[np.array(model.following, dtype=int)]
-    return basis @ jax.scipy.linalg.solve_triangular(triangle, held_rotation, trans=1)
+    dependent_effort = effort[np.array(model.following, dtype=int)]
+    return basis @ jax.scipy.linalg.solve_triangular(triangle, dependent_effort, trans=1)
 
 
 def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
@@ -172,9 +172,9 @@ def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> F
     axial = np.array([i for i, kind in enumerate(kinds) if kind in ("revolute", "cylindrical")], dtype=int)
     if axial.size:
         gaps.append(jnp.cross(jnp.einsum("lij,lj->li", relative[axial], axis[axial]), axis[axial]).ravel())
-    held_rotation = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
-    if held_rotation.size:
-        gaps.append(jax.vmap(rotation_vector)(relative[held_rotation]).ravel())
+    fixed_rotation = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
+    if fixed_rotation.size:
+        gaps.append(jax.vmap(rotation_vector)(relative[fixed_rotation]).ravel())
     return jnp.concatenate(gaps)
 
 
@@ -184,9 +184,11 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, label: str = "
         return
     check_coordinates(model, q=q)
     current = gap(model, np.asarray(q)[: len(model.coordinates)])
-    open_by = float(np.max(np.abs(current.size)))
-    if not open_by <= OPEN:
-        raise ValueError(f"{label}: the loops of '{model.name}' are open by {open_by:.3g}; `close_loops` closes them")
+    largest_gap = float(np.max(np.abs(current.size)))
+    if not largest_gap <= OPEN:
+        raise ValueError(
+            f"{label}: the loops of '{model.name}' are open by {largest_gap:.3g}; `close_loops` closes them"
+        )
     if constraint_rank(current.slope[:, list(model.dependent)]) < len(model.dependent):
         independent = ", ".join(independent_coordinates(model))
         raise ValueError(
@@ -205,8 +207,8 @@ def close_rounded(model: Model, q: Float[Array, "n"] | np.ndarray, label: str) -
     """
     check_coordinates(model, q=q)
     n, dependent, q = len(model.coordinates), list(model.dependent), np.asarray(q, dtype=float)
-    open_by = float(np.max(np.abs(gap(model, q[:n]).size)))
-    if open_by > OPEN:
+    opening = float(np.max(np.abs(gap(model, q[:n]).size)))
+    if opening > OPEN:
         closed, remaining = newton(model, q[:n], dependent)
         slope = gap(model, closed).slope
         independent = [i for i in range(n) if i not in dependent]
@@ -217,7 +219,7 @@ def close_rounded(model: Model, q: Float[Array, "n"] | np.ndarray, label: str) -
             unit = "rad" if model.revolute[largest] else "m"
             check_closed(model, closed, label)
             return np.concatenate([closed, q[n:]]), (
-                f"{label}: the loops of '{model.name}' are open by {open_by:.2g}, as with rounded values: closed with"
+                f"{label}: the loops of '{model.name}' are open by {opening:.2g}, as with rounded values: closed with"
                 f" {', '.join(independent_coordinates(model))} as given, '{model.coordinates[largest]}' changes by"
                 f" {change[largest]:.2g} {unit}"
             )

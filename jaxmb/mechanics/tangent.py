@@ -262,10 +262,8 @@ def _fractional(
 ) -> FractionalStiffness | None:
     if not model.fractional:
         return None
-    elastic_effort_at = columns.T @ elastic_stiffness(model, q_rest, point) @ columns
-    return FractionalStiffness(
-        model.fractional_time**model.fractional_order * elastic_effort_at, model.fractional_order
-    )
+    elastic = columns.T @ elastic_stiffness(model, q_rest, point) @ columns
+    return FractionalStiffness(model.fractional_time**model.fractional_order * elastic, model.fractional_order)
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")

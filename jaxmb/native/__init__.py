@@ -86,7 +86,7 @@ def compile_now() -> Path:
     while _compiling:
         _compiling.pop().wait()
     path = _library_path()
-    if not _is_whole(path):
+    if not _is_intact(path):
         compiler = _compiler()
         _check_can_compile(path, compiler)
         _compile(compiler, path)
@@ -97,7 +97,7 @@ def status() -> str:
     """Solver in use: the kernel, or JAX with the reason; does not compile."""
     try:
         path = _library_path()
-        if _is_whole(path):
+        if _is_intact(path):
             _loaded(path)
             return f"native, {path}"
         compiler = _compiler()
@@ -107,7 +107,7 @@ def status() -> str:
         return f"by JAX: {reason}"
 
 
-def _is_whole(path: Path) -> bool:
+def _is_intact(path: Path) -> bool:
     """Whether the file matches its digest: loading a damaged library may end the process with a bus error."""
     try:
         return _digest_file(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()

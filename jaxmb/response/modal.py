@@ -73,14 +73,14 @@ def modes(tangent: Tangent) -> Modes:
     if n > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
-            kept = np.imag(root) > 0.0
-            order = np.argsort(np.abs(root[kept]), kind="stable")
-            first_root, real_shapes = np.real(root[~kept]), np.real(shapes[:, ~kept])
+            oscillating = np.imag(root) > 0.0
+            order = np.argsort(np.abs(root[oscillating]), kind="stable")
+            first_root, real_shapes = np.real(root[~oscillating]), np.real(shapes[:, ~oscillating])
             second_root = 1.0 / (
                 first_root * np.einsum("ni,nm,mi->i", real_shapes, M, real_shapes)
             )  # s^2 mu + s c + 1 = 0 has two roots
             real = np.sort(np.concatenate([first_root, second_root]))
-            return _modes(root[kept][order], _unit_shapes(shapes[:, kept][:, order]), real)
+            return _modes(root[oscillating][order], _unit_shapes(shapes[:, oscillating][:, order]), real)
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
     values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
@@ -286,8 +286,8 @@ def spring_matrices(
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
         each.append(columns.T @ jax.hessian(between_frames)(point) @ columns)
-    for first_root in jnp.eye(len(model.beams)):
-        of_beam = jax.jacfwd(lambda x, first_root=first_root: beam_effort(model, x - rest, first_root))(point)
+    for factor in jnp.eye(len(model.beams)):
+        of_beam = jax.jacfwd(lambda x, factor=factor: beam_effort(model, x - rest, factor))(point)
         each.append((columns.T @ of_beam @ columns)[None])
     return jnp.concatenate(each)
 
