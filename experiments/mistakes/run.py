@@ -188,6 +188,8 @@ def cases() -> list[Case]:
         for axis, what in ((1, "output"), (2, "input")):
             every = measured(column(1, factor, axis), (0, 1, 2))
             found.append(Case(f"{what} y by {factor}", f"on {what} tool y", every))
+            first = measured(column(1, factor, axis))
+            found.append(Case(f"{what} y of p0 by {factor}", f"on {what} tool y of test 'p0'", first))
     for joint in ("z1", "z2", "z3"):
         found.append(Case(f"{joint} locked", f"of {joint}, which is locked,", rigid(joint, None)))
     for factor in (1.3, 3.0, 500.0):
@@ -201,6 +203,8 @@ def cases() -> list[Case]:
         found.append(Case(f"{count} lines by {factor}", text, measured(single(lines, factor))))
     for seconds in (5e-4, 2e-3, 5e-3):
         found.append(Case(f"p0 late by {1e3 * seconds} ms", "responses of test 'p0'", measured(late(seconds))))
+        every = measured(late(seconds), (0, 1, 2))
+        found.append(Case(f"all late by {1e3 * seconds} ms", "responses of all FRF tests", every))
     return found
 
 

@@ -85,6 +85,7 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     if excess <= 0.0:
         return ()
     drops = _drops(residual, jacobian[:, :size], jacobian[:, size:])
+    drops[_repeated(jacobian[:, size:])] = 0.0
     found = []
     likely = np.argsort(drops)[::-1][:TRIED].tolist()
     far = [np.asarray(study.free.encode(study.start.values)), first[:size]]
@@ -156,6 +157,13 @@ def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.nda
     size, slope = np.sum(a**2, axis=0), r @ a
     told = size > 1e-12 * np.sum(columns**2, axis=0)
     return np.where(told, slope**2 / np.where(told, size, 1.0), 0.0)
+
+
+def _repeated(columns: Float[np.ndarray, "m c"]) -> np.ndarray:
+    """Numbers of columns that repeat an earlier one, as those of all tests and of one test where there is only one."""
+    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
+    alike = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - 1e-12
+    return np.flatnonzero(alike.any(axis=0))
 
 
 def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Problem) -> tuple[np.ndarray, float]:

@@ -13,7 +13,8 @@ from jaxmb.response.frf_kind import Point, dof_names
 def frf_changes(
     test: str, outputs: Sequence[Point], inputs: Sequence[Point], highest: float, model: Model
 ) -> tuple[Change, ...]:
-    """Factors on frequencies, on FRFs of a test, an output or an input, a delay, coordinates of the posture.
+    """Factors on frequencies, on FRFs of a test, on an output or input of all tests or of this one; delays of all tests
+    and of this one; coordinates of the posture.
 
     Args:
         test: its name.
@@ -27,10 +28,13 @@ def frf_changes(
         Change("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
         Change(f"gain {test}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
         Change(f"delay {test}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
+        Change("delay", late, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late"),
     ]
-    for what, points in (("output", outputs), ("input", inputs)):
-        for point in dof_names(points):
-            found.append(Change(f"{what} {point}", 0.1, functools.partial(_factor_text, what, point)))
+    for suffix, where in (("", ""), (f" {test}", f" of {name}")):
+        for what, points in (("output", outputs), ("input", inputs)):
+            for point in dof_names(points):
+                text = functools.partial(_factor_text, what, f"{point}{where}")
+                found.append(Change(f"{what} {point}{suffix}", 0.1, text))
     for coordinate, turns in zip(model.joints, model.revolute, strict=False):
         text = functools.partial(_posture_text, coordinate, name, turns)
         found.append(Change(f"posture {test} {coordinate}", 0.05 if turns else 0.01, text))

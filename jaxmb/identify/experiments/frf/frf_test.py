@@ -186,12 +186,12 @@ class FrfTest(PostureTest):
     def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with the description changed, by numbers in the order of `changes`."""
         outputs, inputs = len(self.outputs), len(self.inputs)
-        parts = jnp.split(changes, np.cumsum([1, 1, 1, outputs, inputs]))
-        (frequency,), (gain,), (delay,), of_output, of_input, posture = parts
+        parts = jnp.split(changes, np.cumsum([1, 1, 2, outputs, inputs, outputs, inputs]))
+        (frequency,), (gain,), delay, of_output, of_input, own_output, own_input, posture = parts
         there = jnp.asarray(self.q).at[: posture.size].add(posture)
         view = motion_view(model, there, self.at, self.outputs, self.inputs, self.sensor.gravity)
         predicted = predict_frf(view, self.omega * jnp.exp(frequency), self.derivatives, self.decay, self.sensor)
-        channels = self._channels.changed(gain + of_output, -of_input, delay)
+        channels = self._channels.changed(gain + of_output + own_output, -of_input - own_input, jnp.sum(delay))
         return self.compared(channels.seen(predicted, self.omega, self.decay))
 
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:

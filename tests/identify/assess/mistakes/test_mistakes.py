@@ -35,13 +35,15 @@ def study(folder, truth=MACHINE, level=NOISE, offset=0.0, leak=0.0, **settings):
     return made.with_problem(with_tests(problem, own))
 
 
-def changed(made, how):
-    """The study with something else made of what was measured in its first test."""
-    first, *others = made.tests
-    measured, omega = np.asarray(first.measured), np.asarray(first.omega)[:, None, None]
-    return made.with_problem(
-        with_tests(made.problem, [dataclasses.replace(first, measured=jnp.asarray(how(measured, omega))), *others])
-    )
+def changed(made, how, count=1):
+    """The study with something else made of what was measured in its first tests."""
+    own = [
+        dataclasses.replace(
+            test, measured=jnp.asarray(how(np.asarray(test.measured), np.asarray(test.omega)[:, None, None]))
+        )
+        for test in made.tests[:count]
+    ]
+    return made.with_problem(with_tests(made.problem, [*own, *made.tests[count:]]))
 
 
 def heavier(factor):
@@ -73,6 +75,14 @@ def loaded(mass):
         (
             lambda f, level: changed(study(f, level=level), lambda h, w: h * np.exp(-2e-3j * w)),
             "responses of test 'p0' that are 2 ms late",
+        ),
+        (
+            lambda f, level: changed(study(f, level=level), lambda h, w: h * np.exp(-2e-3j * w), 3),
+            "responses of all FRF tests that are 2 ms late",
+        ),
+        (
+            lambda f, level: changed(study(f, level=level), lambda h, w: h * np.array([1.0, 0.8])[:, None]),
+            "a factor of 1.25 on output tool z of test 'p0'",
         ),
     ],
 )  # fmt: skip
