@@ -1,4 +1,4 @@
-"""Maps over the postures of a robot: dexterity, stiffness, modes; zones where they are good; placement of tasks.
+"""Maps over the postures of a robot: dexterity, stiffness, modes; zones of good postures; placement of tasks.
 
 The public names are in `__init__.pyi`; each is imported when it is first used.
 """

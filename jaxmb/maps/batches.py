@@ -1,4 +1,4 @@
-"""Compiled functions over any number of postures, in batches of few sizes, so that few programs are compiled."""
+"""Compiled functions over any number of postures, in batches of few sizes to limit the number of compilations."""
 
 from collections.abc import Callable
 
@@ -7,26 +7,26 @@ import numpy as np
 from jaxtyping import Array
 
 ENTRIES = 2**20
-"""Of one matrix for each posture of a batch, at most: there are a hundred arrays of that size in memory."""
+"""Largest number of entries of one matrix per posture in a batch; about a hundred such arrays are in memory."""
 
 
 def batch_size_for(count: int, most: int, size: int) -> int:
-    """`batch_size` where matrices of so many rows and columns belong to each posture."""
+    """`batch_size` for postures with matrices of `size` rows and columns each."""
     return batch_size(count, max(1, min(most, ENTRIES // size**2)))
 
 
 def batch_size(count: int, most: int) -> int:
-    """The smallest power of two that is not less than a count, and at most `most`."""
+    """The smallest power of two that is at least `count`, but at most `most`."""
     return min(most, 1 << max(count - 1, 0).bit_length())
 
 
 def in_batches(compute: Callable[..., tuple[Array, ...]], size: int, *arrays: np.ndarray) -> list[np.ndarray]:
-    """What a function of batches returns for arrays of any length.
+    """Results of a function of batches for arrays of any length.
 
     Args:
         compute: from arrays [size, ...] to a tuple of arrays [size, ...].
-        size: rows of a batch; the last batch repeats its last row up to that.
-        arrays: one or more arrays [p, ...], p of 1 or more.
+        size: rows of a batch; the last batch is padded by its last row.
+        arrays: one or more arrays [p, ...], p >= 1.
 
     Returns:
         Arrays [p, ...], as many as `compute` returns.
@@ -40,5 +40,5 @@ def in_batches(compute: Callable[..., tuple[Array, ...]], size: int, *arrays: np
 
 
 def padded(rows: np.ndarray, size: int) -> np.ndarray:
-    """Rows, and the last of them repeated up to a size."""
+    """Rows padded to `size` by repeating the last one."""
     return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])

@@ -1,4 +1,4 @@
-"""What `map.json` holds of maps: strict JSON, SI units, null where a number is unknown, infinite or does not exist."""
+"""Contents of `map.json`: strict JSON, SI units, null for unknown, infinite or undefined numbers."""
 
 import json
 from collections.abc import Mapping

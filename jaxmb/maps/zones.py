@@ -1,4 +1,4 @@
-"""Connected regions of a grid where something is good, and the largest box of good points in each."""
+"""Connected regions of good points on a grid, and the largest box of good points in each."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ class Zone:
     points: int
     """Number of its points."""
     share: float
-    """That number over the number of all points of the grid."""
+    """Number of its points over the number of points of the grid."""
     extent: Ranges
-    """Lowest and highest value of its points along each axis. Not all of this box is good."""
+    """Lowest and highest value of its points along each axis: a bounding box that may contain other points."""
     box: Ranges
-    """The largest box, by number of points, all of whose points are good."""
+    """The largest box, by number of points, within the zone."""
     best: float
     worst: float
     """Values at its best and worst point."""
@@ -32,17 +32,17 @@ class Zone:
 def find_zones(
     values: np.ndarray, grid: tuple[np.ndarray, ...], threshold: float, higher_is_better: bool, least_points: int = 1
 ) -> tuple[Zone, ...]:
-    """Connected regions where values are at least (or at most) a threshold, largest first.
+    """Connected regions with values at least (or at most) a threshold, largest first.
 
-    Points are connected along the axes of the grid, not across a corner, and not from one end of an axis
-    to the other where these are a full turn apart. NaN is not good.
+    Points are connected along the axes of the grid, not diagonally, and not across the ends of an axis of a full turn.
+    NaN is not good.
 
     Args:
-        values: what is judged, by grid point.
+        values: at the grid points [*grid].
         grid: values of each axis, ascending.
-        threshold: the least good value, or the greatest where less is better.
+        threshold: smallest good value, or largest if smaller is better.
         higher_is_better: whether good is above the threshold.
-        least_points: regions of fewer points are left out.
+        least_points: smallest number of points of a region.
     """
     from scipy.ndimage import label
 
@@ -57,17 +57,17 @@ def find_zones(
 
 
 def largest_box(mask: np.ndarray) -> tuple[slice, ...]:
-    """Slices of the box with most points, all True, of a mask that has at least one."""
+    """Slices of the largest all-True box, by number of points, of a mask with at least one True."""
     found = _largest_box(mask)[1]
     return tuple(slice(low, high + 1) for low, high in found)
 
 
 def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], higher_is_better: bool) -> Zone:
-    places = np.nonzero(mask)
-    inside = values[places]
+    indices = np.nonzero(mask)
+    inside = values[indices]
     order = inside if higher_is_better else -inside
     best, worst = int(order.argmax()), int(order.argmin())
-    bounds = tuple(slice(int(p.min()), int(p.max()) + 1) for p in places)
+    bounds = tuple(slice(int(i.min()), int(i.max()) + 1) for i in indices)
     box = largest_box(mask[bounds])
     return Zone(
         mask=mask,
@@ -77,12 +77,12 @@ def _zone(mask: np.ndarray, values: np.ndarray, grid: tuple[np.ndarray, ...], hi
         box=tuple((float(g[b][c][0]), float(g[b][c][-1])) for g, b, c in zip(grid, bounds, box, strict=True)),
         best=float(inside[best]),
         worst=float(inside[worst]),
-        best_at=tuple(float(g[p[best]]) for g, p in zip(grid, places, strict=True)),
+        best_at=tuple(float(g[i[best]]) for g, i in zip(grid, indices, strict=True)),
     )
 
 
 def _largest_box(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
-    """Number of points and index ranges of the largest box. Along the shortest axis all ranges are tried."""
+    """Number of points and index ranges of the largest box, by exhaustive search along the shortest axis."""
     if mask.ndim == 1:
         low, high = _longest_run(mask)
         return high - low + 1, [(low, high)]
@@ -112,12 +112,12 @@ def _longest_run(mask: np.ndarray) -> tuple[int, int]:
 
 
 def _largest_rectangle(mask: np.ndarray) -> tuple[int, list[tuple[int, int]]]:
-    """Number of points and index ranges of the largest rectangle of True: largest rectangle in a histogram, by row."""
+    """Number of points and index ranges of the largest all-True rectangle: largest rectangle in a histogram, by row."""
     best: tuple[int, list[tuple[int, int]]] = (0, [(0, -1), (0, -1)])
     height = np.zeros(mask.shape[1] + 1, dtype=int)  # the last stays 0 and empties the stack
     for row, line in enumerate(mask):
         height[:-1] = np.where(line, height[:-1] + 1, 0)
-        stack: list[tuple[int, int]] = []  # first column and height, heights rising
+        stack: list[tuple[int, int]] = []  # first column and height, ascending heights
         for column, tall in enumerate(height.tolist()):
             start = column
             while stack and stack[-1][1] >= tall:

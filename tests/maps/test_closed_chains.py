@@ -322,7 +322,7 @@ def test_wrong_input(four_bar, five_bar):
         ValueError, match="over: the loops of 'four-bar' close nowhere on the grid, from the start posture"
     ):
         postures_over(four_bar, {"q3": [0.1, 0.2]}, frame="end")
-    with pytest.raises(ValueError, match="path: no place of 'tool' is reached by a, c from the start posture"):
+    with pytest.raises(ValueError, match="path: no position of 'tool' is reached by a, c from the start posture"):
         postures_along(five_bar, {"tool.x": [3.0, 4.0]})
     with pytest.raises(ValueError, match="joints: 'b' is a dependent coordinate"):
         postures_over(five_bar, {"tool.x": [0.3, 0.4]}, joints=("b",))

@@ -1,4 +1,4 @@
-"""Characteristic length of a robot, which makes its dexterity at the best of some postures as large as it can be."""
+"""Characteristic length of a robot, which maximises its dexterity over postures."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from jaxmb.mechanics.kinematics import TOOL, moving_joints
 LENGTHS = (1e-3, 1e3)
 """Shortest and longest characteristic length of the search, m."""
 CHUNK = 1024
-"""Postures that are computed together: more do not fit the cache."""
+"""Postures per batch: more do not fit the cache."""
 STEPS = 12
-"""Steps of a golden-section search, after which the postures that cannot be the best are left out."""
+"""Steps of the golden-section search between two eliminations of postures that cannot be optimal."""
 SHORTEST = 1e-6
-"""Width of the bracket of log L at which the search ends: a flat optimum is known to the root of the rounding only."""
+"""Final width of the bracket of log L: rounding determines a flat optimum to its square root only."""
 
 
 def characteristic_length(
@@ -31,27 +31,26 @@ def characteristic_length(
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
 ) -> float:
-    """Length L that makes the best 1/kappa_F among postures as large as it can be, m.
+    """Length L [m] that maximises the largest 1/kappa_F over the postures.
 
     At one posture log kappa_F is convex in log L (unless the robot has fewer joints than directions), so that a
-    golden-section search over `LENGTHS` finds its best length. All postures are searched together, and after every
-    `STEPS` steps those that cannot be the best are left out. Where kappa_F falls all the way to an end of `LENGTHS`, no
-    length is best, and that end is returned. Where all entries of the Jacobian have the same unit, the length does not
-    matter, and 1 m is returned.
+    golden-section search over `LENGTHS` finds the optimum. All postures are searched together; every `STEPS` steps
+    those that cannot be optimal are eliminated. If kappa_F decreases up to an end of `LENGTHS`, there is no optimum and
+    that end is returned. If all entries of the Jacobian have the same unit, L has no effect and 1 m is returned.
 
     Args:
         model: the machine.
-        postures: coordinates of each posture [p, n].
+        postures: coordinates of each posture [p, n], rad or m.
         frame: name of the frame.
-        joints: coordinates that count.
-        directions: components of the twist that count.
+        joints: coordinates in the Jacobian; default: all that move the frame.
+        directions: components of the twist in the Jacobian.
 
     Raises:
         ValueError: a name is unknown, or all postures are singular.
     """
     rows = np.asarray(postures)
     joints, directions = moving_joints(model, frame, joints), tuple(directions)
-    # A length off by a factor changes no condition number by more than that factor to this power.
+    # A factor on the length changes a condition number at most by the factor to this power.
     steepest = float(np.ptp(length_power(model, frame, joints, directions)))
     ends = np.tile(np.log(LENGTHS) if steepest else np.zeros(2), (len(rows), 1))
     size = batch_size(len(rows), CHUNK)
@@ -65,7 +64,9 @@ def characteristic_length(
         rows, ends = rows[kept], ends[kept]
     length = float(np.exp(ends[best].mean()))
     if not dexterity(model, jnp.asarray(rows[best]), frame, length, joints, directions) > 0.0:
-        raise ValueError(f"length: frame '{frame}' is singular at all postures of the map, so there is no best length")
+        raise ValueError(
+            f"length: frame '{frame}' is singular at all postures of the map, no characteristic length exists"
+        )
     return next((end for end in LENGTHS if math.isclose(length, end, rel_tol=SHORTEST)), length)
 
 
@@ -78,7 +79,7 @@ def _narrow(
     joints: tuple[str, ...],
     directions: tuple[str, ...],
 ) -> tuple[Float[Array, "p"], Float[Array, "p 2"]]:
-    """1/kappa_F inside ends of log L that have become narrower by `STEPS` golden sections, and these ends."""
+    """Largest 1/kappa_F in the brackets of log L after `STEPS` golden sections, and the new brackets."""
     golden = (5.0**0.5 - 1.0) / 2.0
     power = length_power(model, frame, joints, directions)[..., None]
     jacobian = jax.vmap(lambda q: counted_jacobian(model, q, frame, joints, directions), out_axes=-1)(postures)
@@ -92,11 +93,11 @@ def _narrow(
     def narrow(_: int, found: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, at_a, at_b = found
         a, b = inside(low, high)
-        left = at_a >= at_b
-        low, high = jnp.where(left, low, a), jnp.where(left, b, high)
+        lower = at_a >= at_b
+        low, high = jnp.where(lower, low, a), jnp.where(lower, b, high)
         a, b = inside(low, high)
-        new = value(jnp.where(left, a, b))  # the other one is already known
-        return low, high, jnp.where(left, new, at_b), jnp.where(left, at_a, new)
+        new = value(jnp.where(lower, a, b))  # the other value is reused
+        return low, high, jnp.where(lower, new, at_b), jnp.where(lower, at_a, new)
 
     low, high = ends.T
     at_a, at_b = jax.lax.map(value, jnp.stack(inside(low, high)))
@@ -105,10 +106,10 @@ def _narrow(
 
 
 def _inverse_condition_by_gram(matrices: Float[Array, "d j p"]) -> Float[Array, "p"]:
-    """1/kappa_F of many matrices at once, for conditions up to some 1e7, beyond which it is 0 or rounding.
+    """1/kappa_F of a batch of matrices, for condition numbers up to about 1e7; beyond, it is 0 or rounding.
 
-    With a Cholesky factor R of the Gram matrix, sum s^-2 is the sum of the squared entries of R^-1. Written out by
-    entries, each operation is on all matrices: forty times as fast as LAPACK's singular values, one matrix at a time.
+    With the Cholesky factor R of the Gram matrix, sum s^-2 is the sum of the squared entries of R^-1. Written by
+    entries, each operation is vectorised over the batch: forty times as fast as LAPACK's singular values.
     """
     m = matrices if len(matrices) <= matrices.shape[1] else matrices.transpose(1, 0, 2)
     m = m / jnp.sqrt(jnp.sum(m**2, axis=(0, 1)))
@@ -121,11 +122,11 @@ def _inverse_condition_by_gram(matrices: Float[Array, "d j p"]) -> Float[Array, 
         scale.append(1.0 / jnp.sqrt(factor[j, j]))
         for i in range(j, size):
             factor[i, j] *= scale[j]
-    spread = jnp.zeros(())
+    inverse_squares = jnp.zeros(())
     for j in range(size):
         column = {j: scale[j]}
         for i in range(j + 1, size):
             column[i] = -scale[i] * sum(factor[i, k] * column[k] for k in range(j, i))
-        spread += sum(entry**2 for entry in column.values())
-    # The sum is not a number where rounding has left no Cholesky factor.
-    return jnp.where(spread >= 1.0, size / jnp.sqrt(spread), 0.0)
+        inverse_squares += sum(entry**2 for entry in column.values())
+    # The sum is NaN if rounding makes the Gram matrix indefinite.
+    return jnp.where(inverse_squares >= 1.0, size / jnp.sqrt(inverse_squares), 0.0)

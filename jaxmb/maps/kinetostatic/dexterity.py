@@ -1,4 +1,4 @@
-"""How well a robot can move its frame at a posture: the inverse condition number of its normalised Jacobian."""
+"""Dexterity of a robot at a posture: inverse condition number of its normalised Jacobian."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
 """Components of a twist, ground axes."""
 SINGULAR = 1e-13
-"""Least over largest singular value at and below which a Jacobian is singular to working precision."""
+"""Ratio of smallest to largest singular value up to which a Jacobian is singular to working precision."""
 
 
 def normalized_jacobian(
@@ -27,18 +27,18 @@ def normalized_jacobian(
     joints: Sequence[str] | None = None,
     directions: Sequence[str] = DIRECTIONS,
 ) -> Float[Array, "d j"]:
-    """Jacobian of a frame without units: its translations over a characteristic length.
+    """Dimensionless Jacobian of a frame, normalised by a characteristic length.
 
-    J_N = diag(I / L, I) J. The travel of a prismatic joint is counted in lengths L as well, so that no unit is left.
-    Of a machine with loops J R stands for J, R as in `motion_map`: joints are independent coordinates.
+    J_N = diag(I / L, I) J; prismatic joint travel is divided by L as well. With loops J R replaces J, R as in
+    `motion_map` and joints being independent coordinates.
 
     Args:
         model: the machine.
         q: coordinates [n], rad or m.
         frame: name of the frame.
         length: characteristic length L, m.
-        joints: coordinates that count; all that move the frame where not given.
-        directions: components of the twist that count, of x y z rx ry rz, ground axes; all six where not given.
+        joints: coordinates in the Jacobian; default: all that move the frame.
+        directions: components of the twist, of x y z rx ry rz, ground axes; default: all six.
 
     Returns:
         J_N [d, j], joints in the order of q.
@@ -53,17 +53,17 @@ def normalized_jacobian(
 
 
 def inverse_condition(matrix: Float[Array, "d j"]) -> Float[Array, ""]:
-    """1/kappa_F of a matrix: 1 where all its singular values are equal, 0 where it is singular.
+    """Inverse Frobenius condition number 1/kappa_F of a matrix: 1 for equal singular values, 0 for a singular matrix.
 
     kappa_F = sqrt(sum s^2 sum s^-2) / m over the m = min(d, j) singular values s, which is eq. 7 for a square matrix.
-    For more columns than rows (a redundant robot) this is the condition number of M M^T, for fewer that of M^T M: it
-    says how evenly the robot moves in the directions in which it can move at all.
+    With more columns than rows (a redundant robot) it is based on M M^T, with fewer on M^T M: only the directions in
+    which the robot can move are considered.
 
     Source: Dumas et al. 2011, eq. 7.
     """
     size = jnp.linalg.svd(matrix, compute_uv=False)
     regular = size[-1] > SINGULAR * size[0]
-    # Both branches of a `where` are differentiated: the unused one must stay finite.
+    # Both branches of `where` are differentiated: the unused one must be finite.
     safe = jnp.where(regular, size, 1.0)
     return jnp.where(regular, size.shape[0] / jnp.sqrt(jnp.sum(safe**2) * jnp.sum(safe**-2)), 0.0)
 
@@ -81,10 +81,10 @@ def dexterity(
     Args:
         model: the machine.
         q: coordinates [n], rad or m.
-        frame: name of the frame that is moved.
-        length: characteristic length, m, as given or by `characteristic_length`.
-        joints: coordinates that count; all that move the frame where not given.
-        directions: components of the twist that count, all six where not given.
+        frame: name of the frame.
+        length: characteristic length, m, for example from `characteristic_length`.
+        joints: coordinates in the Jacobian; default: all that move the frame.
+        directions: components of the twist; default: all six.
 
     Raises:
         ValueError: a name is unknown, or a loop is open at q.
@@ -105,7 +105,7 @@ def _dexterity(
 def counted_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[Array, "d j"]:
-    """Jacobian [d, j] of a frame: the joints and the components of the twist that count, with their units."""
+    """Jacobian [d, j] of a frame for the selected joints and components of the twist, SI units."""
     rows, driven = _rows(directions), independent_coordinates(model)
     columns = [driven.index(name) for name in moving_joints(model, frame, joints)]
     twists = elastic_jacobian(model, q, frame)
@@ -117,11 +117,11 @@ def counted_jacobian(
 def length_power(
     model: Model, frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[np.ndarray, "d j"]:
-    """Power of the characteristic length by which each entry of that Jacobian is multiplied to have no unit [d, j]."""
-    across = np.array([1.0 if row < 3 else 0.0 for row in _rows(directions)])
-    turning = dict(zip(model.coordinates, model.revolute, strict=True))
-    travel = np.array([0.0 if turning[name] else 1.0 for name in moving_joints(model, frame, joints)])
-    return travel[None, :] - across[:, None]
+    """Powers [d, j] of the characteristic length that make the entries of `counted_jacobian` dimensionless."""
+    translation = np.array([1.0 if row < 3 else 0.0 for row in _rows(directions)])
+    revolute = dict(zip(model.coordinates, model.revolute, strict=True))
+    prismatic = np.array([0.0 if revolute[name] else 1.0 for name in moving_joints(model, frame, joints)])
+    return prismatic[None, :] - translation[:, None]
 
 
 def _rows(directions: Sequence[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Maps of dexterity, stiffness and deflection over a grid of coordinates, with the zones where they are good."""
+"""Maps of dexterity, stiffness and deflection over a grid of coordinates, with zones of good postures."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from jaxmb.maps.zones import Zone, find_zones
 from jaxmb.mechanics.kinematics import TOOL, frame_name
 
 GOOD_SHARE = 0.25
-"""Share of the postures that are called good where no threshold is given."""
+"""Share of good postures that defines the default threshold."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class PostureMap:
     values: np.ndarray
     """At each point of the grid, in the unit of the quantity; NaN where loops do not close."""
     frame: str
-    """Where the quantity is taken."""
+    """Frame of the quantity."""
     postures: Postures
-    """The grid; its frame is the one whose place stands for the posture in the workspace."""
+    """The grid; its frame is the one whose position represents the posture in the workspace."""
     determinant: np.ndarray | None
-    """det J_N [*grid], whose sign changes across a singular posture; None where the Jacobian is not square."""
+    """det J_N [*grid], which changes sign across a singular posture; None if the Jacobian is not square."""
     threshold: float
-    """The least good value, or the greatest where less is better."""
+    """Smallest good value, or largest if smaller is better."""
     zones: tuple[Zone, ...]
     """Connected regions of good postures, largest first."""
     settings: MapSettings
@@ -66,30 +66,30 @@ def posture_maps(
     good: Mapping[str, float] | None = None,
     least_points: int = 2,
 ) -> dict[str, PostureMap]:
-    """Maps of some quantities over the same grid of postures.
+    """Maps of quantities over a common grid of postures.
 
     Args:
         model: the machine.
-        over: values of each coordinate that varies, rad or m, ascending; the grid holds all their combinations.
+        over: values of each varying coordinate, rad or m, ascending; the grid is their Cartesian product.
         quantities: of `QUANTITIES`.
-        frame: where the quantities are taken.
-        held: values of other coordinates, rad or m; the rest as in the reference posture.
-        length: characteristic length of the dexterity, m; found by `characteristic_length` where not given.
+        frame: frame of the quantities.
+        held: values of other coordinates, rad or m; default: the reference posture.
+        length: characteristic length of the dexterity, m; default: by `characteristic_length`.
         wrench: force [N] then moment [Nm] at the frame's origin, ground axes. Postures are those under the load.
-        direction: where "stiffness" is asked for, in ground axes; its size does not count.
-        joints: coordinates that count for the dexterity; all that move the frame where not given.
-        directions: components of the twist that count for the dexterity.
-        shown: frame whose place stands for a posture in the workspace; the same where not given.
-        good: threshold by quantity; where not given the value that the best quarter of the postures reaches.
-        least_points: zones of fewer grid points are left out.
+        direction: of "stiffness", ground axes, any length.
+        joints: coordinates of the dexterity; default: all that move the frame.
+        directions: components of the twist of the dexterity.
+        shown: frame whose position represents a posture in the workspace; default: `frame`.
+        good: threshold by quantity; default: the value that the best quarter of the postures reaches.
+        least_points: smallest number of grid points of a zone.
 
     Returns:
-        The map of each quantity.
+        Maps by quantity.
 
     Raises:
-        ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, or what a
-            quantity needs was not given; or loops close at no posture of the grid.
-        NotImplementedError: the machine has loops, and a quantity is a change of its stiffness under load.
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, the wrench or
+            direction of a quantity is missing, or loops close at no posture of the grid.
+        NotImplementedError: a quantity is a change of stiffness under load and the machine has loops.
 
     Source: Dumas et al. 2011, eq. 7-11, Fig. 2-3.
     """
@@ -134,8 +134,8 @@ def posture_maps(
 
 
 def _best_share(values: np.ndarray, higher_is_better: bool) -> float:
-    """The value that the best quarter reaches."""
-    known = values[~np.isnan(values)]
-    if not known.size:
+    """The value that the best quarter of the postures reaches."""
+    values = values[~np.isnan(values)]
+    if not values.size:
         return math.nan
-    return float(np.quantile(known, 1.0 - GOOD_SHARE if higher_is_better else GOOD_SHARE, method="nearest"))
+    return float(np.quantile(values, 1.0 - GOOD_SHARE if higher_is_better else GOOD_SHARE, method="nearest"))

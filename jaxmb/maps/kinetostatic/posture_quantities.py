@@ -28,13 +28,13 @@ from jaxmb.response.static import check_wrench
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a map can show."""
+    """Label, unit and sense of a quantity."""
 
     label: str
     unit: str
     higher_is_better: bool
     needs: tuple[str, ...] = ()
-    """Which of the settings must be given: "wrench", "direction"."""
+    """Required settings: "wrench", "direction"."""
 
 
 QUANTITIES = {
@@ -46,23 +46,23 @@ QUANTITIES = {
     "least_stiffness": Quantity("stiffness in the softest direction", "N/m", True),
     "greatest_stiffness": Quantity("stiffness in the stiffest direction", "N/m", True),
 }
-"""Translational stiffness and deflection are those of the frame's origin, first order in the load."""
+"""Quantities by name. Translational stiffness and deflection are of the frame's origin, to first order in the load."""
 
 
 @dataclass(frozen=True)
 class MapSettings:
-    """What the quantities depend on beside the posture."""
+    """Settings of the quantities other than the posture."""
 
     length_m: float
     """Characteristic length of the dexterity."""
     joints: tuple[str, ...]
-    """Coordinates that count for the dexterity."""
+    """Coordinates of the dexterity."""
     directions: tuple[str, ...] = DIRECTIONS
-    """Components of the twist that count for the dexterity."""
+    """Components of the twist of the dexterity."""
     wrench: tuple[float, ...] | None = None
     """Force [N] then moment [Nm] on the frame, ground axes."""
     direction: tuple[float, ...] | None = None
-    """Of "stiffness", ground axes; its size does not count."""
+    """Direction of "stiffness", ground axes, any length."""
 
 
 def checked_settings(
@@ -75,11 +75,11 @@ def checked_settings(
     wrench: Sequence[float] | np.ndarray | None,
     direction: Sequence[float] | np.ndarray | None,
 ) -> MapSettings:
-    """Settings for some quantities of a frame.
+    """Settings for quantities of a frame, after validation.
 
     Raises:
-        ValueError: a name is unknown, a number is out of its range, or what a quantity needs is not given.
-        NotImplementedError: the machine has loops, and a quantity is a change of its stiffness under load.
+        ValueError: a name is unknown, a number is out of its range, or a required setting is missing.
+        NotImplementedError: a quantity is a change of stiffness under load and the machine has loops.
     """
     if not quantities:
         raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
@@ -114,12 +114,12 @@ def checked_settings(
 def posture_quantities(
     model: Model, postures: Float[np.ndarray, "p n"], quantities: Sequence[str], frame: str, settings: MapSettings
 ) -> dict[str, Float[np.ndarray, "p"]]:
-    """Quantities of a frame at postures, computed in chunks: arrays [p] by name.
+    """Quantities of a frame at postures, arrays [p] by name, computed in batches.
 
     Args:
         model: the machine.
         postures: coordinates of each posture [p, n], rad or m.
-        quantities: of `QUANTITIES`; and "determinant", det J_N, 0 where J_N is not square.
+        quantities: of `QUANTITIES`; and "determinant", det J_N, 0 if J_N is not square.
         frame: name of the frame.
         settings: length, joints, components, wrench and direction.
 
@@ -132,7 +132,7 @@ def posture_quantities(
     direction = jnp.array([0.0, 0.0, 1.0]) if settings.direction is None else jnp.asarray(settings.direction)
     arrays = (jnp.asarray(settings.length_m), wrench, direction)
     names = (frame, settings.joints, settings.directions)
-    # One program each, so that another choice of quantities compiles nothing that was compiled before.
+    # One program per group, so that another selection of quantities reuses the compiled ones.
     groups = [group for group, given in GROUPS.items() if set(given) & set(quantities)]
     found = {}
     for group in groups:
@@ -147,7 +147,7 @@ GROUPS = {
     "influence": ("nu_p", "nu_r"),
     "compliance": ("deflection", "stiffness", "least_stiffness", "greatest_stiffness"),
 }
-"""What is computed together."""
+"""Quantities computed by one program."""
 
 
 @compiled
@@ -174,9 +174,9 @@ def _batch(
         return load_influence(model, q, frame, wrench)
 
     def compliance(q: Array) -> tuple[Array, ...]:
-        moved = translational_compliance(model, q, frame)
-        least, greatest = principal_stiffness(moved[:, :3])
-        return jnp.linalg.norm(moved @ wrench), stiffness_along(moved[:, :3], direction), least, greatest
+        c = translational_compliance(model, q, frame)
+        least, greatest = principal_stiffness(c[:, :3])
+        return jnp.linalg.norm(c @ wrench), stiffness_along(c[:, :3], direction), least, greatest
 
     computes = (condition, determinant, influence, compliance)
     compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]

@@ -1,4 +1,4 @@
-"""Compliance of the tool: static, and dynamic at the frequency at which the receptance is largest."""
+"""Static compliance of the tool, and its dynamic compliance at the frequency of the largest receptance."""
 
 import numpy as np
 from jaxtyping import Bool, Complex, Float, Inexact
@@ -6,27 +6,27 @@ from jaxtyping import Bool, Complex, Float, Inexact
 from jaxmb.maps.modal.eigenvalues import Differentials
 
 HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
-"""Frequencies at which a peak is looked for: distance from that of each mode over half of its half-power bandwidth."""
+"""Frequencies of the coarse search for a peak: distance from each mode over half of its half-power bandwidth."""
 REFINED = 2
-"""The highest so many local maxima on those frequencies are refined: between lines that near no peak is more than 3 %
-higher than at them."""
+"""Number of local maxima of the coarse search that are refined: a peak exceeds its neighbouring samples by at most
+3 %."""
 GOLDEN_STEPS = 16
-"""Steps of golden section, each 0.618 times as wide as the one before: 5e-4 of a half width is left of the bracket."""
+"""Steps of golden section, which reduce the bracket to 5e-4 of its width."""
 SECANT_STEPS = 5
-"""Steps of the secant method that follow: the slope, unlike the value, determines the frequency to rounding."""
+"""Subsequent secant steps on the slope, which determines the frequency to rounding, unlike the value."""
 LEAST_DAMPED = 1e-9
-"""Damping ratio of a mode at and below which its peak counts as infinite."""
+"""Damping ratio up to which the peak of a mode is treated as infinite."""
 LEAST_STABLE = 1e-12
-"""Smallest eigenvalue of K, scaled to a unit diagonal, at or below which the machine is not stable."""
+"""Smallest eigenvalue of K, scaled to a unit diagonal, up to which the machine is unstable."""
 
 
 def static_compliance(
     K: Float[np.ndarray, "b n n"], rows: Float[np.ndarray, "b k n"]
 ) -> tuple[Float[np.ndarray, "b"], Differentials]:
-    """Largest eigenvalue of R K^-1 R^T [m/N], the displacement for a unit force in the worst direction of the rows.
+    """Largest eigenvalue of R K^-1 R^T [m/N], the compliance in the softest direction, and its differential.
 
-    Its differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the worst direction. NaN where K is not
-    positive definite.
+    The differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the softest direction. NaN where K is not positive
+    definite.
     """
     stable = is_stable(K)
     solved = np.linalg.solve(np.where(stable[:, None, None], K, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2))
@@ -55,34 +55,34 @@ def receptance_peak(
 ) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b"], Differentials]:
     """Largest singular value of H = R (K + j w C - w^2 M)^-1 R^T over frequency, its frequency [Hz], its differential.
 
-    The peak is looked for on H as a sum over modes, phi phi^T / (a (j w - lambda)) with a = phi^T (2 lambda M + C) phi,
-    around every mode, and refined by golden section; H itself is then solved for at the frequency found. With u, v the
-    singular vectors the differential is Re(-x^T dZ y + v^T dR x + u^H dR y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
+    The peak is searched around every mode on the modal sum of H, phi phi^T / (a (j w - lambda)) with
+    a = phi^T (2 lambda M + C) phi, and refined by golden section; H is then evaluated at its frequency. With singular
+    vectors u, v the differential is Re(-x^T dZ y + v^T dR x + u^H dR y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
 
     Args:
         M: mass matrices [b, n, n].
         C: damping matrices.
         K: stiffness matrices, or K + j D with structural damping.
         rows: R [b, k, n], of 1 or 3 displacements.
-        eigenvalue: all of lambda^2 M + lambda C + K.
+        eigenvalue: all eigenvalues of lambda^2 M + lambda C + K.
         shape: the displacement parts of their eigenvectors.
-        band_hz: where to look; from 0 Hz without end where not given.
+        band_hz: search band; default: 0 Hz to infinity.
 
     Returns:
-        Values [b] in m/N, NaN where K is not positive definite or a mode is not damped; frequencies [b]; differentials
-        of one number a posture.
+        Values [b] in m/N, NaN where K is not positive definite or a mode is undamped; frequencies [b]; differentials of
+        one number per posture.
     """
     low, high = (0.0, np.inf) if band_hz is None else (2 * np.pi * band_hz[0], 2 * np.pi * band_hz[1])
-    # Those with a negative imaginary part are far from all positive frequencies, and with structural damping unstable.
+    # Eigenvalues with negative imaginary part are far from positive frequencies, and unstable by structural damping.
     far = np.imag(eigenvalue) < 0.0
     damped = np.all(far | (-np.real(eigenvalue) > LEAST_DAMPED * np.abs(eigenvalue)), axis=1)
     peaks = is_stable(np.real(K)) & damped
-    # Postures without a peak are computed too, with eigenvalues that stay finite, and left out at the end.
+    # Postures without a peak are computed with finite dummy eigenvalues and set to NaN at the end.
     eigenvalue = np.where(peaks[:, None], eigenvalue, -1.0)
     below = np.einsum("bir,bir->br", shape, 2.0 * eigenvalue[:, None] * (M @ shape) + C @ shape)
     below = np.where(below == 0.0, np.inf, below)
-    seen = rows @ shape  # [b, k, 2n]
-    residue = seen[:, :, None, :] * seen[:, None, :, :] / below[:, None, None, :]
+    at_rows = rows @ shape  # [b, k, 2n]
+    residue = at_rows[:, :, None, :] * at_rows[:, None, :, :] / below[:, None, None, :]
     omega = _best_frequency(residue, eigenvalue, low, high)
 
     dynamic = K + 1j * omega[:, None, None] * C - omega[:, None, None] ** 2 * M
@@ -97,7 +97,7 @@ def receptance_peak(
     value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
     of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
     peak_hz = omega / (2 * np.pi)
-    # 2 pi times a bound over 2 pi is not always the bound
+    # a bound times 2 pi over 2 pi may differ from it by rounding
     peak_hz = peak_hz if band_hz is None else np.clip(peak_hz, *band_hz)
     return value, peak_hz, Differentials(x, y, weight, of_x, of_y)
 
@@ -113,8 +113,8 @@ def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, hig
         return _largest_square(h.reshape(*omega.shape, k, k))
 
     first = np.array([low]) if np.isinf(high) else np.array([low, high])
-    turning, decaying = np.imag(eigenvalue)[:, :, None], np.real(eigenvalue)[:, :, None]
-    around, oscillating = np.abs(turning) + np.abs(decaying) * HALF_WIDTHS, turning > 0.0
+    frequency, decay = np.imag(eigenvalue)[:, :, None], np.real(eigenvalue)[:, :, None]
+    around, oscillating = np.abs(frequency) + np.abs(decay) * HALF_WIDTHS, frequency > 0.0
     around = np.where(oscillating, around, low).reshape(len(residue), -1)
     ends = np.broadcast_to(first, (len(residue), len(first)))
     omega = np.sort(np.clip(np.concatenate([ends, around], axis=1), low, high), axis=1)
@@ -135,14 +135,14 @@ def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, hig
         at_fresh = gain(fresh)
         inner, outer = np.where(rises, kept, fresh), np.where(rises, fresh, kept)
         at_inner, at_outer = np.where(rises, at_kept, at_fresh), np.where(rises, at_fresh, at_kept)
-    # The highest of them; a maximum at the end of the band stays there.
+    # The highest one; a maximum at the end of the band is kept.
     which = np.argmax(gain(0.5 * (left + right)), axis=1)[:, None]
     left, right = (np.take_along_axis(end, which, axis=1)[:, 0] for end in (left, right))
     return _flattest(residue, eigenvalue, left, right)
 
 
 def _flattest(residue: np.ndarray, eigenvalue: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Where the slope of the largest singular value is zero [b], between two frequencies [b]; or at one of them."""
+    """Frequency [b] of zero slope of the largest singular value between two frequencies [b], else one of these."""
 
     def slope(omega: np.ndarray) -> np.ndarray:
         near = 1.0 / (1j * omega[:, None] - eigenvalue)
@@ -161,21 +161,21 @@ def _flattest(residue: np.ndarray, eigenvalue: np.ndarray, left: np.ndarray, rig
 
 
 def _largest_square(h: Complex[np.ndarray, "... k k"]) -> Float[np.ndarray, "..."]:
-    """Largest eigenvalue of H^H H for one row, or for three in closed form: the roots of the cubic by the cosine."""
+    """Largest eigenvalue of H^H H, for one row or for three, the latter by the trigonometric solution of the cubic."""
     if h.shape[-1] == 1:
         return np.abs(h[..., 0, 0]) ** 2
     gram = np.einsum("...ki,...kj->...ij", np.conj(h), h)
     diagonal = np.real(np.diagonal(gram, axis1=-2, axis2=-1))
     mean = diagonal.mean(axis=-1)
     off = np.abs(gram[..., 0, 1]) ** 2 + np.abs(gram[..., 0, 2]) ** 2 + np.abs(gram[..., 1, 2]) ** 2
-    spread = np.sqrt((np.sum((diagonal - mean[..., None]) ** 2, axis=-1) + 2.0 * off) / 6.0)
-    unit = (gram - mean[..., None, None] * np.eye(3)) / np.where(spread > 0.0, spread, 1.0)[..., None, None]
+    scale = np.sqrt((np.sum((diagonal - mean[..., None]) ** 2, axis=-1) + 2.0 * off) / 6.0)
+    unit = (gram - mean[..., None, None] * np.eye(3)) / np.where(scale > 0.0, scale, 1.0)[..., None, None]
     half = np.clip(0.5 * _determinant(unit), -1.0, 1.0)
-    return mean + 2.0 * spread * np.cos(np.arccos(half) / 3.0)
+    return mean + 2.0 * scale * np.cos(np.arccos(half) / 3.0)
 
 
 def _determinant(h: np.ndarray) -> np.ndarray:
-    """Of Hermitian 3 x 3 matrices."""
+    """Determinants of Hermitian 3 x 3 matrices."""
     a, b, c = (np.real(h[..., i, i]) for i in range(3))
     d, e, f = h[..., 0, 1], h[..., 0, 2], h[..., 1, 2]
     return a * (b * c - np.abs(f) ** 2) - b * np.abs(e) ** 2 - c * np.abs(d) ** 2 + 2.0 * np.real(d * f * np.conj(e))

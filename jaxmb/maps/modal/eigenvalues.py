@@ -1,6 +1,6 @@
-"""Eigenvalues of a machine at many postures, and differentials of what follows from them by its matrices.
+"""Eigenvalues of a machine at many postures, and differentials of frequencies and damping by its matrices.
 
-With structural damping K + j D stands for K throughout, and D is the last of the matrices.
+With structural damping K + j D replaces K throughout, and D is the last of the matrices.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -14,15 +14,15 @@ from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
 
 DEFECTIVE = 1e-6
-"""|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue has no derivative: it is a double
-one with a single eigenvector, as at critical damping. Rounding leaves the root of 1e-16 and more of the zero."""
+"""|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue is defective (double with a single
+eigenvector, as at critical damping) and has no derivative. Rounding of an exact zero is of order 1e-8."""
 
 
 @dataclass(frozen=True)
 class Differentials:
     """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, D, of s numbers at b postures.
 
-    R are the displacements that count; they change where the working point does.
+    R are the observed displacements; they change with the operating point.
     """
 
     left: Complex[np.ndarray, "b s n"]
@@ -34,7 +34,7 @@ class Differentials:
     """q."""
 
     def in_space(self, rows: Float[np.ndarray, "k 3"]) -> "Differentials":
-        """The same with R = rows J in place, J the translations along all three axes."""
+        """The same for R = rows J, with J the translations along all three axes."""
         of_left, of_right = (
             np.zeros((*self.left.shape[:2], 3), complex) if part is None else part @ rows
             for part in (self.of_left, self.of_right)
@@ -43,7 +43,7 @@ class Differentials:
 
 
 def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, int]]:
-    """Differentials of several quantities, in space, as one, and how many numbers each quantity has."""
+    """Differentials of several quantities concatenated along s, and the size of each quantity."""
     whole = (
         np.concatenate([getattr(part, side.name) for part in parts.values()], axis=1) for side in fields(Differentials)
     )
@@ -51,7 +51,7 @@ def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, i
 
 
 def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:
-    """Refuse a chunk of postures with a singular mass matrix, naming the first such posture."""
+    """Raise ValueError for the first posture of a batch with a singular mass matrix."""
     singular = singular_mass_matrices(masses)
     if np.any(singular):
         first = int(np.argmax(singular))
@@ -74,11 +74,11 @@ def eigenpairs(
 def lowest_modes(
     eigenvalue: Complex[np.ndarray, "b 2n"], shape: Complex[np.ndarray, "b n 2n"], modes: int
 ) -> tuple[Complex[np.ndarray, "b m"], Complex[np.ndarray, "b m n"]]:
-    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN where it has no more."""
+    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN for missing modes."""
     size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
     order = np.argsort(size, axis=1, kind="stable")[:, :modes]
-    there = np.isfinite(np.take_along_axis(size, order, axis=1))
-    lam = np.where(there, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
+    exists = np.isfinite(np.take_along_axis(size, order, axis=1))
+    lam = np.where(exists, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
     phi = np.take_along_axis(shape, order[:, None, :], axis=2)
     return lam, np.swapaxes(phi, 1, 2)
 
@@ -89,7 +89,7 @@ def frequency_differentials(
     lam: Complex[np.ndarray, "b m"],
     phi: Complex[np.ndarray, "b m n"],
 ) -> tuple[Float[np.ndarray, "b m"], Differentials]:
-    """|lambda| / 2 pi [Hz] of eigenvalues with vectors phi; differential Re(conj(lambda) dlambda) / (2 pi |lambda|)."""
+    """Frequencies |lambda| / 2 pi [Hz] and their differentials Re(conj(lambda) dlambda) / (2 pi |lambda|)."""
     size = np.abs(lam)
     return size / (2 * np.pi), _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
 
@@ -100,7 +100,8 @@ def damping_differentials(
     lam: Complex[np.ndarray, "b m"],
     phi: Complex[np.ndarray, "b m n"],
 ) -> tuple[Float[np.ndarray, "b m"], Differentials]:
-    """-Re(lambda) / |lambda| and its differential, Re((-1 - zeta conj(lambda)/|lambda|) dlambda) / |lambda|."""
+    """Damping ratios zeta = -Re(lambda) / |lambda| and differentials Re((-1 - zeta conj(lambda)/|lambda|) dlambda) /
+    |lambda|."""
     size = np.abs(lam)
     zeta = -np.real(lam) / size
     return zeta, _of_eigenvalue(M, C, lam, phi, -(1.0 + zeta * np.conj(lam) / size) / size)

@@ -1,4 +1,4 @@
-"""An identified machine with the covariance of its parameters, from a result or read back from its folder."""
+"""An identified machine with the covariance of its parameters, from a result or from its folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ from jaxmb.mechanics.tangent import LinearizeAt
 
 @dataclass(frozen=True)
 class Identified:
-    """A machine with what is known of its parameters."""
+    """An identified machine with the covariance of its free parameters."""
 
     model: Model
     free: FreeParameters
     covariance: Float[np.ndarray, "d d"]
-    """Of the entries u of the free parameters; NaN in the rows and columns of what is not known."""
+    """Of the entries u of the free parameters; NaN in the rows and columns of unidentified ones."""
     linearize_at: LinearizeAt = "posture"
-    """Where the tests saw small motions of it."""
+    """Linearization point of the tests."""
 
 
 def identified(result: Result) -> Identified:
-    """The machine that an identification found, with the covariance of its parameters.
+    """The machine of a result with the covariance of its parameters.
 
     Raises:
-        ValueError: what was fitted are not the study's free parameters, as in a complete stiffness model.
+        ValueError: the fit was not of the study's free parameters, as with a complete stiffness model.
     """
     covariance = result.covariance
     if covariance is None:
@@ -53,23 +53,25 @@ def identified(result: Result) -> Identified:
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
-    """The machine that `jaxmb identify` wrote in a folder, with the covariance of its parameters.
+    """The machine in an output folder of `jaxmb identify`, with the covariance of its parameters.
 
     Args:
         folder: with machine.toml and result.json.
 
     Raises:
-        InputError: a file is missing or cannot be what `jaxmb identify` writes.
+        InputError: a file is missing or is not one written by `jaxmb identify`.
     """
     path = Path(folder) / "result.json"
     model = build_model(load_machine(folder))
     data = read_saved(path, others=True)
     saved = data.get("covariance") if isinstance(data, dict) else None
     if saved is None:
-        raise InputError(f"{path}: found no covariance of the parameters, expected one as jaxmb identify writes it")
+        raise InputError(f"{path}: found no covariance of the parameters, expected one written by jaxmb identify")
     try:
         if any(name.startswith("compliance.") for name in saved["names"]):
-            raise ValueError("what was fitted are compliances of a stiffness model, not parameters of the machine")
+            raise ValueError(
+                "the fitted parameters are compliances of a stiffness model, not parameters of the machine"
+            )
         bounds = [
             _bound(data["parameters"][tied[0]], tied, scale)
             for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
@@ -89,7 +91,7 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
 
 
 def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
-    """Numbers of the free parameters that are not those of a test's channels."""
+    """Indices of the free parameters of the machine, without those of test channels."""
     return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
 
 

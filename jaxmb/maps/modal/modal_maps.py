@@ -23,7 +23,7 @@ from jaxmb.mechanics.kinematics import TOOL, frame_name
 from jaxmb.mechanics.tangent import LinearizeAt
 
 INTERVAL_95 = 1.96
-"""Standard deviations on either side of a value that hold 95 % of a normal distribution."""
+"""Half width of the 95 % interval of a normal distribution, standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -33,31 +33,31 @@ class ModalMap:
     quantity: str
     unit: str
     values: np.ndarray
-    """[*grid, modes] or [*grid]; NaN where the posture is not reached, or where there is no such mode."""
+    """[*grid, modes] or [*grid]; NaN where the posture is not reached or the mode does not exist."""
     std: np.ndarray | None
-    """Standard deviations of the values, NaN where unknown; None where no covariance was given."""
+    """Standard deviations of the values, NaN where unknown; None without a covariance."""
     unknown: Mapping[str, float]
-    """Parameters of unknown variance, and the share of the values on which each acts: their std is unknown."""
+    """Parameters of unknown variance with the share of the values that depend on them and have unknown std."""
 
     @property
     def by_mode(self) -> bool:
-        """Whether the last axis counts modes."""
+        """Whether the last axis is the mode number."""
         return self.quantity in BY_MODE
 
 
 @dataclass(frozen=True)
 class ModalMapSettings:
-    """How modal maps were asked for."""
+    """Settings of modal maps."""
 
     modes: int
     direction: tuple[float, ...] | None
-    """Of the compliance, ground axes; None for the softest one."""
+    """Direction of the compliance, ground axes; None for the softest one."""
     band_hz: tuple[float, float] | None
-    """Frequencies of the dynamic compliance; None for all."""
+    """Band of the dynamic compliance; None for all frequencies."""
     free: tuple[str, ...]
-    """Names of the entries of the covariance; empty where none was given."""
+    """Names of the entries of the covariance; empty without one."""
     linearize_at: LinearizeAt = "posture"
-    """Where the machine is linearized: at each posture, or at the equilibrium under gravity behind it."""
+    """Linearization point: each posture, or its equilibrium under gravity."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class ModalMaps:
 
     machine: str
     frame: str
-    """The frame whose compliance is mapped."""
+    """Frame of the compliance."""
     postures: Postures
     maps: Mapping[str, ModalMap]
     peak_hz: np.ndarray | None
-    """Frequency at which the dynamic compliance is reached [*grid], Hz."""
+    """Frequency of the dynamic compliance [*grid], Hz."""
     hardly_known: tuple[str, ...]
     """Parameters whose entry of u has a standard deviation of `HARDLY_KNOWN` or more."""
     settings: ModalMapSettings
@@ -97,39 +97,37 @@ def modal_maps(
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
     std^2 = g^T P g, with P the covariance of the parameters u and g the gradient of the quantity by u (delta method).
-    That is first order: it holds where the quantity is nearly linear in u, or in the values themselves, over their
-    standard deviations; `hardly_known` names those for which only the latter can be. Modes are counted by ascending
-    frequency at every posture: where two cross, the n-th changes its character, and near the crossing the first order
-    does not reach far.
+    This first-order propagation requires a quantity nearly linear over the standard deviations in u, or in the
+    parameter values; for those in `hardly_known` only the latter is possible. Modes are numbered by ascending frequency
+    at every posture: where two cross, the n-th changes its character, and the linear range near the crossing is small.
 
     Args:
-        model: the machine, at the values about which the covariance is.
+        model: the machine, at the parameter values of the covariance.
         over: see `postures_over`; or postures.
         path: see `postures_along`; instead of `over`.
-        modes: how many modes; four, or all where the machine has fewer coordinates, where not given.
+        modes: number of modes; default: four, or all of a machine with fewer.
         quantities: of `MODAL_QUANTITIES`, see `modal_quantities`.
         frame: the tool.
-        held: coordinates that do not vary, rad or m; the rest as in the reference posture.
+        held: fixed coordinates, rad or m; default: the reference posture.
         joints: see `postures_over`.
         orientation: see `postures_over`.
         limits: see `postures_over`.
-        direction: of the compliance, ground axes; the softest one where not given.
-        band_hz: frequencies of the dynamic compliance.
-        free: the parameters of which the covariance is; names or patterns are taken on a logarithmic scale.
-        covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of what is not known. A quantity
-            on which such a parameter acts has no standard deviation, and `unknown` names the parameter.
-        linearize_at: at the postures, or at the "equilibrium" under gravity behind each, springs unloaded at the
-            posture, as the tests of an identification were.
-        report: called now and then with the number of postures that are done, and of all.
+        direction: of the compliance, ground axes; default: the softest one.
+        band_hz: band of the dynamic compliance.
+        free: the parameters of the covariance; names or patterns imply a logarithmic scale.
+        covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of unidentified ones. A quantity
+            that depends on such a parameter has no standard deviation, and `unknown` names the parameter.
+        linearize_at: "posture", or "equilibrium" under gravity with springs unloaded at the posture, as in the tests.
+        report: callback with the number of finished postures and their total number.
 
     Raises:
-        ValueError: a name, a size or a number is wrong, no place is reached, or a mass matrix is singular.
+        ValueError: a name, a size or a number is wrong, no position is reached, or a mass matrix is singular.
         NotImplementedError: the machine has virtual springs or fractional damping.
     """
     if (over is None) == (path is None):
         raise ValueError("expected either 'over' or 'path'")
     if (free is None) != (covariance is None):
-        raise ValueError("free parameters and their covariance go together, found one of them")
+        raise ValueError("found only one of 'free' and 'covariance', expected both or none")
     frame = frame_name(model, frame)
     if isinstance(over, Postures):
         postures = over
@@ -138,29 +136,29 @@ def modal_maps(
     else:
         postures = postures_along(model, path or {}, held, frame, joints, orientation, limits)
     reached = postures.reached
-    vary, u, free_names, rough = None, None, (), ()
+    vary, u, free_names, uncertain = None, None, (), ()
     if free is not None and covariance is not None:
         free = logarithmic(model, free) if isinstance(free, Sequence) else free
         covariance = checked_covariance(free, covariance)
         vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
         variance = np.diagonal(covariance)
-        rough = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= HARDLY_KNOWN**2)
+        uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= HARDLY_KNOWN**2)
     rows = postures.coordinates[reached]
     found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at, report)
 
-    def placed(values: np.ndarray) -> np.ndarray:
-        whole = np.full((*reached.shape, *values.shape[1:]), math.nan)
-        whole[reached] = values
-        return whole
+    def on_grid(values: np.ndarray) -> np.ndarray:
+        grid = np.full((*reached.shape, *values.shape[1:]), math.nan)
+        grid[reached] = values
+        return grid
 
     maps = {}
     for name in dict.fromkeys(quantities):
         std, unknown = None, {}
         if covariance is not None:
-            spread, unknown = propagated(found.values[name], found.gradients[name], covariance, free_names)
-            std = placed(spread)
-        maps[name] = ModalMap(name, MODAL_QUANTITIES[name], placed(found.values[name]), std, unknown)
+            deviations, unknown = propagated(found.values[name], found.gradients[name], covariance, free_names)
+            std = on_grid(deviations)
+        maps[name] = ModalMap(name, MODAL_QUANTITIES[name], on_grid(found.values[name]), std, unknown)
     along = None if direction is None else tuple(map(float, direction))
     settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names, linearize_at)
-    peak_hz = None if found.peak_hz is None else placed(found.peak_hz)
-    return ModalMaps(model.name, frame, postures, maps, peak_hz, rough, settings)
+    peak_hz = None if found.peak_hz is None else on_grid(found.peak_hz)
+    return ModalMaps(model.name, frame, postures, maps, peak_hz, uncertain, settings)

@@ -1,4 +1,4 @@
-"""Frequencies, damping and compliance of a machine at any number of postures, and how its parameters move them."""
+"""Frequencies, damping and compliance of a machine at any number of postures, and their parameter sensitivities."""
 
 import os
 from collections import deque
@@ -37,19 +37,19 @@ MODAL_QUANTITIES = {
     "static_compliance": "m/N",
     "dynamic_compliance": "m/N",
 }
-"""What can be mapped, and its unit; the first two by mode."""
+"""Mapped quantities and their units."""
 BY_MODE = ("frequency", "damping")
 MOST_MODES = 4
-"""Number of modes where none is given."""
+"""Default number of modes."""
 CHUNK = 256
-"""Postures that are computed together."""
+"""Postures per batch."""
 AHEAD = 2
-"""Chunks for each worker that are computed or wait for it, so that not all chunks are in memory at once."""
+"""Queued batches per worker, which limits the memory."""
 
 Matrices = tuple[np.ndarray, ...]
-"""M, C and K, each [b, n, n], and D where a machine has structural damping."""
+"""M, C and K, each [b, n, n], and D with structural damping."""
 Vary = Callable[[Float[Array, "d"]], Model]
-"""The machine as a function of a vector u; an equinox Module, so that one program is compiled for all its numbers."""
+"""The machine as a function of a vector u; an equinox Module, so that its numbers are traced."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class ModalQuantities:
     """Quantities at p postures and their derivatives by the d entries of u."""
 
     values: dict[str, np.ndarray]
-    """By name [p, modes] or [p]; NaN where there is no such mode, no peak, or the machine is not stable."""
+    """By name [p, modes] or [p]; NaN without such a mode or peak, or for an unstable machine."""
     gradients: dict[str, np.ndarray]
-    """By name [p, modes, d] or [p, d]; empty where nothing varies."""
+    """By name [p, modes, d] or [p, d]; empty without parameters u."""
     peak_hz: np.ndarray | None
-    """Frequency at which the dynamic compliance is reached [p], Hz."""
+    """Frequency of the dynamic compliance [p], Hz."""
 
 
 def modal_quantities(
@@ -77,34 +77,33 @@ def modal_quantities(
     at: LinearizeAt = "posture",
     report: Callable[[int, int], None] | None = None,
 ) -> ModalQuantities:
-    """Modal quantities at postures, springs unloaded there, computed in chunks, with their gradients by u.
+    """Modal quantities at postures with springs unloaded there, and their gradients by u, computed in batches.
 
     The n-th mode of a posture is its n-th oscillating one by ascending |lambda|, as in `modes`. Where two cross, the
     n-th changes its character.
 
     "frequency" is |lambda| / 2 pi and "damping" -Re(lambda) / |lambda|. "static_compliance" is d^T J K^-1 J^T d along
-    a direction d, K with the geometric stiffness of gravity, or the largest eigenvalue of J K^-1 J^T where no direction
-    is given. "dynamic_compliance" is the largest |d^T H d|, or singular value of H, of the receptance
+    a direction d, K with the geometric stiffness of gravity, or the largest eigenvalue of J K^-1 J^T without a
+    direction. "dynamic_compliance" is the largest |d^T H d|, or singular value of H, of the receptance
     H = J (K + j w C - w^2 M)^-1 J^T over all frequencies of the band.
 
     Every differential is linear in dM, dC and dK: for an eigenvalue
     d lambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi), M, C and K being symmetric; for
     a peak it is that of H at the frequency of the peak, as the slope over frequency is zero there. With structural
-    damping K + j D stands for K, except in the static compliance.
+    damping K + j D replaces K, except in the static compliance.
 
     Args:
         model: the machine.
         postures: coordinates [p, n], rad or m, all finite.
         quantities: of `MODAL_QUANTITIES`.
-        modes: how many modes; `MOST_MODES`, or all where the machine has fewer coordinates, where not given.
-        frame: the tool whose origin's compliance is taken; J is the Jacobian of its translation, ground axes.
-        direction: d, ground axes; its size does not count.
-        band_hz: frequencies of the dynamic compliance; from 0 Hz without end where not given.
+        modes: number of modes; default: `MOST_MODES`, or all of a machine with fewer.
+        frame: the tool; J is the Jacobian of the translation of its origin, ground axes.
+        direction: d, ground axes, any length.
+        band_hz: band of the dynamic compliance; default: 0 Hz to infinity.
         vary: the machine as a function of u, for gradients by u.
-        u: where the gradients are taken; `vary(u)` is the model.
-        at: where the machine is linearized: at the postures, or at the equilibrium under gravity behind each. What does
-            not exist without an equilibrium is NaN.
-        report: called after every chunk with the number of postures that are done, and of all.
+        u: values at which the gradients are evaluated; `vary(u)` is the model.
+        at: linearization point, "posture" or "equilibrium" under gravity; without an equilibrium, values are NaN.
+        report: callback after every batch with the number of finished postures and their total number.
 
     Raises:
         ValueError: a name or a number is wrong, loops are open at a posture, or its mass matrix is singular.
@@ -115,7 +114,7 @@ def modal_quantities(
     check_no_virtual_springs(model)
     if model.fractional:
         raise NotImplementedError(
-            f"modal maps are of machines with viscous or structural damping, '{model.name}' has fractional damping"
+            f"modal maps support viscous and structural damping only, '{model.name}' has fractional damping"
         )
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
@@ -126,25 +125,25 @@ def modal_quantities(
     check_all_closed(model, postures)
     if at not in ("posture", "equilibrium"):
         raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
-    counted = np.eye(3) if along is None else along[None]
+    directions = np.eye(3) if along is None else along[None]
 
-    def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solved:
-        there = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
-        # Postures without an equilibrium are computed too, with matrices that stay finite, and left out at the end.
-        matrices = tuple(np.where(there[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
+    def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solution:
+        exists = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
+        # Postures without an equilibrium are computed with finite dummy matrices and set to NaN at the end.
+        matrices = tuple(np.where(exists[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
         if set(quantities) - {"static_compliance"}:
             check_masses(model, matrices[0], rows)
-        seen = counted @ np.where(there[:, None, None], jacobian, 0.0)
-        values, differentials = _solve(matrices, seen, quantities, modes, band_hz)
+        observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
+        values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
         for value in values.values():
-            value[~there] = np.nan
-        return values, {name: part.in_space(counted) for name, part in differentials.items()}
+            value[~exists] = np.nan
+        return values, {name: part.in_space(directions) for name, part in differentials.items()}
 
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
     done = 0
-    with threadpool_limits(1, user_api="blas"):  # small matrices: more threads in LAPACK only wait for each other
-        for rows, (values, differentials) in _solved(model, postures, frame, at, solve):
+    with threadpool_limits(1, user_api="blas"):  # for small matrices threads within LAPACK only add overhead
+        for rows, (values, differentials) in _solve_batches(model, postures, frame, at, solve):
             found.append(values)
             if vary is not None and u is not None:
                 slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
@@ -158,16 +157,16 @@ def modal_quantities(
 
 
 def number_of_modes(model: Model, modes: int | None) -> int:
-    """How many modes are mapped, where so many or none are asked for.
+    """Number of mapped modes; None selects the default.
 
     Raises:
-        ValueError: the machine does not have so many.
+        ValueError: the number is not between 1 and the machine's degrees of freedom.
     """
     most = len(motion_coordinates(model))
     if modes is None:
         return min(MOST_MODES, most)
     if not 1 <= modes <= most:
-        raise ValueError(f"modes: {modes}, expected 1 to {most}, as many as the machine has")
+        raise ValueError(f"modes: {modes}, expected 1 to {most}, the machine's degrees of freedom")
     return modes
 
 
@@ -178,7 +177,7 @@ def _checked_direction(
     direction: Sequence[float] | np.ndarray | None,
     band_hz: tuple[float, float] | None,
 ) -> np.ndarray | None:
-    """The unit direction, or None for the softest one; ValueError where a name or a number is wrong."""
+    """The unit direction, or None for the softest one; ValueError if a name or a number is wrong."""
     if not quantities:
         raise ValueError(f"quantities: found none, expected some of {', '.join(MODAL_QUANTITIES)}")
     for name in quantities:
@@ -195,20 +194,20 @@ def _checked_direction(
     return along / np.linalg.norm(along)
 
 
-Solved = tuple[dict[str, np.ndarray], dict[str, Differentials]]
-"""Quantities of a chunk by name, and their differentials."""
+Solution = tuple[dict[str, np.ndarray], dict[str, Differentials]]
+"""Quantities of a batch by name, and their differentials."""
 
 
-def _solved(
+def _solve_batches(
     model: Model,
     postures: np.ndarray,
     frame: str,
     at: LinearizeAt,
-    solve: Callable[[Matrices, np.ndarray, np.ndarray], Solved],
-) -> Iterator[tuple[np.ndarray, Solved]]:
-    """Postures of each chunk and what `solve` returns for their matrices, Jacobians and themselves, in order.
+    solve: Callable[[Matrices, np.ndarray, np.ndarray], Solution],
+) -> Iterator[tuple[np.ndarray, Solution]]:
+    """Postures of each batch and the result of `solve` for their matrices, Jacobians and themselves, in order.
 
-    LAPACK runs in NumPy on threads, which uses all cores; within XLA's programs it uses one (see `jaxmb.runtime`).
+    NumPy's LAPACK is called on threads to use all cores; within XLA it uses one (see `jaxmb.runtime`).
     """
     size = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model)))
     workers = os.cpu_count() or 1
@@ -236,15 +235,15 @@ def _tangents(
 
 
 def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tangent, Array]:
-    """Tangent of a machine whose springs are unloaded at q, and the Jacobian of the frame's translation; NaN where it
-    has no equilibrium."""
+    """Tangent of a machine whose springs are unloaded at q, and the Jacobian of the frame's translation; NaN without an
+    equilibrium."""
     point = q if at == "posture" else equilibrium_or_nan(model, q)
     tangent, jacobian = tangent_about(model, q, point, at), motion_jacobian(model, point, frame)[:3]
     if at == "posture":
         return tangent, jacobian
-    # some tangents do not depend on the point, and would look right without one
-    there = jnp.all(jnp.isfinite(point))
-    return jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), (tangent, jacobian))
+    # tangents that do not depend on the point would be finite without an equilibrium
+    exists = jnp.all(jnp.isfinite(point))
+    return jax.tree.map(lambda part: jnp.where(exists, part, jnp.nan), (tangent, jacobian))
 
 
 def _solve(
@@ -253,8 +252,8 @@ def _solve(
     quantities: Sequence[str],
     modes: int,
     band_hz: tuple[float, float] | None,
-) -> Solved:
-    """Quantities of a chunk; rows [b, k, n] are the displacements of the frame that count."""
+) -> Solution:
+    """Quantities of a batch; rows [b, k, n] are the observed displacements of the frame."""
     M, C, K, *structural = matrices
     values: dict[str, np.ndarray] = {}
     differentials: dict[str, Differentials] = {}
@@ -265,7 +264,7 @@ def _solve(
         eigenvalue, shape = eigenpairs(M, C, K)
         if {"frequency", "damping"} & set(quantities):
             lam, phi = lowest_modes(eigenvalue, shape, modes)
-            with np.errstate(invalid="ignore"):  # of modes that are not there
+            with np.errstate(invalid="ignore"):  # of missing modes
                 if "frequency" in quantities:
                     values["frequency"], differentials["frequency"] = frequency_differentials(M, C, lam, phi)
                 if "damping" in quantities:
@@ -279,24 +278,24 @@ def _solve(
 def _gradients(
     vary: Vary, u: Array, rows: np.ndarray, frame: str, at: LinearizeAt, differentials: dict[str, Differentials]
 ) -> dict[str, np.ndarray]:
-    """Gradients [b, ..., d] by u of the quantities that have these differentials."""
+    """Gradients [b, ..., d] by u of the quantities with these differentials."""
     whole, widths = stacked(differentials)
     if at == "posture":
         sides = (whole.left, whole.right, whole.weight)
     else:
         sides = tuple(getattr(whole, side.name) for side in fields(whole))
 
-    def pulled(*parts: Array) -> tuple[Array]:
-        found = _pulled_back(vary, u, *parts) if at == "posture" else _carried(vary, u, frame, *parts)
+    def gradient_of(*parts: Array) -> tuple[Array]:
+        found = _pull_back(vary, u, *parts) if at == "posture" else _push_forward(vary, u, frame, *parts)
         return (found,)
 
-    (gradient,) = in_batches(pulled, batch_size_for(len(rows), CHUNK, whole.left.shape[2]), rows, *sides)
+    (gradient,) = in_batches(gradient_of, batch_size_for(len(rows), CHUNK, whole.left.shape[2]), rows, *sides)
     parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
 
 
 @compiled
-def _pulled_back(
+def _pull_back(
     vary: Vary,
     u: Float[Array, "d"],
     postures: Float[Array, "b n"],
@@ -304,11 +303,11 @@ def _pulled_back(
     right: Complex[Array, "b s n"],
     weight: Complex[Array, "b s 4"],
 ) -> Float[Array, "b s d"]:
-    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K, and D where there is one, with l, r and w held."""
+    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K and, if any, D, with l, r and w constant."""
 
     def at(q: Array, left: Array, right: Array, weight: Array) -> Array:
         tangent, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
-        # Only the real part of (w l) r^T is needed: half the products of the complex one.
+        # Only the real part of (w l) r^T is needed, which halves the products.
         scaled = weight[:, : len(jax.tree.leaves(tangent)), None] * left[:, None, :]
         outer = jnp.einsum("ski,sj->ksij", scaled.real, right.real) - jnp.einsum(
             "ski,sj->ksij", scaled.imag, right.imag
@@ -319,7 +318,7 @@ def _pulled_back(
 
 
 @compiled
-def _carried(
+def _push_forward(
     vary: Vary,
     u: Float[Array, "d"],
     frame: str,
@@ -330,16 +329,17 @@ def _carried(
     of_left: Complex[Array, "b s 4"],
     of_right: Complex[Array, "b s 3"],
 ) -> Float[Array, "b s d"]:
-    """`_pulled_back` at the equilibrium, with p^T J l + q^T J r: the point moves with u, and the tool's Jacobian too.
+    """`_pull_back` at the equilibrium, with p^T J l + q^T J r: the equilibrium and the tool's Jacobian depend on u.
 
-    Forwards, as the equilibrium is an implicit function.
+    Forward mode, as the equilibrium is an implicit function.
     """
 
     def at(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
-        slope, turned = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
+        slope, of_jacobian = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
         matrices = jnp.stack(jax.tree.leaves(slope))
         whole = jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
-        whole += jnp.einsum("sa,aid,si->sd", of_x, turned, x) + jnp.einsum("sa,aid,si->sd", of_y, turned, y)
+        whole += jnp.einsum("sa,aid,si->sd", of_x, of_jacobian, x)
+        whole += jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
         return whole.real
 
     return jax.vmap(at)(postures, left, right, weight, of_left, of_right)

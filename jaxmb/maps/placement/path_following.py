@@ -1,4 +1,4 @@
-"""Paths of tool poses followed on every branch of the inverse kinematics, and the deflections along them."""
+"""Paths of tool poses on all branches of the inverse kinematics, and the deflections along them."""
 
 import math
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ REASONS = (
     "outside the joint limits",
     "at or across a singular posture",
 )
-"""Why a path is not possible, by number; 0 where it is. Of several branches the one that gets farthest counts."""
+"""Reason why a path is infeasible, by index, 0 for a feasible one; over several branches the largest index."""
 REACHED = 1e-8
-"""Distance from a pose, m or rad, below which it is reached: Gauss-Newton ends near 1e-14."""
+"""Distance from a pose below which it is reached, m or rad; Gauss-Newton converges to about 1e-14."""
 SAME = 1e-5
-"""Postures nearer to each other than this in every coordinate are one solution."""
+"""Largest difference of coordinates of two postures that are the same solution."""
 SOLVES, FOLLOWED = 512, 64
-"""Number of solutions and of paths that are computed together."""
+"""Solutions and paths per batch."""
 
 
 @dataclass(frozen=True)
 class Joints:
-    """Coordinates that drive the robot, and their limits, rad or m."""
+    """Driven coordinates and their limits, rad or m."""
 
     names: tuple[str, ...]
     index: np.ndarray
-    """Of each in q."""
+    """Indices in q."""
     low: np.ndarray
     high: np.ndarray
     revolute: np.ndarray
@@ -45,7 +45,7 @@ class Joints:
 
 @dataclass(frozen=True)
 class Follower:
-    """A robot and the conditions under which it has to follow paths."""
+    """A robot and the constraints on the paths that it follows."""
 
     model: Model
     frame: str
@@ -53,7 +53,7 @@ class Follower:
     starts: np.ndarray
     """Postures from which the first pose is solved [s, n]."""
     least_dexterity: float
-    """1/kappa_F below which a posture counts as singular."""
+    """1/kappa_F below which a posture is treated as singular."""
     length: float
     """Characteristic length of the dexterity, m."""
     criterion: str
@@ -65,7 +65,7 @@ class Followed:
     """The best branch along a path."""
 
     cost: float
-    """Largest or RMS deflection, m; infinite where the path is not possible."""
+    """Largest or RMS deflection, m; infinite for an infeasible path."""
     reason: int
     """Index into `REASONS`."""
     joint_path: np.ndarray
@@ -76,7 +76,7 @@ class Followed:
 def make_follower(
     model: Model, frame: str, joints: Joints, starts: np.ndarray, least_dexterity: float, length: float, criterion: str
 ) -> Follower:
-    """The robot and the conditions, with numbers that are checked.
+    """A follower with validated settings.
 
     Raises:
         ValueError: a number is out of its range.
@@ -89,10 +89,10 @@ def make_follower(
 
 
 def best_along(follower: Follower, poses: np.ndarray, wrenches: np.ndarray) -> Iterator[Followed]:
-    """The branch with the least cost of each path: poses [paths, k, 4, 4] and wrenches [paths, k, 6] in ground axes.
+    """The branch of smallest cost for each path: poses [paths, k, 4, 4] and wrenches [paths, k, 6] in ground axes.
 
-    Of branches with the same deflections, as those with the wrist turned over, the one nearest to the middle of the
-    limits is taken.
+    Of branches with equal deflections, such as those with a flipped wrist, the one closest to the middle of the limits
+    is chosen.
     """
     names = (follower.frame, follower.joints.names)
     count, starts = len(poses), follower.starts
@@ -151,16 +151,16 @@ def _failed(follower: Follower, poses: int, reason: int) -> Followed:
 
 
 def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
-    """The different solutions, of those that differ by whole turns or rounding only the first, in the given order."""
+    """The distinct solutions up to whole turns and rounding, in the given order."""
     index, revolute = follower.joints.index, follower.joints.revolute
-    moved = solutions[:, index]
+    driven = solutions[:, index]
     middle = 0.5 * (follower.joints.low + follower.joints.high)
-    near = np.where(revolute, middle + np.remainder(moved - middle + np.pi, 2.0 * np.pi) - np.pi, moved)
+    near = np.where(revolute, middle + np.remainder(driven - middle + np.pi, 2.0 * np.pi) - np.pi, driven)
     kept: list[int] = []
     for i in range(len(near)):
-        apart = near[kept] - near[i]
-        apart = np.where(revolute, np.remainder(apart + np.pi, 2.0 * np.pi) - np.pi, apart)
-        if not np.any(np.all(np.abs(apart) < SAME, axis=1)):
+        difference = near[kept] - near[i]
+        difference = np.where(revolute, np.remainder(difference + np.pi, 2.0 * np.pi) - np.pi, difference)
+        if not np.any(np.all(np.abs(difference) < SAME, axis=1)):
             kept.append(i)
     found = solutions[kept].copy()
     found[:, index] = near[kept]
@@ -169,11 +169,11 @@ def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
 
 def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
     """The path with its angles shifted by whole turns to the middle of the limits."""
-    moved = path[:, joints.index]
-    between = 0.5 * (moved.min(axis=0) + moved.max(axis=0))
+    driven = path[:, joints.index]
+    between = 0.5 * (driven.min(axis=0) + driven.max(axis=0))
     turns = np.where(joints.revolute, np.round((0.5 * (joints.low + joints.high) - between) / (2.0 * np.pi)), 0.0)
     shifted = path.copy()
-    shifted[:, joints.index] = moved + 2.0 * np.pi * turns
+    shifted[:, joints.index] = driven + 2.0 * np.pi * turns
     return shifted
 
 
@@ -196,11 +196,11 @@ def _follow(
 ) -> tuple[Array, Array, Array, Array, Array]:
     def at(q: Array, wrench: Array) -> tuple[Array, Array, Array]:
         jacobian = elastic_jacobian(model, q, frame)
-        moved = jnp.linalg.norm(jacobian[:3] @ (compliance_matrix(model, q) @ (jacobian.T @ wrench)))
+        deflection = jnp.linalg.norm(jacobian[:3] @ (compliance_matrix(model, q) @ (jacobian.T @ wrench)))
         matrix = normalized_jacobian(model, q, frame, length, names)
-        good = inverse_condition(matrix)
+        dexterity = inverse_condition(matrix)
         square = matrix.shape[0] == matrix.shape[1] == len(DIRECTIONS)
-        return moved, good, jnp.sign(jnp.linalg.det(matrix)) if square else jnp.zeros(())
+        return deflection, dexterity, jnp.sign(jnp.linalg.det(matrix)) if square else jnp.zeros(())
 
     def along(pose: Array, wrench: Array, start: Array) -> tuple[Array, Array, Array, Array, Array]:
         path, distance = inverse_kinematics_path(model, pose, frame, start, names)

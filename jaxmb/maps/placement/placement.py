@@ -1,4 +1,4 @@
-"""Where to put a task so that a robot meets its loads with the least deflection."""
+"""Placement of a task for the smallest deflection of a robot under its loads."""
 
 import itertools
 import math
@@ -18,22 +18,23 @@ from jaxmb.mechanics.loops import check_open_chain
 
 CRITERIA = ("max", "rms")
 NOT_POSSIBLE = 1e6
-"""Cost of a placement that is not possible, for a search that compares costs only."""
+"""Cost of an infeasible placement in the search."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """How a robot meets a task that stands at a place."""
+    """A placement of a task with the robot's path and deflections."""
 
     place: Mapping[str, float]
     """Value of each of `VARIABLES`, m or rad."""
     possible: bool
+    """Whether it is feasible."""
     reason: str
-    """Why it is not possible, empty where it is."""
+    """Why it is infeasible, empty if feasible."""
     cost: float
-    """Largest or RMS deflection along the path, m; infinite where it is not possible."""
+    """Largest or RMS deflection along the path, m; infinite if infeasible."""
     joint_path: np.ndarray
-    """Coordinates [k, n], rad or m; NaN where it is not possible."""
+    """Coordinates [k, n], rad or m; NaN if infeasible."""
     deflection: np.ndarray
     """Length of the tool's translation under the load [k], m."""
     dexterity: np.ndarray
@@ -42,7 +43,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlacementSettings:
-    """How a place was searched for."""
+    """Settings of the search for a placement."""
 
     least_dexterity: float
     length_m: float
@@ -50,12 +51,12 @@ class PlacementSettings:
     starts: int
     refine: bool
     limits: Mapping[str, tuple[float, float]]
-    """Lowest and highest value of each coordinate that drives the robot, rad or m."""
+    """Lower and upper limit of each driven coordinate, rad or m."""
 
 
 @dataclass(frozen=True)
 class PlacementResult:
-    """The best place of a task found, beside a naive one, and all that were tried on the grid."""
+    """The best placement found, a naive one, and the costs on the whole grid."""
 
     machine: str
     frame: str
@@ -63,17 +64,17 @@ class PlacementResult:
     best: Placement
     naive: Placement
     grid: Mapping[str, np.ndarray]
-    """Values of each of `VARIABLES` that were tried."""
+    """Grid values of each of `VARIABLES`."""
     cost: np.ndarray
-    """Of every placement of the grid, axes as in `VARIABLES`, m; infinite where it is not possible."""
+    """Of every placement of the grid, axes as in `VARIABLES`, m; infinite if infeasible."""
     reason: np.ndarray
-    """Index into `REASONS` of every placement; 0 where it is possible."""
+    """Index into `REASONS` of every placement; 0 if feasible."""
     evaluations: int
     settings: PlacementSettings
 
     @property
     def possible_share(self) -> float:
-        """Share of the grid's placements that are possible."""
+        """Share of feasible placements on the grid."""
         return float(np.mean(np.isfinite(self.cost)))
 
 
@@ -90,33 +91,32 @@ def place_task(
     starts: int = 32,
     refine: bool = True,
 ) -> PlacementResult:
-    """Place of a task, and turn of the tool about its own axis, with the least deflection under the task's loads.
+    """Placement of a task, and rotation of the tool about its own axis, with the smallest deflection under its loads.
 
-    The tool is asked for at T(x, y, z) R_z(yaw) T_task,tool R_z(spin), the loads turn with the task by yaw. At every
-    placement of the grid all branches of the inverse kinematics that are found are followed along the path; one is
-    possible where every pose is reached, the limits are kept, 1/kappa_F stays above a least value and det J keeps its
-    sign. The deflection is J_p C J^T w. The best placement of the grid is then improved between its neighbours by the
-    Nelder-Mead method.
+    The desired tool pose is T(x, y, z) R_z(yaw) T_task,tool R_z(spin); the loads rotate with the task by yaw. At every
+    placement of the grid, the path is followed on all branches of the inverse kinematics found. A branch is feasible if
+    every pose is reached, the limits are met, 1/kappa_F stays above `least_dexterity` and det J keeps its sign. The
+    deflection is J_p C J^T w. The best placement is then refined between its grid neighbours by the Nelder-Mead method.
 
     Args:
         model: the machine.
         path: the task.
-        search: values of each of `VARIABLES` to try, ascending; 0 where not given. One value is held.
-        limits: lowest and highest value of each coordinate that drives the robot, rad or m. Others keep their values of
-            the reference posture.
+        search: grid values of each of `VARIABLES`, ascending; default: 0. A single value is fixed.
+        limits: lower and upper limit of each driven coordinate, rad or m. Others keep their values of the reference
+            posture.
         frame: the tool; z is its axis.
         criterion: "max" or "rms" of the deflection along the path.
-        naive: a placement to compare with; the middle of what is searched where not given.
-        least_dexterity: below this 1/kappa_F a posture counts as singular.
-        length: characteristic length for it, m; found among postures within the limits where not given.
+        naive: a placement to compare with; default: the middle of the grid.
+        least_dexterity: 1/kappa_F below which a posture is treated as singular.
+        length: its characteristic length, m; default: the optimum over postures within the limits.
         starts: number of postures within the limits from which the first pose is solved.
-        refine: whether to improve the best placement of the grid.
+        refine: whether to refine the best placement of the grid.
 
     Returns:
         The best placement and the naive one, with joint paths and deflections, and the cost of the whole grid.
 
     Raises:
-        ValueError: sizes, names or numbers are wrong, or no placement of the grid is possible.
+        ValueError: sizes, names or numbers are wrong, or no placement of the grid is feasible.
     """
     check_tool_path(path)
     grid = _checked_search(search)
@@ -127,35 +127,35 @@ def place_task(
     check_open_chain(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
-    places = np.array(list(itertools.product(*grid.values())))
+    placements = np.array(list(itertools.product(*grid.values())))
     middle = {name: float(values[(len(values) - 1) // 2]) for name, values in grid.items()}
     for name in naive or {}:
         if name not in VARIABLES:
             raise ValueError(known_name("naive: variable", name, VARIABLES))
-    compared = {name: float((naive or middle).get(name, 0.0)) for name in VARIABLES}
-    first = _spread(model, joints, starts)
+    naive_values = {name: float((naive or middle).get(name, 0.0)) for name in VARIABLES}
+    first = _sample(model, joints, starts)
     if length is None:
-        length = characteristic_length(model, jnp.asarray(_spread(model, joints, 256)), frame, joints.names)
+        length = characteristic_length(model, jnp.asarray(_sample(model, joints, 256)), frame, joints.names)
     follower = make_follower(model, frame, joints, first, least_dexterity, length, criterion)
 
-    cost, reason = np.full(len(places), math.inf), np.zeros(len(places), dtype=int)
-    for i, found in enumerate(best_along(follower, *placed_paths(path, places))):
+    cost, reason = np.full(len(placements), math.inf), np.zeros(len(placements), dtype=int)
+    for i, found in enumerate(best_along(follower, *placed_paths(path, placements))):
         cost[i], reason[i] = found.cost, found.reason
     shape = tuple(len(values) for values in grid.values())
     if not np.any(np.isfinite(cost)):
         counts = ", ".join(f"{np.sum(reason == k)} {REASONS[k]}" for k in range(1, len(REASONS)) if np.any(reason == k))
-        raise ValueError(f"no placement of the {len(places)} tried is possible: {counts}")
-    place, evaluations = places[int(np.argmin(cost))], len(places)
+        raise ValueError(f"none of the {len(placements)} placements is feasible: {counts}")
+    best, evaluations = placements[int(np.argmin(cost))], len(placements)
     if refine:
-        place, more = _refined(follower, path, grid, place)
+        best, more = _refine(follower, path, grid, best)
         evaluations += more
     settings = PlacementSettings(least_dexterity, length, starts, refine, dict(limits))
     return PlacementResult(
         machine=model.name,
         frame=frame,
         criterion=criterion,
-        best=_placement(follower, path, place),
-        naive=_placement(follower, path, np.array(list(compared.values()))),
+        best=_placement(follower, path, best),
+        naive=_placement(follower, path, np.array(list(naive_values.values()))),
         grid=grid,
         cost=cost.reshape(shape),
         reason=reason.reshape(shape),
@@ -164,10 +164,10 @@ def place_task(
     )
 
 
-def _refined(
+def _refine(
     follower: Follower, path: ToolPath, grid: Mapping[str, np.ndarray], start: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """The place improved between its neighbours on the grid, and the number of places that were tried."""
+    """The placement refined between its grid neighbours, and the number of evaluations."""
     from scipy.optimize import minimize
 
     varied = [i for i, values in enumerate(grid.values()) if len(values) > 1]
@@ -180,11 +180,11 @@ def _refined(
     best = [math.inf, start]
 
     def cost(x: np.ndarray) -> float:
-        place = start.copy()
-        place[varied] = low + x * (high - low)
-        value = next(iter(best_along(follower, *placed_paths(path, place[None])))).cost
+        placement = start.copy()
+        placement[varied] = low + x * (high - low)
+        value = next(iter(best_along(follower, *placed_paths(path, placement[None])))).cost
         if value < best[0]:
-            best[:] = [value, place]
+            best[:] = [value, placement]
         return min(value, NOT_POSSIBLE)
 
     x = (start[varied] - low) / (high - low)
@@ -195,10 +195,10 @@ def _refined(
     return np.asarray(best[1]), int(found.nfev)
 
 
-def _placement(follower: Follower, path: ToolPath, place: np.ndarray) -> Placement:
-    found = next(iter(best_along(follower, *placed_paths(path, place[None]))))
+def _placement(follower: Follower, path: ToolPath, variables: np.ndarray) -> Placement:
+    found = next(iter(best_along(follower, *placed_paths(path, variables[None]))))
     return Placement(
-        place=dict(zip(VARIABLES, place.tolist(), strict=True)),
+        place=dict(zip(VARIABLES, variables.tolist(), strict=True)),
         possible=found.reason == 0,
         reason=REASONS[found.reason],
         cost=found.cost,
@@ -208,8 +208,8 @@ def _placement(follower: Follower, path: ToolPath, place: np.ndarray) -> Placeme
     )
 
 
-def _spread(model: Model, joints: Joints, count: int) -> np.ndarray:
-    """Postures spread evenly within the limits [count, n], always the same: Halton's sequence after its first point."""
+def _sample(model: Model, joints: Joints, count: int) -> np.ndarray:
+    """Deterministic low-discrepancy postures within the limits [count, n]: Halton's sequence after its first point."""
     from scipy.stats import qmc
 
     postures = np.tile(np.asarray(model.reference), (count, 1))
@@ -222,7 +222,7 @@ def _checked_limits(model: Model, frame: str, limits: Mapping[str, tuple[float, 
     names = moving_joints(model, frame, tuple(limits) if limits else None)
     for name in names:
         if name not in limits:
-            raise ValueError(f"limits: coordinate '{name}' has none, expected its lowest and highest value")
+            raise ValueError(f"limits: coordinate '{name}' has none, expected its lower and upper limit")
         low, high = limits[name]
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"limits: {name} from {low:g} to {high:g}, expected finite numbers, the lower first")

@@ -1,4 +1,4 @@
-"""The path of tool poses and loads that a task asks for, and where it is once the task stands at a place."""
+"""Path of tool poses and loads of a task, and its transformation to the ground for a placement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 VARIABLES = ("x", "y", "z", "yaw", "spin")
-"""Of a placement: offset of the task's origin [m], rotation of the task about the ground's z axis and of the tool about
-its own z axis [rad]."""
+"""Variables of a placement: offset of the task's origin [m], rotation of the task about the ground's z axis and of the
+tool about its own z axis [rad]."""
 
 
 @dataclass(frozen=True)
 class ToolPath:
-    """Poses of the tool that a task asks for, and the loads on it, in the task's own frame."""
+    """Desired poses of the tool and loads on it, in the frame of the task."""
 
     poses: np.ndarray
     """T_task,tool [k, 4, 4], m."""
@@ -24,7 +24,7 @@ class ToolPath:
 def placed_path(
     path: ToolPath, place: Mapping[str, float]
 ) -> tuple[Float[np.ndarray, "k 4 4"], Float[np.ndarray, "k 6"]]:
-    """Poses T_0tool [k, 4, 4] and wrenches in ground axes [k, 6] of a task that stands at a place."""
+    """Poses T_0tool [k, 4, 4] and wrenches in ground axes [k, 6] of a task at a placement."""
     poses, wrenches = placed_paths(path, np.array([[place.get(name, 0.0) for name in VARIABLES]]))
     return poses[0], wrenches[0]
 
@@ -32,7 +32,7 @@ def placed_path(
 def placed_paths(
     path: ToolPath, places: Float[np.ndarray, "p 5"]
 ) -> tuple[Float[np.ndarray, "p k 4 4"], Float[np.ndarray, "p k 6"]]:
-    """Poses T_0tool [p, k, 4, 4] and wrenches in ground axes [p, k, 6] of a task at places of `VARIABLES`."""
+    """Poses T_0tool [p, k, 4, 4] and wrenches in ground axes [p, k, 6] of a task at placements [p, 5]."""
     base, turn = _about_z(places[:, 3]), _about_z(places[:, 4])
     base[:, :3, 3] = places[:, :3]
     poses = base[:, None] @ path.poses[None] @ turn[:, None]
@@ -50,7 +50,7 @@ def _about_z(angle: np.ndarray) -> np.ndarray:
 
 
 def check_tool_path(path: ToolPath) -> None:
-    """Raise ValueError where sizes do not fit, a number is not finite, or a pose is no rotation with a translation."""
+    """Raise ValueError if sizes do not match, a number is not finite, or a pose is not a rigid transformation."""
     poses, wrenches = np.asarray(path.poses), np.asarray(path.wrenches)
     if poses.ndim != 3 or poses.shape[1:] != (4, 4) or not len(poses):
         raise ValueError(f"path: poses have shape {poses.shape}, expected (number of poses, 4, 4)")
@@ -62,4 +62,4 @@ def check_tool_path(path: ToolPath) -> None:
         rotation = pose[:3, :3]
         skewed = np.abs(rotation.T @ rotation - np.eye(3)).max() > 1e-6
         if skewed or np.linalg.det(rotation) < 0.0 or np.any(pose[3] != [0.0, 0.0, 0.0, 1.0]):
-            raise ValueError(f"path: pose {number} is no rotation and translation: {pose.tolist()}")
+            raise ValueError(f"path: pose {number} is not a rotation and translation: {pose.tolist()}")

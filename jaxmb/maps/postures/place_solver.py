@@ -1,4 +1,4 @@
-"""Postures at which a frame is at given places, each solved from the posture of a neighbouring place."""
+"""Postures for given positions of a frame, each solved from the posture of a neighbouring position."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,94 +21,94 @@ from jaxmb.mechanics.postures import LONGEST_STEP, MOST_BESIDE, following_given
 from jaxmb.spatial import rotation_vector, transform
 
 REACHED = 1e-8
-"""Distance from a place [m], or angle [rad], below which it is reached: Gauss-Newton ends near 1e-14."""
+"""Distance [m] or angle [rad] below which a target is reached; Gauss-Newton converges to about 1e-14."""
 SETTLED = 1e-12
-"""Distance [m] at and below which the iteration ends."""
+"""Distance at which the iteration stops, m."""
 STEPS = 40
 """Largest number of steps of the damped Gauss-Newton method."""
 CLOSING_STEPS = 12
-"""Largest number of steps to a closed posture near the one before."""
+"""Largest number of steps to a closed posture near the preceding one."""
 SHORTEST_PART = 1.0 / 64.0
-"""Of the longest step to a closed posture, below which none is tried: a dead point is about as near."""
+"""Smallest step to a closed posture over the largest; smaller steps end at a dead point."""
 TOGETHER = 64
-"""Places that are solved together."""
+"""Targets per batch."""
 LARGEST_BATCH = 1024
-"""Postures whose places are computed together."""
+"""Largest batch of postures for forward kinematics."""
 
 
 @dataclass(frozen=True)
 class PlaceSolver:
-    """How places of a frame are reached, or values of some coordinates where the loops of a machine close."""
+    """Solver for targets: positions of a frame, or values of given coordinates of a machine with loops."""
 
     model: Model
     start: np.ndarray
-    """Posture [n] whose branch, and orientation of the frame, are kept."""
+    """Posture [n] that selects the branch and the orientation of the frame."""
     frame: str
     moving: tuple[str, ...]
-    """Coordinates that move, with those that follow where loops close."""
+    """Coordinates that vary, including dependent ones of loops."""
     keep: bool
     """Whether the frame keeps its orientation."""
     low: np.ndarray
     high: np.ndarray
-    """Limits [n], rad or m, infinite where there are none."""
+    """Limits [n], rad or m, infinite without a limit."""
     given: tuple[str, ...] = ()
-    """Coordinates of which targets are values; none where targets are places."""
+    """Coordinates whose values are the targets; empty if targets are positions."""
 
     def targets(self, coordinates: np.ndarray) -> np.ndarray:
-        """What is reached at postures [*p, n]: values of the given coordinates, or places of the frame [*p, 3]."""
+        """Targets at postures [*p, n]: values of the given coordinates, or positions of the frame [*p, 3]."""
         if self.given:
             return coordinates[..., [self.model.coordinates.index(name) for name in self.given]]
         return frame_places(self.model, coordinates, self.frame)
 
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Postures [k, n] at targets [k, t], solved from starts [k, n], and which of the targets are reached [k]."""
+        """Postures [k, n] at targets [k, t], solved from starts [k, n], and a mask of the targets reached [k]."""
         if self.model.loops:
-            q, ok = self._followed(targets, starts)
+            q, ok = self._continue(targets, starts)
             return q, ok & np.all((q >= self.low) & (q <= self.high), axis=1)
         size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
         first = jnp.asarray(self.start)
         q, distance = in_batches(
-            lambda there, begin: _solve(self.model, there, begin, first, self.frame, self.moving, self.keep),
+            lambda target, begin: _solve(self.model, target, begin, first, self.frame, self.moving, self.keep),
             size,
             targets,
             starts,
         )
         return q, (distance < REACHED) & np.all((q >= self.low) & (q <= self.high), axis=1)
 
-    def _followed(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same on a straight way to each target, in steps that are halved until a closed posture lies where the
-        motion leads, so that loops stay on their branch."""
+    def _continue(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same by continuation along a straight line to each target, with steps halved until a closed posture is
+        found near the predicted one, so that loops stay on their branch."""
         size = TOGETHER if len(targets) > 1 else 1
         first, q = jnp.asarray(self.start), starts.copy()
-        way = targets - self.targets(starts)
-        whole = LONGEST_STEP / np.maximum(np.max(np.abs(way), axis=1), LONGEST_STEP)
-        left, part = np.ones(len(q)), whole.copy()
-        while np.any(going := (left > 0.0) & (part > SHORTEST_PART * whole)):
-            rows = np.flatnonzero(going)
-            step = np.minimum(part, left)[rows]
-            aims = targets[rows] - (left[rows] - step)[:, None] * way[rows]
-            tried, good = in_batches(
-                lambda aim, begin: _closed_step(
-                    self.model, aim, begin, first, self.frame, self.moving, self.keep, self.given
+        line = targets - self.targets(starts)
+        largest = LONGEST_STEP / np.maximum(np.max(np.abs(line), axis=1), LONGEST_STEP)
+        remaining, trial = np.ones(len(q)), largest.copy()
+        while np.any(active := (remaining > 0.0) & (trial > SHORTEST_PART * largest)):
+            rows = np.flatnonzero(active)
+            step = np.minimum(trial, remaining)[rows]
+            waypoints = targets[rows] - (remaining[rows] - step)[:, None] * line[rows]
+            postures, good = in_batches(
+                lambda target, begin: _closed_step(
+                    self.model, target, begin, first, self.frame, self.moving, self.keep, self.given
                 ),
                 size,
-                aims,
+                waypoints,
                 q[rows],
             )
-            q[rows[good]] = tried[good]
-            left[rows] -= np.where(good, step, 0.0)
-            part[rows] = np.where(good, np.minimum(2.0 * part, whole)[rows], 0.5 * step)
-        return q, left == 0.0
+            q[rows[good]] = postures[good]
+            remaining[rows] -= np.where(good, step, 0.0)
+            trial[rows] = np.where(good, np.minimum(2.0 * trial, largest)[rows], 0.5 * step)
+        return q, remaining == 0.0
 
 
 def closed_solver(
     model: Model, start: np.ndarray, given: Sequence[str], held: Sequence[str], frame: str,
     limits: Mapping[str, tuple[float, float]] | None,
 ) -> PlaceSolver:  # fmt: skip
-    """How a machine with loops reaches values of the given coordinates from a closed start posture [n].
+    """Solver for values of the given coordinates of a machine with loops, from a closed start posture [n].
 
     Raises:
-        ValueError: so many coordinates cannot be given beside those that are held, or limits are reversed.
+        ValueError: given and fixed coordinates overdetermine the loops, or limits are reversed.
     """
     numbers = sorted(model.coordinates.index(name) for name in (*given, *held))
     follow = following_given(model, start, numbers)
@@ -120,16 +120,16 @@ def place_solver(
     model: Model, start: np.ndarray, frame: str, joints: Sequence[str] | None, orientation: bool | None,
     limits: Mapping[str, tuple[float, float]] | None,
 ) -> PlaceSolver:  # fmt: skip
-    """How the places of a frame are reached from a start posture [n]: see `postures_over` for the arguments.
+    """Solver for positions of a frame from a start posture [n]; arguments as in `postures_over`.
 
     Raises:
-        ValueError: a name is unknown, limits are reversed, or more than six coordinates move the frame and `joints`
-            does not say which of them drive it.
+        ValueError: a name is unknown, limits are reversed, or more than six coordinates move the frame and `joints` is
+            not given.
     """
     moving = moving_joints(model, frame, joints)
     if joints is None and len(moving) > 6:
         raise ValueError(
-            f"joints: {len(moving)} coordinates move '{frame}', expected the names of those that drive it there"
+            f"joints: {len(moving)} coordinates move '{frame}', expected the names of six or fewer to position it"
         )
     keep = len(moving) >= 6 if orientation is None else orientation
     moving = tuple(name for i, name in enumerate(model.coordinates) if i in model.dependent or name in moving)
@@ -150,16 +150,16 @@ def _checked_limits(
 
 
 def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
-    """Postures [*grid, n] at targets [*grid, t], solved in fronts outwards from the target nearest to the start.
+    """Postures [*grid, n] at targets [*grid, t], solved in fronts from the target closest to the start posture.
 
-    NaN where a target is not reached.
+    NaN for targets that are not reached.
     """
     shape = targets.shape[:-1]
     flat = targets.reshape(-1, targets.shape[-1])
     found = np.full((len(flat), len(solver.start)), math.nan)
-    there = solver.targets(solver.start)
-    # The start may lie outside of the grid: targets are tried by their distance from it, until one is reached.
-    order = np.argsort(np.linalg.norm(flat - there, axis=1), kind="stable")
+    origin = solver.targets(solver.start)
+    # The start may be outside the grid: targets are tried in order of their distance until one is reached.
+    order = np.argsort(np.linalg.norm(flat - origin, axis=1), kind="stable")
     front = np.zeros(0, dtype=int)
     for first in range(0, len(order), TOGETHER):
         tried = order[first : first + TOGETHER]
@@ -174,7 +174,7 @@ def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
     one, other = np.concatenate([one, other]), np.concatenate([other, one])
     while front.size:
         edge = np.isin(one, front) & np.isnan(found[other, 0])
-        # A target is tried from one of its neighbours; where that fails it is tried again from those reached later.
+        # A target is tried from one of its neighbours and, if that fails, from neighbours reached later.
         tried, which = np.unique(other[edge], return_index=True)
         if not tried.size:
             break
@@ -185,7 +185,7 @@ def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
 
 
 def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
-    """Postures [k, n] at the targets [k, t], one after the other; NaN where one is not reached."""
+    """Postures [k, n] at targets [k, t], solved in sequence; NaN for targets that are not reached."""
     found, last = np.full((len(targets), len(solver.start)), math.nan), solver.start
     for i, target in enumerate(targets):
         solved, ok = solver.reach(target[None], last[None])
@@ -195,14 +195,14 @@ def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
 
 
 def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
-    """Place of a frame's origin at postures, m, ground axes; NaN where a posture is NaN."""
+    """Position of a frame's origin at postures, m, ground axes; NaN for postures that are NaN."""
     rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
-    (places,) = in_batches(lambda q: (_places(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)
-    return places.reshape(*coordinates.shape[:-1], 3)
+    (positions,) = in_batches(lambda q: (_positions(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)
+    return positions.reshape(*coordinates.shape[:-1], 3)
 
 
 def check_all_closed(model: Model, postures: Float[np.ndarray, "p n"]) -> None:
-    """Raise ValueError where loops are open at one of some postures."""
+    """Raise ValueError if loops are open at one of the postures."""
     if model.loops and len(postures):
         (gaps,) = in_batches(lambda q: (_gaps(model, q),), batch_size(len(postures), LARGEST_BATCH), postures)
         check_closed(model, postures[np.argmax(gaps)], "postures")
@@ -221,8 +221,8 @@ def _solve(
     rotation = frame_pose(model, first, frame)[:3, :3]
     mask = jnp.array([name in moving for name in model.coordinates])
 
-    def place_only(target: Array, start: Array) -> tuple[Array, Array]:
-        # As `inverse_kinematics`, without the rotation, and ending once all places are reached.
+    def position_only(target: Array, start: Array) -> tuple[Array, Array]:
+        # As `inverse_kinematics` without the rotation, stopping when all positions are reached.
         def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             q, e, count = state
             jacobian = jnp.where(mask, elastic_jacobian(model, q, frame)[:3, : q.shape[0]], 0.0)
@@ -231,23 +231,23 @@ def _solve(
             q = q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
             return q, target - frame_pose(model, q, frame)[:3, 3], count + 1
 
-        def going(state: tuple[Array, Array, Array]) -> Array:
+        def unfinished(state: tuple[Array, Array, Array]) -> Array:
             return (jnp.linalg.norm(state[1]) > SETTLED) & (state[2] < STEPS)
 
         begin = (start, target - frame_pose(model, start, frame)[:3, 3], jnp.asarray(0))
-        q, e, _ = jax.lax.while_loop(going, step, begin)
+        q, e, _ = jax.lax.while_loop(unfinished, step, begin)
         return q, jnp.linalg.norm(e)
 
     def pose(target: Array, start: Array) -> tuple[Array, Array]:
         return inverse_kinematics(model, transform(rotation, target), frame, start, moving, STEPS)
 
-    return jax.vmap(pose if keep else place_only)(targets, starts)
+    return jax.vmap(pose if keep else position_only)(targets, starts)
 
 
 @compiled
 def _closed_step(
     model: Model,
-    aims: Float[Array, "b t"],
+    targets: Float[Array, "b t"],
     starts: Float[Array, "b n"],
     first: Float[Array, "n"],
     frame: str,
@@ -255,40 +255,41 @@ def _closed_step(
     keep: bool,
     given: tuple[str, ...],
 ) -> tuple[Float[Array, "b n"], Bool[Array, "b"]]:
-    """Gauss-Newton steps to aims with the gaps of the loops, and whether they end near where the first one led."""
+    """Closed postures at targets by Gauss-Newton, and whether they are near the prediction of the first step."""
     rotation = frame_pose(model, first, frame)[:3, :3]
-    chosen, told = (jnp.array([model.coordinates.index(name) for name in names], int) for names in (moving, given))
+    varied, fixed = (jnp.array([model.coordinates.index(name) for name in names], int) for names in (moving, given))
 
-    def away(q: Array, aim: Array) -> Array:
+    def residual(q: Array, target: Array) -> Array:
         if given:
-            return jnp.concatenate([q[told] - aim, loop_gaps(model, q)])
-        there = frame_pose(model, q, frame)
-        turned = rotation_vector(there[:3, :3] @ rotation.T) if keep else jnp.zeros(0)
-        return jnp.concatenate([there[:3, 3] - aim, turned, loop_gaps(model, q)])
+            return jnp.concatenate([q[fixed] - target, loop_gaps(model, q)])
+        pose = frame_pose(model, q, frame)
+        turn = rotation_vector(pose[:3, :3] @ rotation.T) if keep else jnp.zeros(0)
+        return jnp.concatenate([pose[:3, 3] - target, turn, loop_gaps(model, q)])
 
     def same_side(start: Array, q: Array) -> Array:
-        """Whether no dead point lies between: there the determinant of what the gaps see of followers changes sign."""
+        """Whether no dead point is between: there the determinant of the gaps by dependent coordinates changes sign."""
         before, after = (jax.jacfwd(loop_gaps, 1)(model, x)[:, np.array(model.dependent)] for x in (start, q))
         return jnp.linalg.slogdet(before.T @ after)[0] > 0.0
 
-    def closed(aim: Array, start: Array) -> tuple[Array, Array]:
+    def closed(target: Array, start: Array) -> tuple[Array, Array]:
         def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            q, ahead, _, count = state
-            error, along = jax.linearize(lambda x: away(q.at[chosen].set(x), aim), q[chosen])
+            q, predicted, _, count = state
+            error, along = jax.linearize(lambda x: residual(q.at[varied].set(x), target), q[varied])
             slope = jax.vmap(along, out_axes=1)(jnp.eye(len(moving)))
             normal = slope.T @ slope + LEAST_DAMPING * jnp.eye(len(moving))
-            size, closer = jnp.max(jnp.abs(error)), q.at[chosen].add(-jnp.linalg.solve(normal, slope.T @ error))
-            return jnp.where(size > SETTLED, closer, q), jnp.where(count == 0, closer, ahead), size, count + 1
+            size, new = jnp.max(jnp.abs(error)), q.at[varied].add(-jnp.linalg.solve(normal, slope.T @ error))
+            return jnp.where(size > SETTLED, new, q), jnp.where(count == 0, new, predicted), size, count + 1
 
-        def going(state: tuple[Array, ...]) -> Array:
+        def unfinished(state: tuple[Array, ...]) -> Array:
             return (state[2] > SETTLED) & (state[3] < CLOSING_STEPS)
 
-        q, ahead, size, _ = jax.lax.while_loop(going, step, (start, start, jnp.asarray(jnp.inf), jnp.asarray(0)))
-        moved, beside = jnp.max(jnp.abs(ahead - start)), jnp.max(jnp.abs(q - ahead))
-        good = (size < REACHED) & (moved < LARGEST_STEP) & (beside <= MOST_BESIDE * moved + REACHED)
-        return (q.at[told].set(aim), good) if given else (q, good & same_side(start, q))
+        begin = (start, start, jnp.asarray(jnp.inf), jnp.asarray(0))
+        q, predicted, size, _ = jax.lax.while_loop(unfinished, step, begin)
+        change, correction = jnp.max(jnp.abs(predicted - start)), jnp.max(jnp.abs(q - predicted))
+        good = (size < REACHED) & (change < LARGEST_STEP) & (correction <= MOST_BESIDE * change + REACHED)
+        return (q.at[fixed].set(target), good) if given else (q, good & same_side(start, q))
 
-    return jax.vmap(closed)(aims, starts)
+    return jax.vmap(closed)(targets, starts)
 
 
 @compiled
@@ -297,5 +298,5 @@ def _gaps(model: Model, rows: Float[Array, "p n"]) -> Float[Array, "p"]:
 
 
 @compiled
-def _places(model: Model, rows: Float[Array, "p n"], frame: str) -> Float[Array, "p 3"]:
+def _positions(model: Model, rows: Float[Array, "p n"], frame: str) -> Float[Array, "p 3"]:
     return jax.vmap(lambda q: frame_pose(model, q, frame)[:3, 3])(rows)

@@ -1,4 +1,4 @@
-"""Ranges and thresholds as they are written on the command line: "q2=0:146 deg", "tool.x=1:2.5", "dexterity=0.4"."""
+"""Ranges and thresholds in the syntax of the command line: "q2=0:146 deg", "tool.x=1:2.5", "dexterity=0.4"."""
 
 import math
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ UNITS = ("deg", "rad")
 
 
 def grid_of(model: Model, texts: Sequence[str], points: int) -> dict[str, np.ndarray]:
-    """Values by coordinate or place, rad or m, from texts such as "q2=0:146 deg": so many points of each.
+    """Equidistant values by coordinate or position, rad or m, from texts such as "q2=0:146 deg".
 
     Raises:
-        ValueError: a text is not such a range, its lower end does not come first, or an angle is more than a turn.
+        ValueError: a text is not such a range, its lower end is not first, or an angle exceeds a turn.
     """
     _check_points(points)
     return {name: np.linspace(low, high, points) for name, (low, high) in _ranges(model, "over", texts).items()}
 
 
 def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
-    """Points of a straight path from "q2=0:90 deg,q3=-90:0 deg": from the first end of each range to the second.
+    """Points of a straight path, as "q2=0:90 deg,q3=-90:0 deg", from the first to the second end of each range.
 
     Raises:
         ValueError: a part of the text is not a range.
@@ -34,10 +34,10 @@ def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
 
 
 def limits_of(model: Model, texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Lowest and highest value by coordinate, rad or m, from texts such as "z2=-5:140 deg".
+    """Lower and upper limit by coordinate, rad or m, from texts such as "z2=-5:140 deg".
 
     Raises:
-        ValueError: a text is not such a range, or its lower end does not come first.
+        ValueError: a text is not such a range, or its lower end is not first.
     """
     return _ranges(model, "limits", texts)
 
@@ -46,7 +46,7 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     """Threshold by quantity from texts such as "dexterity=0.4".
 
     Raises:
-        ValueError: a text is not a quantity with a finite number.
+        ValueError: a text is not "quantity=number" with a finite number.
     """
     found = {}
     for text in texts:
@@ -67,8 +67,8 @@ def _check_points(points: int) -> None:
 
 
 def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
-    """The two ends by name, as the option of the command gives them."""
-    turns = dict(zip(model.coordinates, model.revolute, strict=True))
+    """The two ends by name; `option` is named in errors."""
+    revolute = dict(zip(model.coordinates, model.revolute, strict=True))
     found: dict[str, tuple[float, float]] = {}
     for text in texts:
         name, equals, range_text = (part.strip() for part in text.partition("="))
@@ -77,27 +77,27 @@ def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = T
             raise ValueError(f"{option}: found '{text}', expected something like \"q2=0:146 deg\"")
         if name in found:
             raise ValueError(f"{option}: '{name}' is given twice")
-        # A unit after the second number is that of both.
+        # A unit after the second number applies to both.
         unit = next((u for u in UNITS if high_text.endswith(u)), "")
         if unit and not low_text.endswith(UNITS):
             low_text = f"{low_text} {unit}"
         low, high = (_end(f"{option}: {name}", end) for end in (low_text, high_text))
         if ascending and not low < high:
             raise ValueError(f"{option}: {name}: found '{range_text}', expected the lower end first")
-        if unit and not turns.get(name, "." not in name):
-            kind = "travel" if name in turns else "place"
+        if unit and not revolute.get(name, "." not in name):
+            kind = "prismatic coordinate" if name in revolute else "position"
             raise ValueError(
                 f"{option}: {name}: found '{range_text}', but it is a {kind}, expected metres without a unit"
             )
-        if turns.get(name, False) and max(abs(low), abs(high)) > math.tau:
+        if revolute.get(name, False) and max(abs(low), abs(high)) > math.tau:
             hint = "" if unit else f"; degrees? write '{range_text} deg'"
-            raise ValueError(f"{option}: {name}: found '{range_text}', of which an end is more than a turn{hint}")
+            raise ValueError(f"{option}: {name}: found '{range_text}', which exceeds a full turn in rad{hint}")
         found[name] = (low, high)
     return found
 
 
-def _end(what: str, text: str) -> float:
+def _end(location: str, text: str) -> float:
     try:
         return number_of_text(text)
     except ValueError as error:
-        raise ValueError(f"{what}: found '{text}', {error}") from None
+        raise ValueError(f"{location}: found '{text}', {error}") from None

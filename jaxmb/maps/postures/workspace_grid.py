@@ -1,4 +1,4 @@
-"""Postures to map: over a grid of coordinates, over a grid of places of the tool, or along a path of either."""
+"""Postures for maps: over a grid of coordinates, over a grid of tool positions, or along a path of either."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,34 +28,34 @@ class Postures:
     """Postures of a machine in the order of a grid or a path."""
 
     over: tuple[str, ...]
-    """Names of the axes: a coordinate, a place of a frame as "tool.x"; "path" alone for a path."""
+    """Names of the axes: coordinates, or positions of a frame as "tool.x"; ("path",) for a path."""
     grid: tuple[np.ndarray, ...]
-    """Values along the axes, ascending, rad or m; for a path the distance the frame has come, m."""
+    """Values along the axes, ascending, rad or m; for a path the arc length of the frame, m."""
     revolute: tuple[bool, ...]
     """Whether each axis is an angle."""
     coordinates: np.ndarray
-    """Postures [*grid, n], rad or m; NaN where the place is not reached, or the loops do not close."""
+    """Postures [*grid, n], rad or m; NaN where the position is not reached or the loops do not close."""
     names: tuple[str, ...]
     """Names of the n coordinates."""
     position: np.ndarray
-    """Place of the frame [*grid, 3], m, ground axes; the place that was asked for where it is not reached, NaN where
-    loops do not close."""
+    """Position of the frame [*grid, 3], m, ground axes; the target where it is not reached, NaN where loops do not
+    close."""
     frame: str
     held: Mapping[str, float]
-    """The coordinates that do not vary, rad or m."""
+    """The fixed coordinates, rad or m."""
     varied: tuple[str, ...]
     """The coordinates that vary."""
     angles: tuple[str, ...] = ()
-    """Coordinates that are angles."""
+    """The revolute coordinates."""
 
     @property
     def reached(self) -> np.ndarray:
-        """Which of the postures exist [*grid]."""
+        """Mask of the postures that exist [*grid]."""
         return np.all(np.isfinite(self.coordinates), axis=-1)
 
     @property
     def is_path(self) -> bool:
-        """Whether they follow each other along a path."""
+        """Whether the postures are along a path."""
         return self.over == ("path",)
 
 
@@ -68,54 +68,53 @@ def postures_over(
     orientation: bool | None = None,
     limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> Postures:
-    """Postures over a grid of coordinates, or of places of a frame such as "tool.x" and "tool.z".
+    """Postures over a grid of coordinates, or of positions of a frame such as "tool.x" and "tool.z".
 
-    A grid of places is solved outwards from the place of the start posture, every place from a neighbour that was
-    reached, so that the branch of the inverse kinematics is that of the start. A place that is reached from none of
-    its neighbours is left out. So is a grid of coordinates of a machine with loops, where these are closed: coordinates
-    that neither vary nor follow stay as in the start posture.
+    A grid of positions is solved outwards from the start posture, each position from a reached neighbour, so that all
+    postures are on the same branch of the inverse kinematics. A position reached from none of its neighbours is
+    excluded. The same holds for a grid of coordinates of a machine with loops: independent coordinates that do not vary
+    stay as in the start posture.
 
     Args:
         model: the machine.
-        over: values of what varies, rad or m, ascending: all coordinates, or all places of one frame. The place along
-            the other axes is that of the start posture.
-        held: values of other coordinates, rad or m; the rest as in the reference posture. For places it is the start.
-        frame: whose place belongs to each posture, where coordinates vary.
-        joints: coordinates that move the frame to its places; where not given all that move it, if these are six or
-            fewer. Of a machine with loops independent ones; the others follow.
-        orientation: whether the frame keeps the orientation of the start; where not given it does if six joints move
-            it.
-        limits: lowest and highest value of coordinates, rad or m; places, and postures of a machine with loops, beyond
-            them count as not reached.
+        over: values of the varying quantities, rad or m, ascending: coordinates only, or positions of one frame only.
+            The position along the other axes is that of the start posture.
+        held: values of other coordinates, rad or m; default: the reference posture. For positions it is the start.
+        frame: frame of the positions, if coordinates vary.
+        joints: coordinates that position the frame; default: all that move it, if these are six or fewer. For a machine
+            with loops independent ones.
+        orientation: whether the frame keeps the orientation of the start; default: if six joints move it.
+        limits: lower and upper limit of coordinates, rad or m; positions, and postures of a machine with loops, beyond
+            them are not reached.
 
     Raises:
-        ValueError: a name is unknown, a grid is not ascending and finite, an angle is more than a turn, no place can
-            be reached, or so many coordinates of a machine with loops cannot be given.
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, no position is
+            reached, or the given coordinates overdetermine the loops.
     """
     if not over:
-        raise ValueError("over: found nothing, expected one or more coordinates, or places such as 'tool.x'")
+        raise ValueError("over: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
     start = _start(model, held, over)
-    axes = _places_of(model, over, "over")
+    axes = _frame_axes(model, over, "over")
     grid = tuple(_checked_axis(model, name, values) for name, values in over.items())
     mesh = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
     if axes is None and model.loops:
         solver = closed_solver(model, start, tuple(over), tuple(held or {}), frame, limits)
-        found = _some(solver, solved_outwards(solver, mesh), "over")
+        found = _check_reached(solver, solved_outwards(solver, mesh), "over")
         return _postures(
             model, tuple(over), grid, found, frame_places(model, found, frame), frame, start, solver.moving
         )
     if axes is None:
         found = np.tile(start, (*mesh.shape[:-1], 1))
         found[..., [model.coordinates.index(name) for name in over]] = mesh
-        place = frame_places(model, found, frame)
-        return _postures(model, tuple(over), grid, found, place, frame, start, tuple(over))
+        position = frame_places(model, found, frame)
+        return _postures(model, tuple(over), grid, found, position, frame, start, tuple(over))
     frame, rows = axes
     solver = place_solver(model, start, frame, joints, orientation, limits)
     targets = np.tile(frame_places(model, start, frame), (*mesh.shape[:-1], 1))
     targets[..., rows] = mesh
-    found = _some(solver, solved_outwards(solver, targets), "over")
-    place = np.where(np.isfinite(found[..., :1]), frame_places(model, found, frame), targets)
-    return _postures(model, tuple(over), grid, found, place, frame, start, solver.moving)
+    found = _check_reached(solver, solved_outwards(solver, targets), "over")
+    position = np.where(np.isfinite(found[..., :1]), frame_places(model, found, frame), targets)
+    return _postures(model, tuple(over), grid, found, position, frame, start, solver.moving)
 
 
 def postures_along(
@@ -127,14 +126,14 @@ def postures_along(
     orientation: bool | None = None,
     limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> Postures:
-    """Postures along a path of coordinates, or of places of a frame, point after point.
+    """Postures along a path of coordinates, or of positions of a frame.
 
-    Places are solved one from the other, the first from the start posture; after a place that is not reached the next
-    is tried from the last one that was. So are coordinates of a machine with loops.
+    Positions, and coordinates of a machine with loops, are solved in sequence, each from the last posture reached, the
+    first from the start posture.
 
     Args:
         model: the machine.
-        path: values of each coordinate, or of "tool.x" and the like, at the points of the path, equally many.
+        path: values of each coordinate, or of positions such as "tool.x", at the points of the path, equally many.
         held: as in `postures_over`.
         frame: as there.
         joints: as there.
@@ -142,47 +141,47 @@ def postures_along(
         limits: as there.
 
     Raises:
-        ValueError: a name is unknown, numbers are not finite or not equally many, an angle is more than a turn, or no
-            place can be reached.
+        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, or no
+            position is reached.
     """
     if not path:
-        raise ValueError("path: found nothing, expected one or more coordinates, or places such as 'tool.x'")
+        raise ValueError("path: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
     start = _start(model, held, path)
-    axes = _places_of(model, path, "path")
+    axes = _frame_axes(model, path, "path")
     points = _checked_points(model, path)
     if axes is None and model.loops:
         solver = closed_solver(model, start, tuple(path), tuple(held or {}), frame, limits)
-        moving, found = solver.moving, _some(solver, solved_along(solver, points), "path")
-        place = frame_places(model, found, frame)
+        moving, found = solver.moving, _check_reached(solver, solved_along(solver, points), "path")
+        position = frame_places(model, found, frame)
     elif axes is None:
         moving = tuple(path)
         found = np.tile(start, (len(points), 1))
         found[:, [model.coordinates.index(name) for name in path]] = points
-        place = frame_places(model, found, frame)
+        position = frame_places(model, found, frame)
     else:
         frame, rows = axes
         solver = place_solver(model, start, frame, joints, orientation, limits)
         moving = solver.moving
         targets = np.tile(frame_places(model, start, frame), (len(points), 1))
         targets[:, rows] = points
-        found = _some(solver, solved_along(solver, targets), "path")
-        place = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
-    known = np.flatnonzero(np.isfinite(place[:, 0]))  # straight over postures that do not close
-    passed = np.stack([np.interp(np.arange(len(place)), known, axis[known]) for axis in place.T], axis=1)
-    come = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(passed, axis=0), axis=1))])
-    return _postures(model, ("path",), (come,), found, place, frame, start, moving)
+        found = _check_reached(solver, solved_along(solver, targets), "path")
+        position = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
+    closed = np.flatnonzero(np.isfinite(position[:, 0]))  # interpolate over postures with open loops
+    filled = np.stack([np.interp(np.arange(len(position)), closed, axis[closed]) for axis in position.T], axis=1)
+    arc_length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(filled, axis=0), axis=1))])
+    return _postures(model, ("path",), (arc_length,), found, position, frame, start, moving)
 
 
-def _some(solver: PlaceSolver, found: np.ndarray, what: str) -> np.ndarray:
-    """Postures of which one or more are reached; ValueError where none is."""
+def _check_reached(solver: PlaceSolver, found: np.ndarray, option: str) -> np.ndarray:
+    """The postures if at least one is reached, else ValueError."""
     if np.any(np.isfinite(found)):
         return found
-    model, where = solver.model, " on the grid" if what == "over" else ""
+    model, where = solver.model, " on the grid" if option == "over" else ""
     if solver.given:
-        raise ValueError(f"{what}: the loops of '{model.name}' close nowhere{where}, from the start posture")
-    followers = {model.coordinates[i] for i in model.dependent}
-    moving = ", ".join(name for name in solver.moving if name not in followers)
-    raise ValueError(f"{what}: no place of '{solver.frame}'{where} is reached by {moving} from the start posture")
+        raise ValueError(f"{option}: the loops of '{model.name}' close nowhere{where}, from the start posture")
+    dependent = {model.coordinates[i] for i in model.dependent}
+    moving = ", ".join(name for name in solver.moving if name not in dependent)
+    raise ValueError(f"{option}: no position of '{solver.frame}'{where} is reached by {moving} from the start posture")
 
 
 def _postures(
@@ -213,25 +212,27 @@ def _postures(
 def _start(model: Model, held: Mapping[str, float] | None, varied: Mapping[str, Axis]) -> np.ndarray:
     for name in held or {}:
         if name in varied:
-            raise ValueError(f"held: coordinate '{name}' is varied by the map too")
+            raise ValueError(f"held: coordinate '{name}' is both fixed and varied by the map")
     return np.asarray(posture(model, dict(held or {})))
 
 
-def _places_of(model: Model, names: Mapping[str, Axis], what: str) -> tuple[str, list[int]] | None:
-    """Frame and axes of "tool.x", "tool.z"; None where all names are coordinates."""
+def _frame_axes(model: Model, names: Mapping[str, Axis], option: str) -> tuple[str, list[int]] | None:
+    """Frame and axes of "tool.x", "tool.z"; None if all names are coordinates."""
     split = [name.rpartition(".") for name in names]
     frames = {*model.frames, TOOL}
-    places = [
+    is_position = [
         name not in model.coordinates and frame in frames and axis in AXES
         for name, (frame, _, axis) in zip(names, split, strict=True)
     ]
-    if not any(places):
+    if not any(is_position):
         for name in names:
             if name not in model.coordinates:
-                raise ValueError(known_name(f"{what}: coordinate", name, model.coordinates))
+                raise ValueError(known_name(f"{option}: coordinate", name, model.coordinates))
         return None
-    if not all(places) or len({frame for frame, _, _ in split}) > 1:
-        raise ValueError(f"{what}: found {', '.join(names)}, expected coordinates only or places of one frame only")
+    if not all(is_position) or len({frame for frame, _, _ in split}) > 1:
+        raise ValueError(
+            f"{option}: found {', '.join(names)}, expected only coordinates or only positions of one frame"
+        )
     return frame_name(model, split[0][0]), [AXES.index(axis) for _, _, axis in split]
 
 
@@ -259,9 +260,9 @@ def _checked_points(model: Model, path: Mapping[str, Axis]) -> np.ndarray:
     return np.stack(columns, axis=-1)
 
 
-def _check_turn(model: Model, what: str, name: str, values: np.ndarray) -> None:
-    """Refuse an angle of more than a turn: it was probably given in degrees."""
+def _check_turn(model: Model, option: str, name: str, values: np.ndarray) -> None:
+    """Raise ValueError for an angle beyond a full turn, which is probably in degrees."""
     angle = name in model.coordinates and model.revolute[model.coordinates.index(name)]
     if angle and np.abs(values).max() > math.tau:
         ends = f"{values[0]:g} to {values[-1]:g} rad"
-        raise ValueError(f"{what}: {name} goes from {ends}, more than a turn; np.radians converts degrees to radians")
+        raise ValueError(f"{option}: {name} from {ends} exceeds a full turn; np.radians converts degrees to radians")

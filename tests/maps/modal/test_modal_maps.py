@@ -208,16 +208,16 @@ def test_wrong_arguments(arm):
     for arguments, sentence in [
         ({}, "either 'over' or 'path'"),
         ({"over": {"r": [0.0, 1.0]}, "path": {"r": [0.0, 1.0]}}, "either 'over' or 'path'"),
-        ({"over": {"r": [0.0, 1.0]}, "free": ["mass.c"]}, "go together"),
+        ({"over": {"r": [0.0, 1.0]}, "free": ["mass.c"]}, "found only one of 'free' and 'covariance'"),
         ({"over": {"r": [0.0, 1.0]}, "free": "mass.c", "covariance": np.eye(1)}, "a list of names"),
         ({"over": {"r": [0.0, 1.0]}, "free": ["mas.c"], "covariance": np.eye(1)}, "free parameter or pattern 'mas.c'"),
-        ({"over": {"r": [0.0, 1.0]}, "free": ["rotor_inertia.p"], "covariance": np.eye(1)}, "expected above 0"),
+        ({"over": {"r": [0.0, 1.0]}, "free": ["rotor_inertia.p"], "covariance": np.eye(1)}, "'rotor_inertia.p' is 0"),
         (
             {"over": {"r": [0.0, 1.0]}, "free": ["mass.*"], "covariance": np.eye(3)},
             r"shape \(3, 3\), expected \(2, 2\)",
         ),
         ({"over": {"r": [0.0, 1.0]}, "free": ["mass.*"], "covariance": [[1.0, 0.5], [0.0, 1.0]]}, "not symmetric"),
-        ({"over": {"r": [0.0, 1.0]}, "free": ["mass.*"], "covariance": -np.eye(2)}, "variances below 0"),
+        ({"over": {"r": [0.0, 1.0]}, "free": ["mass.*"], "covariance": -np.eye(2)}, "negative variances"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             modal_maps(arm, modes=2, **arguments)

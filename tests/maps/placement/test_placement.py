@@ -208,7 +208,7 @@ def test_what_is_not_possible_says_why(robot, milling):
         ({"x": [1.5], "z": [0.7]}, LIMITS | {"q1": (2.0, 2.1)}, "1 outside the joint limits"),
         ({"x": [1.5], "z": [0.7]}, LIMITS, "1 at or across a singular posture"),
     ]:
-        with pytest.raises(ValueError, match=f"no placement .* is possible: {sentence}"):
+        with pytest.raises(ValueError, match=f"none of the .* placements is feasible: {sentence}"):
             place_task(robot, milling, search, limits, "spindle", starts=16, refine=False,
                        least_dexterity=0.9 if "singular" in sentence else 0.05)  # fmt: skip
     # the naive placement may fail while the best does not
@@ -249,7 +249,7 @@ def test_wrong_input(robot, milling):
         ({"least_dexterity": 1.0}, "least_dexterity: 1"),
         ({"path": ToolPath(milling.poses, milling.wrenches[:3])}, "path: wrenches have shape"),
         ({"path": ToolPath(milling.poses[0], milling.wrenches)}, "path: poses have shape"),
-        ({"path": ToolPath(2.0 * milling.poses, milling.wrenches)}, "path: pose 0 is no rotation"),
+        ({"path": ToolPath(2.0 * milling.poses, milling.wrenches)}, "path: pose 0 is not a rotation"),
         ({"path": ToolPath(np.nan * milling.poses, milling.wrenches)}, "not finite"),
     ]:
         with pytest.raises(ValueError, match=sentence):

@@ -36,8 +36,8 @@ def test_what_is_no_range(robot):
         (["z2=0:b"], "over: z2: found 'b', expected a number"),
         (["z2=1:0"], "the lower end first"),
         (["z2=0:1", "z2=0:1"], "'z2' is given twice"),
-        (["z2=0:90"], "more than a turn; degrees"),
-        (["tool.x=0:5 deg"], "it is a place, expected metres"),
+        (["z2=0:90"], "z2: found '0:90', which exceeds a full turn in rad; degrees"),
+        (["tool.x=0:5 deg"], "it is a position, expected metres"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             grid_of(robot, texts, 3)

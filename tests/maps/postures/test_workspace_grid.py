@@ -111,14 +111,14 @@ def test_wrong_arguments(planar):
     for over, more, sentence in [
         ({}, {}, "over: found nothing"),
         ({"q3": axis}, {}, "over: coordinate 'q3'"),
-        ({"q1": axis, "tool.x": axis}, {}, "coordinates only or places of one frame"),
-        ({"tool.x": axis, "fore.y": axis}, {}, "coordinates only or places of one frame"),
+        ({"q1": axis, "tool.x": axis}, {}, "only coordinates or only positions of one frame"),
+        ({"tool.x": axis, "fore.y": axis}, {}, "only coordinates or only positions of one frame"),
         ({"tool.w": axis}, {}, "over: coordinate 'tool.w'"),
         ({"tool.xy": axis}, {}, "over: coordinate 'tool.xy'"),
-        ({"q1": 100 * axis}, {}, "over: q1 goes from 50 to 90 rad, more than a turn"),
+        ({"q1": 100 * axis}, {}, "over: q1 from 50 to 90 rad exceeds a full turn"),
         ({"tool.x": axis[::-1]}, {}, "two or more, ascending"),
-        ({"tool.x": axis + 5.0}, {}, "no place of 'tool' on the grid is reached by q1, q2"),
-        ({"q1": axis}, {"held": {"q1": 0.0}}, "'q1' is varied"),
+        ({"tool.x": axis + 5.0}, {}, "no position of 'tool' on the grid is reached by q1, q2"),
+        ({"q1": axis}, {"held": {"q1": 0.0}}, "held: coordinate 'q1'"),
         ({"tool.x": axis}, {"limits": {"q": (0, 1)}}, "limits: coordinate 'q'"),
         ({"tool.x": axis}, {"limits": {"q1": (1, 0)}}, "limits: q1 from 1 to 0"),
     ]:
@@ -128,8 +128,8 @@ def test_wrong_arguments(planar):
         ({}, "path: found nothing"),
         ({"q1": axis, "q2": axis[:2]}, "3 of q1, 2 of q2"),
         ({"q1": [0.0, np.nan]}, "two or more finite"),
-        ({"q1": 100 * axis}, "path: q1 goes from 50 to 90 rad, more than a turn"),
-        ({"tool.x": axis + 5.0}, "no place of 'tool' is reached"),
+        ({"q1": 100 * axis}, "path: q1 from 50 to 90 rad exceeds a full turn"),
+        ({"tool.x": axis + 5.0}, "no position of 'tool' is reached"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             postures_along(planar, path)
