@@ -139,7 +139,7 @@ def interrupting(name: str):
 def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refused):
     command = ["identify", "validation-3r", "--out", str(tmp_path)]
     assert main([*command, "--resume"]) == 0  # there is nothing to go on from
-    assert "starting anew" in capsys.readouterr().out
+    assert f"no saved state in {tmp_path}" in capsys.readouterr().out
     with monkeypatch.context() as patched:
         patched.setattr(fit, "SAVE_EVERY_S", 0.0)
         patched.setattr(jaxmb.cli.run_identify, "_progress", interrupting)
@@ -399,7 +399,7 @@ def test_the_version(capsys):
 
 
 def test_draws_are_shown_and_written(tmp_path, capsys):
-    """Of the noise that was stated, and of what the fit left."""
+    """Draws of the stated noise and of the residual."""
     lines = "lines = { first_hz = 5.0, last_hz = 30.0, step_hz = 1.0 }, noise_log_std = 0.01, noise_seed = 1"
     study = SIMULATED.split("[refine]")[0].replace("lines = { first_hz = 0.2, last_hz = 30.0, step_hz = 0.2 }", lines)
     (tmp_path / "noisy.toml").write_text(study.replace('kind = "frf"', 'kind = "frf"\nnoise_log_std = 0.01'))
@@ -407,7 +407,7 @@ def test_draws_are_shown_and_written(tmp_path, capsys):
     assert main(["identify", str(tmp_path / "noisy.toml"), "--draws", "5", "--bootstrap", "6", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "5 fits to draws of the noise" in shown
-    assert "6 fits to draws of what the fit left" in shown
+    assert "6 fits to draws of the residual" in shown
     found = jaxmb.load_result(out)
     for name, count in (("draws", 5), ("bootstrap", 6)):
         with np.load(out / f"{name}.npz") as stored:

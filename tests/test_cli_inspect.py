@@ -30,7 +30,7 @@ def test_inspect_writes_and_prints(tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
-    assert "what its tests will tell, at the true values" in shown.out
+    assert "mine: expected standard deviations at the true values" in shown.out
     assert "written in" in shown.out
     data = json.loads((tmp_path / "out" / "inspect.json").read_text(), parse_constant=refuse)
     assert (data["schema"], data["study"], data["at"], data["criterion"]) == (1, "mine", "true values", "D")

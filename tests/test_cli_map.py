@@ -51,24 +51,24 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=2:1"], "expected the lower end first"),
         (["--over", "q2=0:1", "--over", "q2=0:1"], "over: 'q2' is given twice"),
         (["--over", "q9=0:1"], "over: coordinate 'q9' does not exist"),
-        (["--over", "q2=0:146"], "more than a turn; degrees? write '0:146 deg'"),
-        (["--over", "q2=0:400 deg"], "more than a turn"),
+        (["--over", "q2=0:146"], "exceeds a full turn in rad; degrees? write '0:146 deg'"),
+        (["--over", "q2=0:400 deg"], "q2: found '0:400 deg', which exceeds a full turn"),
         (["--over", "q2=0:146", "--show", "damping"], "degrees? write"),
         (["--over", "q2=0:1", "--directions", "x,w"], "directions: component 'w'"),
         (["--over", "q2=0:1", "--joints", "q9"], "joints: coordinate 'q9'"),
-        (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: has no part"),
+        (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: not used by a map of damping"),
         (["--over", "q2=0:1", "--points", "1"], "points: 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
         (["--over", "q2=0:1", "--good", "dexterity"], "good: found 'dexterity'"),
         (["--over", "q2=0:1", "--show", "nu_p"], "needs a wrench"),
-        (["--over", "q2=0:1", "--posture", "q2=1"], "'q2' is varied"),
+        (["--over", "q2=0:1", "--posture", "q2=1"], "held: coordinate 'q2'"),
         ([], "over"),
-        (["--over", "q2=0:1", "--show", "frequency", "--show", "dexterity"], "not mapped together"),
-        (["--over", "q2=0:1", "--modes", "2"], "modes: has no part in a map of dexterity"),
-        (["--over", "q2=0:1", "--show", "damping", "--good", "x=1"], "good: has no part in a map of damping"),
+        (["--over", "q2=0:1", "--show", "frequency", "--show", "dexterity"], "show: 'frequency' and 'dexterity'"),
+        (["--over", "q2=0:1", "--modes", "2"], "modes: not used by a map of dexterity"),
+        (["--over", "q2=0:1", "--show", "damping", "--good", "x=1"], "good: not used by a map of damping"),
         (["--over", "q2=0:1", "--path", "q2=0:1", "--show", "damping"], "path: found 'over' as well"),
         (["--path", "q2=0", "--show", "damping"], "path: found 'q2=0'"),
-        (["--over", "tool.x=0:5 deg", "--show", "damping"], "but it is a place, expected metres"),
+        (["--over", "tool.x=0:5 deg", "--show", "damping"], "but it is a position, expected metres"),
         (["--over", "q2=0:1", "--show", "damping", "--limits", "q2=1:0"], "limits: q2: found '1:0'"),
     ]:
         assert main([*good, *options]) == 2
@@ -161,7 +161,7 @@ def test_a_result_is_mapped_with_its_uncertainty(saved, capsys):
     shows = [part for name in ("frequency", "static_compliance", "dynamic_compliance") for part in ("--show", name)]
     assert main(["map", str(saved), *options, *shows, "--modes", "1", "--direction", "0", "1", "0"]) == 0
     said = capsys.readouterr().out
-    assert "places are not reached" in said
+    assert "positions are not reached" in said
     found = modal_map(saved / "map")
     assert list(found["over"]) == ["tool.x", "tool.y"]
     reached = np.array(found["reached"])
@@ -243,7 +243,7 @@ def test_maps_of_a_closed_chain(tmp_path, capsys):
     over = ["--over", "left-rod-end.x=-0.2:0.9", "--over", "left-rod-end.y=0.3:1", "--points", "8"]
     shows = [part for name in ("frequency", "damping", "dynamic_compliance") for part in ("--show", name)]
     assert main(["map", str(folder), *over, *shows, *frame]) == 0
-    assert "places are not reached from the start posture" in capsys.readouterr().out
+    assert "positions are not reached from the start posture" in capsys.readouterr().out
     found = modal_map(folder / "map")
     reached = np.array(found["reached"])
     assert 0 < reached.sum() < 64

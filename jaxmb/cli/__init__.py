@@ -1,4 +1,4 @@
-"""The command `jaxmb`. What a command needs is imported inside of it, so that the others start fast."""
+"""The command `jaxmb`. Each subcommand imports its dependencies inside its function, for a fast start of the others."""
 
 from typing import Annotated
 
@@ -22,14 +22,14 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code of the command: 0 done, 2 wrong input, 3 a fit that did not converge, 4 another
-    process of the run is lost, 130 interrupted."""
+    """Exit code of the command: 0 done, 2 wrong input, 3 fit not converged, 4 another process of a distributed run
+    lost, 130 interrupted."""
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="jaxmb", standalone_mode=False)
     except UsageError as error:
         message = error.format_message()
         if message.startswith("Missing argument"):
-            message = f"{message.rstrip('.')}; `jaxmb studies` lists what comes with jaxmb"
+            message = f"{message.rstrip('.')}; `jaxmb studies` lists the built-in ones"
         return say(message, WRONG_INPUT)
     except WrongInput as error:
         return say(str(error), WRONG_INPUT)
@@ -52,7 +52,9 @@ def _version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -60,8 +62,8 @@ def _start(
 
 @app.command()
 def studies() -> None:
-    """List the studies, the measurements and the machines that come with jaxmb; of studies whether their data are
-    measured or simulated, and the run time."""
+    """List the built-in studies, measurements and machines, and of studies whether their data are measured or simulated
+    and the run time."""
     from importlib import resources
     from pathlib import Path
 

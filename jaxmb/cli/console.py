@@ -1,4 +1,4 @@
-"""What all commands share: what they say, where they write, and how wrong input ends."""
+"""Common to all commands: output, progress, result folders, and errors as one line."""
 
 import itertools
 import os
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
 
 DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
 FIRST_LINE_AFTER_S, LINE_EVERY_S = 2.0, 10.0
-"""Of work until its progress is a line, and between two lines, where there is no terminal to draw in."""
+"""Delay of the first progress line and interval between lines without a terminal, s."""
 WIDTH = 120
-"""Characters of a line that does not go to a terminal, where COLUMNS is not set."""
+"""Line width without a terminal and without COLUMNS, characters."""
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Folder for the results; earlier ones are moved to previous-1, -2, ... in it.", show_default="results/NAME"
+        help="Folder for the results; earlier results are moved to previous-1, -2, ... in it.",
+        show_default="results/NAME",
     ),
 ]
 
 
 class WrongInput(Exception):
-    """What the user gave cannot be used; the message is the one line that is shown."""
+    """The input is wrong; the message is printed as one line."""
 
 
 @contextmanager
 def wrong_input() -> Iterator[None]:
-    """Wrong input in one line instead of a traceback."""
+    """Context that turns errors from wrong input into one line instead of a traceback."""
     try:
         yield
     except (ValueError, NotImplementedError) as error:
@@ -45,7 +46,7 @@ def wrong_input() -> Iterator[None]:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A file that cannot be written in one line instead of a traceback."""
+    """Context that turns write errors into one line instead of a traceback."""
     try:
         yield
     except OSError as error:
@@ -53,24 +54,24 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def writable(folder: Path, files: tuple[str, ...]) -> Path:
-    """The folder, made with its figures' if need be, after a trial that files can be written there."""
+    """The folder, created with its figures folder, after a check that files can be written there."""
     with writing(folder):
-        for place in (folder, folder / "figures"):
-            place.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=place):
+        for path in (folder, folder / "figures"):
+            path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
                 pass
         for name in files:
             if (folder / name).is_dir():
-                raise WrongInput(f"{folder / name}: is a folder, expected a file or nothing")
+                raise WrongInput(f"{folder / name}: is a folder, expected a file or none")
     return folder
 
 
 def moved_aside(folder: Path, files: tuple[str, ...]) -> str:
-    """A clause on where the earlier result of a folder was moved, with its figures; empty where there is none.
+    """Move the earlier result of a folder to a subfolder; returns a clause on it, empty without an earlier result.
 
     Args:
-        folder: that a command writes to.
-        files: that the command may write beside figures.
+        folder: output folder of a command.
+        files: output files of the command other than figures.
     """
     earlier = [name for name in files if (folder / name).exists()]
     if not earlier:
@@ -85,9 +86,9 @@ def moved_aside(folder: Path, files: tuple[str, ...]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with every character that is neither printable nor a space or a line break as its escape sequence.
+    """The text with characters other than printable ones, spaces and line breaks replaced by escape sequences.
 
-    A file can hold any bytes, and those of its contents that stand in a message must not control the terminal.
+    Text quoted from files must not control the terminal.
     """
     return "".join(
         c if c.isprintable() or c == "\n" or unicodedata.category(c) == "Zs" else c.encode("unicode_escape").decode()
@@ -96,7 +97,7 @@ def printable(text: str) -> str:
 
 
 def console_of(stderr: bool = False) -> "Console":
-    """A console that shows texts as `printable` gives them, and no markup in them."""
+    """A console that prints `printable` text without markup."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
@@ -113,11 +114,11 @@ def console_of(stderr: bool = False) -> "Console":
 
 @contextmanager
 def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
-    """A function to be called with the current activity: a live line in a terminal, elsewhere a plain line on stderr
-    after `FIRST_LINE_AFTER_S` and then every `LINE_EVERY_S`.
+    """Context with a function that reports the current activity: a live line in a terminal, elsewhere a plain line on
+    stderr after `FIRST_LINE_AFTER_S` and then every `LINE_EVERY_S`.
 
     Args:
-        name: what is worked on.
+        name: of the study or machine.
         first: the first activity.
     """
     console = console_of(stderr=True)
@@ -145,7 +146,7 @@ def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
 
 
 def say(message: str, code: int) -> int:
-    """One line on stderr."""
+    """Print one line on stderr and return the exit code."""
     print(_line(f"jaxmb: {message}"), file=sys.stderr, flush=True)
     return code
 
@@ -155,7 +156,7 @@ def _line(text: str) -> str:
 
 
 def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:
-    """One line on stderr about a fit that a signal ends, with the state of the fit where that was saved."""
+    """Print one line on stderr about an interrupted fit and its saved state, if any; returns the exit code."""
     saved = state is not None and state.exists()
     how = f": the state is saved in {state}; the same command with --resume continues" if saved else ""
     return say(f"interrupted{how}", 128 + number)

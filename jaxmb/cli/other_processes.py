@@ -1,6 +1,6 @@
-"""The end of a process of a distributed run where another one is lost or interrupted: with a sentence and an exit code.
+"""End of a process of a distributed run with a message and an exit code when another one is lost or interrupted.
 
-The main thread of a process may wait for the others in compiled code, where Python handles no signal. So threads do.
+The main thread may wait for other processes in compiled code, where Python handles no signals: threads handle them.
 """
 
 import os
@@ -16,19 +16,19 @@ from typing import NoReturn
 from jaxmb.cli.console import ALONE, say, say_interrupted
 
 LOST = (
-    "another process of this run ended or is out of reach: start all of them again, with --resume to go on from the"
-    " saved state where there is one"
+    "another process of this run ended or cannot be reached: restart all of them, with --resume to continue from the"
+    " saved state if there is one"
 )
 JOINING_S = 4.0
-"""For which a process that is interrupted while it starts waits until it has joined the others and can notify them."""
+"""Time that a process interrupted during its start waits until it has joined the others and can notify them, s."""
 LISTENING_S = 1.0
-"""Before another process is called lost: if it was interrupted, `_end_with_interrupted` ends this one as well."""
+"""Delay before another process is reported lost, s: if it was interrupted, `_end_with_interrupted` ends this one."""
 _joined = threading.Event()
 
 
 @contextmanager
 def with_others() -> Iterator[None]:
-    """Computation in common: where another process is lost this one ends, since nothing that waits for all would."""
+    """Context of a collective computation: ends this process if another one is lost, as it would wait forever."""
     import jax
 
     try:
@@ -42,14 +42,13 @@ def with_others() -> Iterator[None]:
 
 
 def go_on_watched(state: Path) -> None:
-    """Go on in a child process, which this one waits for, and ends as it ends.
+    """Continue in a child process; this one waits for it and exits with its exit code.
 
-    All processes report to the first one. Where that is lost, JAX aborts the others from a thread of its own, which
-    nothing within them can keep from it or say anything after. To be called before JAX is imported; it does nothing
-    where processes cannot be forked.
+    JAX aborts all processes when the first one is lost, from a thread of its own and without a message; the parent
+    prints it. Call this before JAX is imported. It does nothing on platforms without fork.
 
     Args:
-        state: file of the saved state, for the sentence about an interruption.
+        state: file of the saved state, for the message about an interruption.
     """
     if not hasattr(os, "fork"):
         return
@@ -70,7 +69,7 @@ def go_on_watched(state: Path) -> None:
 
 
 def join_others(state: Path) -> None:
-    """Become one of the processes of a run, and end with the others where one of them is interrupted.
+    """Join a distributed run; this process ends with the others when one of them is interrupted.
 
     Args:
         state: as in `go_on_watched`.
@@ -99,13 +98,13 @@ def _watch(child: int) -> NoReturn:
 
 
 def _end_with_watcher(pipe: int) -> None:
-    """No process stays behind whose watcher was killed."""
+    """End this process when its watcher was killed."""
     os.read(pipe, 1)
     os._exit(ALONE)
 
 
 def _end_by_signal(received: int, state: Path) -> None:
-    """Have all processes of the run end, or this one where it cannot reach the others."""
+    """End all processes of the run, or this one if it cannot reach the others."""
     number = os.read(received, 1)[0]
     if _joined.wait(JOINING_S):
         from jaxmb.identify.fit.devices import interrupt_all

@@ -1,4 +1,4 @@
-"""The machine that a command is about: built in, from a file, or from the folder of an identification."""
+"""The machine of a command: built-in, from a file, or from the folder of an identification."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 RobotArgument = Annotated[
     str,
     typer.Argument(
-        help="Built-in machine, path of a .toml or .urdf, or folder that jaxmb identify wrote.", show_default=False
+        help="Built-in machine, path of a .toml or .urdf, or output folder of jaxmb identify.", show_default=False
     ),
 ]
 FRAME_DEFAULT = "tool, or the machine's only end frame"
-"""Which frame is meant where none is given, see `jaxmb.mechanics.kinematics.frame_name`."""
+"""Default frame, see `jaxmb.mechanics.kinematics.frame_name`."""
 
 
 class Robot(NamedTuple):
-    """A machine as a command uses it."""
+    """The machine of a command."""
 
     name: str
     model: "Model"
     result: Path | None
-    """Folder of the identification that the machine is from."""
+    """Folder of the identification it was loaded from; None for others."""
 
     def folder(self, out: Path | None, command: str) -> Path:
-        """Where a command writes: in `out` if given, else in the folder of the result, else in results/NAME."""
+        """Output folder of a command: `out` if given, else in the folder of the result, else results/NAME."""
         if out is not None:
             return out
         return Path("results") / self.name if self.result is None else self.result / command
@@ -40,12 +40,12 @@ def find_robot(name_or_path: str) -> Robot:
 
     Raises:
         ValueError: there is no such machine, or its description is wrong.
-        NotImplementedError: the description asks for something that jaxmb does not have.
+        NotImplementedError: the description uses an unsupported feature.
     """
     from jaxmb.machine.file import RESULT_FILE, load_machine, result_folder
 
     machine = load_machine(name_or_path)
-    from jaxmb.mechanics.postures import build_model  # what is wrong in the file is reported before JAX is imported
+    from jaxmb.mechanics.postures import build_model  # errors in the file are reported before JAX is imported
 
     folder = result_folder(name_or_path)
     if folder is not None and (folder / RESULT_FILE).exists():

@@ -39,9 +39,7 @@ def identify(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="Published method to use: default, huynh2020 or rognant2010.", show_default="the study's own"
-        ),
+        typer.Option(help="Published method: default, huynh2020 or rognant2010.", show_default="the study's own"),
     ] = None,
     search: Annotated[
         str | None,
@@ -52,19 +50,21 @@ def identify(
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="Parameter, or pattern, along which the cost is followed, all others fitted again."),
+        typer.Option(help="Parameter or pattern for a profile of the cost, minimised over all other parameters."),
     ] = None,
     draws: Annotated[
         int | None,
-        typer.Option(min=2, help="Fit so many draws of the noise too, about what was found; writes draws.npz."),
+        typer.Option(min=2, help="Number of Monte-Carlo draws about the identified machine; writes draws.npz."),
     ] = None,
     bootstrap: Annotated[
         int | None,
-        typer.Option(min=2, help="The same with draws of what the fit left; writes bootstrap.npz."),
+        typer.Option(min=2, help="Number of bootstrap draws of the residual; writes bootstrap.npz."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the saved state of an interrupted run.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the saved state of an interrupted run.")
+    ] = False,
     distributed: Annotated[
-        bool, typer.Option("--distributed", help="Be one of several processes of one run, see docs/cluster.md.")
+        bool, typer.Option("--distributed", help="Join a run of several processes, see docs/cluster.md.")
     ] = False,
 ) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
@@ -75,7 +75,7 @@ def identify(
     with wrong_input():
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
-        file, path = read_study_file(study, preset, search)  # what is wrong in it is reported before JAX is imported
+        file, path = read_study_file(study, preset, search)  # errors in it are reported before JAX is imported
     folder = Path("results") / path.stem if out is None else out
     state = folder / "state.npz"
     if distributed:
@@ -98,22 +98,27 @@ def identify(
             problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
         if profile:
             profiled(problem, profile)
-    wanted = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
+    resampling = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
     if distributed and not is_first():
         with wrong_input(), with_others():
             result = run(problem, seed, state, resume)
-            if profile:  # so that they all come to the draws at the same time
+            if profile:  # keeps the processes in step for the draws
                 with_profiles(result, profile)
-            for count, name in wanted:
+            for count, name in resampling:
                 _drawn(result, count, name)
         return
     folder = writable(folder, (RESULT, MACHINE, STUDY))
     console = console_of()
     with writing(folder):
         if resume and not state.exists():
-            console.print(f"no saved state in {folder}: starting anew", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                f"no saved state in {folder}: starting from the beginning",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         elif not resume:
-            state.unlink(missing_ok=True)  # or an early interruption would offer to go on with another run
+            state.unlink(missing_ok=True)  # an early interruption must not offer the state of another run
         try:
             with wrong_input(), with_others(), _progress(problem.name) as report:
                 result = run(problem, seed, state, resume, report)
@@ -126,7 +131,7 @@ def identify(
         state.unlink(missing_ok=True)
         report = sections(result)
         console.print(on_terminal(report, console.width))
-        for count, name in wanted:  # before the figures, for which other processes would wait
+        for count, name in resampling:  # before the figures, which would delay other processes
             _draw(result, count, name, folder)
             written = [*written, f"{name}.npz"]
         with progress(problem.name, "drawing figures"):
@@ -139,7 +144,7 @@ def identify(
 
 
 def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
-    """Fit as many draws about what was found, show the table and write them."""
+    """Fit `count` draws about the result, print their table and write them."""
     from jaxmb.identify.assess.uncertainty.monte_carlo import write_draws
     from jaxmb.report.parameters.draws_table import draws_sections
     from jaxmb.report.terminal import on_terminal
@@ -147,13 +152,13 @@ def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
     console = console_of()
     with wrong_input(), with_others(), progress(result.study.name, name) as line:
         found = _drawn(result, count, name, lambda done, of: line(f"{name}: {done} of {of}"))
-    what = "draws of what the fit left" if name == "bootstrap" else "draws of the noise"
+    what = "draws of the residual" if name == "bootstrap" else "draws of the noise"
     console.print(on_terminal(draws_sections(found, result, what), console.width))
     write_draws(folder / f"{name}.npz", found)
 
 
 def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int], None] | None" = None) -> "Draws":
-    """Fits of as many draws about what was found, by all processes together."""
+    """Fits to `count` draws about the result, by all processes together."""
     from jaxmb.identify.assess.uncertainty import monte_carlo as drawn
 
     if name == "bootstrap":
@@ -164,7 +169,7 @@ def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int]
 
 @contextmanager
 def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
-    """What `identify` calls with its progress."""
+    """Context with the progress callback of `identify`."""
     with progress(name, "compiling") as line:
         yield lambda report: line(_progress_line(report))
 

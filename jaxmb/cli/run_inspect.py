@@ -14,11 +14,11 @@ def inspect(
         Path | None, typer.Option(help="Folder for inspect.json and figures.", show_default="none: tables alone")
     ] = None,
 ) -> None:
-    """Say what the tests of a study can tell of its parameters, and which test to make next, before any is fitted."""
+    """Predict before any fit which parameters the tests of a study identify, and propose the next tests."""
     from jaxmb.identify.study.file import read_study_file
 
     with wrong_input():
-        file, path = read_study_file(study)  # what is wrong in it is reported before JAX is imported
+        file, path = read_study_file(study)  # errors in it are reported before JAX is imported
 
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study

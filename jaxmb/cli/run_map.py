@@ -16,7 +16,7 @@ def map_postures(
     over: Annotated[
         list[str] | None,
         typer.Option(
-            help='Coordinate and its range, as "q2=0:146 deg" or "x1=0:0.5" (m), or place of a frame, as'
+            help='Coordinate and its range, as "q2=0:146 deg" or "x1=0:0.5" (m), or position of a frame, as'
             ' "tool.x=1:2.5" (frequency, damping and compliance only); twice for a plane.'
         ),
     ] = None,
@@ -43,19 +43,17 @@ def map_postures(
     joints: Annotated[
         str | None,
         typer.Option(
-            help='Coordinates that count for the dexterity, or that move the frame to its places, as "z1,z2,z3".',
-            show_default="all, to places of six or fewer",
+            help='Coordinates of the dexterity, or those that move the frame to its positions, as "z1,z2,z3".',
+            show_default="all, for positions of six or fewer",
         ),
     ] = None,
     directions: Annotated[
         str | None,
-        typer.Option(
-            help='Directions in which the dexterity counts, of x,y,z,rx,ry,rz, as "x,y,rz".', show_default="all"
-        ),
+        typer.Option(help='Directions of the dexterity, of x,y,z,rx,ry,rz, as "x,y,rz".', show_default="all"),
     ] = None,
     limits: Annotated[
         list[str] | None,
-        typer.Option(help='Range of a coordinate at those places, as "z2=-5:140 deg".', show_default="none"),
+        typer.Option(help='Range of a coordinate at those positions, as "z2=-5:140 deg".', show_default="none"),
     ] = None,
     band_hz: Annotated[
         tuple[float, float] | None,
@@ -74,24 +72,22 @@ def map_postures(
         typer.Option(
             help="Direction of the stiffness or compliance, ground axes: three numbers separated by spaces, as"
             " --direction 1 0 0.",
-            show_default="of compliance the softest",
+            show_default="for compliance the softest",
         ),
     ] = None,
-    frame: Annotated[str, typer.Option(help="Where the quantities are taken.", show_default=FRAME_DEFAULT)] = "tool",
-    shown: Annotated[
-        str | None, typer.Option(help="Frame that is drawn in the workspace.", show_default="the same")
-    ] = None,
+    frame: Annotated[str, typer.Option(help="Frame of the quantities.", show_default=FRAME_DEFAULT)] = "tool",
+    shown: Annotated[str | None, typer.Option(help="Frame drawn in the workspace.", show_default="the same")] = None,
     plane: Annotated[
         str | None,
-        typer.Option(help="The workspace's axes: xy, xz or yz.", show_default="along which the frame moves most"),
+        typer.Option(help="The workspace's axes: xy, xz or yz.", show_default="those along which the frame moves most"),
     ] = None,
     points: Annotated[int, typer.Option(help="Grid points of each coordinate.")] = 121,
     length: Annotated[
-        float | None, typer.Option(help="Characteristic length of the dexterity, m.", show_default="found")
+        float | None, typer.Option(help="Characteristic length of the dexterity, m.", show_default="the optimal one")
     ] = None,
     good: Annotated[
         list[str] | None,
-        typer.Option(help='Threshold, as "dexterity=0.4", SI units.', show_default="that of the best quarter"),
+        typer.Option(help='Threshold, as "dexterity=0.4", SI units.', show_default="reached by the best quarter"),
     ] = None,
 ) -> None:
     """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
@@ -106,7 +102,7 @@ def map_postures(
         modal = [name for name in quantities if name in MODAL_QUANTITIES]
         if modal and len(modal) < len(quantities):
             other = next(name for name in quantities if name not in modal)
-            raise ValueError(f"show: '{modal[0]}' and '{other}' are not mapped together, expected a command for each")
+            raise ValueError(f"show: '{modal[0]}' and '{other}' need separate commands")
         of_postures = {"wrench": wrench, "length": length, "good": good, "plane": plane, "shown": shown}
         of_postures |= {"directions": directions}
         of_modes = {"path": path, "modes": modes, "limits": limits, "band_hz": band_hz}
@@ -117,27 +113,27 @@ def map_postures(
             raise ValueError('over: found none, expected a coordinate and its range, as "q2=0:146 deg"')
         if plane not in (None, "xy", "xz", "yz"):
             raise ValueError(f"plane: '{plane}', expected xy, xz or yz")
-        held, counted = coordinate_values(posture), None if joints is None else _names(joints)
+        fixed, joint_names = coordinate_values(posture), None if joints is None else _names(joints)
         if modal:
             from jaxmb.maps import load_identified, modal_maps
 
-            known = None if robot.result is None else load_identified(robot.result)
+            identified = None if robot.result is None else load_identified(robot.result)
             with progress(robot.name, "compiling") as line:
                 found = modal_maps(
-                    robot.model if known is None else known.model,
+                    robot.model if identified is None else identified.model,
                     over=None if path is not None else grid_of(robot.model, over or [], points),
                     path=None if path is None else path_of(robot.model, path, points),
                     modes=modes,
                     quantities=quantities,
                     frame=frame,
-                    held=held,
-                    joints=counted,
+                    held=fixed,
+                    joints=joint_names,
                     limits=None if limits is None else limits_of(robot.model, limits),
                     direction=direction,
                     band_hz=band_hz,
-                    free=None if known is None else known.free,
-                    covariance=None if known is None else known.covariance,
-                    linearize_at="posture" if known is None else known.linearize_at,
+                    free=None if identified is None else identified.free,
+                    covariance=None if identified is None else identified.covariance,
+                    linearize_at="posture" if identified is None else identified.linearize_at,
                     report=lambda done, of: line(f"{done} of {of} postures"),
                 )
         else:
@@ -149,11 +145,11 @@ def map_postures(
                     grid_of(robot.model, over or [], points),
                     quantities,
                     frame,
-                    held,
+                    fixed,
                     length,
                     wrench,
                     direction,
-                    joints=counted,
+                    joints=joint_names,
                     directions=DIRECTIONS if directions is None else _names(directions),
                     shown=shown,
                     good=thresholds_of(good or []),
@@ -182,10 +178,10 @@ def map_postures(
 
 
 def _refuse(options: Mapping[str, object], quantity: str) -> None:
-    """Refuse options that a map of the quantity does not use."""
-    for option, given in options.items():
-        if given is not None:
-            raise ValueError(f"{option}: has no part in a map of {quantity}, expected it left out")
+    """Raise ValueError for options that a map of the quantity does not use."""
+    for option, value in options.items():
+        if value is not None:
+            raise ValueError(f"{option}: not used by a map of {quantity}, remove it")
 
 
 def _names(text: str) -> tuple[str, ...]:

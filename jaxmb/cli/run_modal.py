@@ -25,15 +25,15 @@ def modal(
     method: Annotated[str, typer.Option(help="polyreference or lsce.")] = "polyreference",
     references: Annotated[
         str | None,
-        typer.Option(help='Inputs to use, as "1 x, 2 -z".', show_default="all, or the outputs where they are fewer"),
+        typer.Option(help='Inputs to use, as "1 x, 2 -z".', show_default="all, or the outputs if there are fewer"),
     ] = None,
     poles_hz: Annotated[
         str | None,
-        typer.Option(help='Poles chosen by hand, as "9.9, 11.0".', show_default="chosen by what is stable"),
+        typer.Option(help='Poles chosen by hand, as "9.9, 11.0".', show_default="stable poles"),
     ] = None,
     unit: Annotated[
         str | None,
-        typer.Option(help='Of the FRFs, as "m/s^2/N" or "g/lbf", where the file does not say.', show_default=False),
+        typer.Option(help='Unit of the FRFs, as "m/s^2/N" or "g/lbf", if the file has none.', show_default=False),
     ] = None,
     out: Out = None,
 ) -> None:

@@ -28,15 +28,15 @@ def predict(
     animate: Annotated[
         int | None,
         typer.Option(
-            help="Number of a mode that is also written as an animated GIF, 1 that of the lowest frequency.",
+            help="Number of a mode to write as an animated GIF, 1 is the lowest frequency.",
             show_default="none",
         ),
     ] = None,
 ) -> None:
-    """Modes and frequency responses of a machine; write frf.npz and figures, the shapes of the first modes among
-    them."""
+    """Modes and frequency response functions of a machine; write frf.npz and figures, including the first mode
+    shapes."""
     with wrong_input():
-        robot = find_robot(machine)  # what is wrong in its file is reported before JAX is imported
+        robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 
     import numpy as np
 
@@ -73,8 +73,8 @@ def predict(
     folder = writable(robot.folder(out, "predict"), ("frf.npz",))
     names = tuple(" ".join(point) for point in points)
     console = console_of()
-    every = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
-    at = {coordinate: every[coordinate] for coordinate in independent_coordinates(model)}
+    values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    at = {coordinate: values[coordinate] for coordinate in independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)
@@ -111,7 +111,7 @@ def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
 
 
 def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
-    """A band that shows the first six modes well; 1 to 100 Hz for a machine that has none."""
+    """A band around the first six modes, Hz; 1 to 100 Hz for a machine without modes."""
     if not frequency_hz:
         return 1.0, 100.0
     return 0.2 * frequency_hz[0], 1.25 * frequency_hz[:6][-1]

@@ -1,4 +1,4 @@
-"""What is shown of results: sections built once, and shown on a terminal or drawn as pictures.
+"""Reports of results: sections built once, printed on a terminal or drawn as figures.
 
 The public names are in `__init__.pyi`; each is imported when it is first used.
 """

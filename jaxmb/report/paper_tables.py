@@ -1,4 +1,4 @@
-"""Tables 5 and 6 of Huynh et al. 2020 in the paper's layout: one column for each machine that is compared."""
+"""Tables 5 and 6 of Huynh et al. 2020 in the paper's layout, one column per machine."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ PAPER = "Huynh et al. 2020"
 
 
 def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
-    """Table 5: a row for each parameter of the last column, a column for each machine; SI units.
+    """Table 5: one row per parameter of the last column, one column per machine; SI units.
 
     Args:
         columns: heading -> parameters by name.
@@ -23,39 +23,39 @@ def parameters_table(columns: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def modes_table(name: str, columns: Mapping[str, ModePairs]) -> Table:
-    """Table 6: frequencies, their mean error, damping ratios, theirs, and MACs; a column for each machine.
+    """Table 6: frequencies, damping ratios, the mean errors of both, and MACs; one column per machine.
 
-    A "/" stands where there is nothing to compare. What a machine has in the band that was not measured stands below.
+    "/" marks cells without a pair. Modes in the band without a measured partner follow at the end.
 
     Args:
         name: of the test.
-        columns: heading -> the machine's modes beside the same reference.
+        columns: heading -> the machine's modes paired with the same reference.
     """
     reference = next(iter(columns.values())).reference
-    beside, rows = [in_order(pairs) for pairs in columns.values()], []
+    ordered, rows = [in_order(pairs) for pairs in columns.values()], []
     shown = np.asarray(reference.damped_frequency_hz), 100.0 * np.asarray(reference.damping_ratio)
     for label, unit, values, of_fitted in (
-        ("f", "Hz", shown[0], [b.frequency_hz for b in beside]),
-        ("damping ", "%", shown[1], [b.damping_percent for b in beside]),
+        ("f", "Hz", shown[0], [b.frequency_hz for b in ordered]),
+        ("damping ", "%", shown[1], [b.damping_percent for b in ordered]),
     ):
         for m, value in enumerate(values):
             rows.append((f"{label}{m + 1} [{unit}]", f"{value:.2f}", *(_cell(fitted[m], 2) for fitted in of_fitted)))
         rows.append((f"mean error [{unit}]", "/", *(_cell(mean_error(values, fitted), 3) for fitted in of_fitted)))
     if reference.shape.shape[0] > 1:
-        rows += [(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in beside)) for m in range(shown[0].size)]
-    for k in range(max(len(b.alone) for b in beside)):
-        rows.append(("not measured [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in beside)))
+        rows += [(f"MAC {m + 1}", "/", *(_cell(b.mac[m], 3) for b in ordered)) for m in range(shown[0].size)]
+    for k in range(max(len(b.alone) for b in ordered)):
+        rows.append(("not measured [Hz]", "/", *(b.alone[k] if k < len(b.alone) else "/" for b in ordered)))
     return Table(f"Modes, {name} (layout of {PAPER}, Table 6)", (*left(""), *right("measured", *columns)), tuple(rows))
 
 
 class InOrder(NamedTuple):
-    """A machine's modes in the order of the reference [mode], NaN where it has none that belongs to it."""
+    """A machine's modes in the order of the reference [mode], NaN for unpaired modes of the reference."""
 
     frequency_hz: np.ndarray
     damping_percent: np.ndarray
     mac: np.ndarray
     alone: list[str]
-    """Frequencies, Hz, of those that belong to none of the reference."""
+    """Damped frequencies of the machine's unpaired modes, Hz."""
 
 
 def in_order(pairs: ModePairs) -> InOrder:
@@ -72,7 +72,7 @@ def in_order(pairs: ModePairs) -> InOrder:
 
 
 def mean_error(reference: np.ndarray, fitted: np.ndarray) -> float:
-    """Mean absolute difference of what both have; NaN where they share nothing."""
+    """Mean absolute difference over the paired modes; NaN without pairs."""
     both = np.isfinite(fitted)
     return float(np.mean(np.abs(fitted - reference)[both])) if both.any() else float("nan")
 

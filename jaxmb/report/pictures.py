@@ -1,4 +1,4 @@
-"""Figures of a report as files."""
+"""Figures of a report as PNG files."""
 
 import os
 from collections.abc import Iterable
@@ -8,19 +8,19 @@ from jaxmb.report.section import Picture, Section
 
 
 def pictures(sections: Iterable[Section]) -> list[Picture]:
-    """All figures of some sections, in their order."""
+    """All figures of the sections, in order."""
     return [part for section in sections for part in section.parts if isinstance(part, Picture)]
 
 
 def write_pictures(sections: Iterable[Section], folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw all figures of some sections and write them as PNG files.
+    """Draw all figures of the sections, write them as PNG files, and return their paths.
 
     Args:
         sections: of a report.
-        folder: where the files go; it is made where it does not exist.
+        folder: output folder, created if missing.
 
     Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
+        OSError: the folder or a file cannot be written; no partial file remains.
     """
     from jaxmb.report.style import drawing, write_figure
 

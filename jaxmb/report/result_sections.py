@@ -1,4 +1,4 @@
-"""A result as sections, built once and shown on a terminal, as pictures or as a page."""
+"""Sections of the report on a result, for the terminal, figures or a page."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from jaxmb.report.verdict import doubts, verdict_section
 
 
 def sections(result: Result) -> tuple[Section, ...]:
-    """Everything a user wants to see of a result, the verdict first.
+    """All sections of the report on a result, the verdict first.
 
     Args:
         result: from `identify` or `load_result`.
@@ -34,25 +34,25 @@ def sections(result: Result) -> tuple[Section, ...]:
 
 
 def write_report(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw everything there is to see of a result and write it as PNG files.
+    """Draw all figures of a result and write them as PNG files.
 
     Args:
         result: from `identify` or `load_result`.
-        folder: where the files go; it is made where it does not exist.
+        folder: output folder, created if missing.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
-        OSError: the folder or a file cannot be written; no file is left half-written.
+        OSError: the folder or a file cannot be written; no partial file remains.
     """
     return write_pictures(sections(result), folder)
 
 
 def sections_of_tests(result: Result) -> list[Section]:
-    """What each kind of test tells."""
+    """Sections of each kind of test."""
     if result.study.complete is not None:
-        return []  # which has sections of its own, on all of its tests together
+        return []  # `stiffness_model_sections` cover all its tests together
     found = []
     for kind, entries in by_kind(result.study.entries):
         found += (KINDS[kind].sections or plain_sections)(result, entries)
@@ -60,7 +60,7 @@ def sections_of_tests(result: Result) -> list[Section]:
 
 
 def fit_section(result: Result) -> Section:
-    """How the fit went: its cost, errors against what is known, remarks, evaluations and time."""
+    """Course of the fit: status, cost, errors against the true values, remarks, evaluations and time."""
     metrics = result.metrics
     lines = [f"status: {result.status}", f"cost: {number(result.cost)} (initially {number(result.initial_cost)})"]
     if metrics.largest_parameter_error is not None:
@@ -70,7 +70,7 @@ def fit_section(result: Result) -> Section:
             f"largest error of a mode: {number(metrics.largest_frequency_error_hz, 2)} Hz,"
             f" {number(metrics.largest_damping_error_percent, 2)} % damping"
         )
-    shown = doubts(result)  # in the verdict
+    shown = doubts(result)  # already in the verdict
     lines += [f"remark: {remark}" for remark in result.remarks if remark not in shown]
     counts, seconds = result.evaluations, result.seconds
     lines.append(

@@ -1,4 +1,4 @@
-"""A report as plain data: sections of text, tables and figures, which a screen, files of pictures or a page show."""
+"""A report as plain data: sections of text, tables and figures, independent of the output medium."""
 
 import dataclasses
 import functools
@@ -16,12 +16,12 @@ class Lines:
 
     lines: tuple[str, ...]
     verbatim: bool = False
-    """Whether a long line stays one line, as in a file."""
+    """Whether long lines are not wrapped, as in a file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What is to be said, by what it is about; lines about the same thing follow each other with "" for it."""
+    """Pairs of subject and sentence; further sentences on the same subject have "" as theirs."""
 
     rows: tuple[tuple[str, str], ...]
 
@@ -33,12 +33,12 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "right"
     minor: int = 0
-    """Rank in which it is left out where there is little room, the highest first; 0 where it always stays."""
+    """Rank for dropping the column from a narrow table, the highest first; 0: never dropped."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell that is coloured by what it says."""
+    """A cell coloured by its verdict."""
 
     text: str
     verdict: str
@@ -56,15 +56,15 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     caption: str = ""
-    """What its marks mean."""
+    """Legend of its marks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure that is drawn when it is asked for, so that nobody else waits for the drawing to load."""
+    """A figure drawn on demand, so that matplotlib is imported only then."""
 
     name: str
-    """Of its file, without ending; no two of a report have the same."""
+    """File name without suffix, unique within a report."""
     draw: "Callable[[], Figure]"
 
 
@@ -80,11 +80,11 @@ class Section:
 
 
 def drawn_by(function: str, *arguments: Any) -> "Callable[[], Figure]":
-    """A figure by a function that is imported when it is drawn.
+    """Function that imports and calls the drawing function.
 
     Args:
         function: "module:name".
-        arguments: what it is called with.
+        arguments: its arguments.
     """
     return functools.partial(_draw, function, arguments)
 
@@ -94,16 +94,16 @@ def _draw(function: str, arguments: tuple[Any, ...]) -> "Figure":
 
 
 def left(*headings: str) -> tuple[Column, ...]:
-    """Columns of names."""
+    """Left-aligned columns, for names."""
     return tuple(Column(heading, "left") for heading in headings)
 
 
 def right(*headings: str, minor: int = 0) -> tuple[Column, ...]:
-    """Columns of numbers."""
+    """Right-aligned columns, for numbers."""
     return tuple(Column(heading, minor=minor) for heading in headings)
 
 
 def section(title: str, parts: Iterable[Part | None]) -> list[Section]:
-    """A section of those parts that there are; none where there are none."""
-    there = tuple(part for part in parts if part is not None)
-    return [Section(title, there)] if there else []
+    """A section of the parts that are not None; empty list without any."""
+    present = tuple(part for part in parts if part is not None)
+    return [Section(title, present)] if present else []

@@ -1,4 +1,4 @@
-"""What all figures share: colours that the colour-blind tell apart, sizes, and how they are written."""
+"""Common style of all figures: colours distinguishable by colour-blind readers, sizes, and file output."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ _RC = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The look of the figures while it lasts."""
+    """Context with the style of the figures."""
     with matplotlib.rc_context(_RC):  # pyright: ignore[reportArgumentType]
         yield
 
@@ -52,7 +52,7 @@ class PowersOfTen(LogFormatter):
     SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Text of a tick; empty where it has none."""
+        """Label of a tick; empty for unlabelled ticks."""
         if not super().__call__(x, pos):
             return ""
         mantissa, exponent = f"{x:.2e}".split("e")
@@ -61,13 +61,13 @@ class PowersOfTen(LogFormatter):
 
 
 def logarithmic_ticks(axis: Axis) -> None:
-    """Texts of the ticks of a logarithmic axis."""
+    """Set the tick labels of a logarithmic axis."""
     axis.set_major_formatter(PowersOfTen())
     axis.set_minor_formatter(PowersOfTen())
 
 
 def write_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG, whole or not at all.
+    """Write a figure as PNG atomically and return its path.
 
     Raises:
         OSError: the file cannot be written.

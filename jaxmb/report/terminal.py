@@ -13,26 +13,26 @@ from rich.text import Text
 from jaxmb.report.section import Cell, Facts, Lines, Part, Section, Table
 
 WIDTH = 100
-"""Characters of a line where nothing else is asked for."""
+"""Default line width, characters."""
 FOLDED, NARROWEST = 24, 12
-"""Characters of a name before it folds while minor columns are shown, and after they are left out."""
+"""Characters of a name before it folds, while minor columns are shown and after they are dropped."""
 GAP = 2
-"""Characters that each column takes beside its cells."""
+"""Characters of spacing per column."""
 STYLE = {"yes": "green", "weak": "yellow", "no": "red"}
 
 
 class _Names(textwrap.TextWrapper):
-    """Words of a name end behind a dot or an underscore before a letter, so that numbers stay whole."""
+    """Wraps names after a dot or an underscore that precedes a letter, so that numbers are not split."""
 
     wordsep_re = re.compile(r"(?<=[._])(?=[A-Za-z])")
 
 
 def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
-    """Lines and tables of some sections as a terminal shows them; no number is truncated.
+    """Text and tables of the sections as `rich` renderables; no number is truncated.
 
     Args:
         sections: of a report.
-        width: characters of a line.
+        width: line width, characters.
     """
     shown: list[RenderableType] = []
     for section in sections:
@@ -66,16 +66,16 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
 
 
 def _tables(content: Table, width: int) -> Iterator[RichTable]:
-    """The table, its names folded and its minor columns left out as far as the width asks for; columns that still have
-    no room follow in tables of their own, beside the columns that distinguish the rows."""
+    """The table with names folded and minor columns dropped as required by the width; columns that still do not fit
+    follow in further tables, next to the columns that identify the rows."""
     columns = content.columns
     cells = [[heading.heading, *(_cell(row[i]).plain for row in content.rows)] for i, heading in enumerate(columns)]
     natural = [max(map(len, column)) for column in cells]
 
     def least(i: int, folded: int) -> int:
         longest = max(map(len, cells[i][1:]), default=0)
-        words = max(map(len, cells[i][0].split()), default=0)  # headings wrap between words
-        return max(words, min(longest, folded) if columns[i].align == "left" else longest)
+        word = max(map(len, cells[i][0].split()), default=0)  # headings wrap between words
+        return max(word, min(longest, folded) if columns[i].align == "left" else longest)
 
     def room(shown: list[int], folded: int) -> int:
         return width - sum(least(i, folded) + GAP for i in shown)
@@ -94,15 +94,15 @@ def _tables(content: Table, width: int) -> Iterator[RichTable]:
             if i not in blocks[-1]:
                 blocks[-1].append(i)
     for shown in blocks:
-        widths, left_over = {i: least(i, folded) for i in shown}, max(room(shown, folded), 0)
+        widths, spare = {i: least(i, folded) for i in shown}, max(room(shown, folded), 0)
         for i in sorted(shown, key=lambda i: natural[i] - widths[i]):
-            more = min(left_over, max(natural[i] - widths[i], 0))
-            widths[i], left_over = widths[i] + more, left_over - more
+            more = min(spare, max(natural[i] - widths[i], 0))
+            widths[i], spare = widths[i] + more, spare - more
         yield _table(content, widths)
 
 
 def _keys(content: Table, shown: list[int]) -> list[int]:
-    """The first column, and those columns of text behind it that distinguish rows alike in the ones before."""
+    """The first column, and the following text columns needed to identify a row uniquely."""
     keys = shown[:1]
     for i in shown[1:]:
         count = len({tuple(map(str, (row[k] for k in keys))) for row in content.rows})
@@ -123,7 +123,7 @@ def _table(content: Table, widths: Mapping[int, int]) -> RichTable:
 
 
 def _folded(cell: Text, width: int) -> Text:
-    """A cell whose words are not longer than a line."""
+    """A cell with words folded to the column width."""
     text = re.sub(rf"\S{{{width + 1},}}", lambda word: _Names(width).fill(word[0]), cell.plain)
     return Text(text, style=cell.style)
 
@@ -135,5 +135,5 @@ def _cell(cell: str | Cell) -> Text:
 
 
 def _one_line(text: str) -> str:
-    """The text with line breaks, which names from files may hold, as spaces."""
+    """The text with line breaks (possible in names from files) replaced by spaces."""
     return re.sub(r"\s*[\r\n]+\s*", " ", text)

@@ -1,4 +1,4 @@
-"""The verdict on a result in a few plain lines: converged or not, followed or not, what is known, what to do."""
+"""The verdict on a result: convergence, agreement with the data, identifiability, warnings, next steps."""
 
 import math
 
@@ -8,13 +8,13 @@ from jaxmb.report.cells import number, percent
 from jaxmb.report.section import Facts, Section
 
 MOST_NAMED = 8
-"""Parameters that a line names."""
+"""Largest number of parameters named in a line."""
 MOST_DOUBTS = 5
-"""Remarks that stand in the verdict."""
+"""Largest number of remarks in the verdict."""
 
 
 def verdict_section(result: Result) -> Section:
-    """Did the fit converge, does the machine follow the data, what is known and what not, and what is to be done."""
+    """Section on convergence, agreement with the data, identifiability of the parameters, warnings and next steps."""
     sentences = [("fit", [result.status]), ("data", data_sentences(result)), *known(result)]
     sentences += [("doubts", doubts(result)), ("to do", to_do(result))]
     rows = [(about if k == 0 else "", text) for about, texts in sentences for k, text in enumerate(texts)]
@@ -22,38 +22,38 @@ def verdict_section(result: Result) -> Section:
 
 
 def data_sentences(result: Result) -> list[str]:
-    """Whether the identified machine follows the data, in units of their noise and by what is explained."""
+    """Sentences on the residual in units of the noise, and on the share of the data explained."""
     sentences, stiffness = [_noise_line(result)], result.metrics.stiffness_model
     if stiffness is not None:
         percents = [f"{name} {p:.1f} %" for name, p in stiffness.compensated_percent.items() if p is not None]
-        what = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
-        sentences.append(f"part of the deflections {what} that the models below compensate: {', '.join(percents)}")
+        tests = "not used in the fit" if stiffness.judged == "check" else "used in the fit"
+        sentences.append(f"share of the deflections {tests} that the models below compensate: {', '.join(percents)}")
     metrics = result.metrics
     both = metrics.fit is not None and metrics.holdout is not None
-    for verdict, what in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
+    for verdict, tests in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
         if verdict is not None and (parts := _parts(verdict)):
-            sentences.append(f"{what}{', '.join(parts)}")
+            sentences.append(f"{tests}{', '.join(parts)}")
     return [text for text in sentences if text]
 
 
 def _noise_line(result: Result) -> str:
-    left, agreed = result.metrics.misfit, result.metrics.one_model
-    follows = "followed"
+    misfit, one_model = result.metrics.misfit, result.metrics.one_model
+    agreement = "followed"
     if result.outcome is Outcome.NOT_FOLLOWED:
-        follows = "NOT followed"
-    elif left is not None and not left.explained:
-        follows = "NOT followed within the noise"
-    elif agreed is not None and not agreed.does:
-        follows = "NOT followed by one model for all tests"
+        agreement = "NOT followed"
+    elif misfit is not None and not misfit.explained:
+        agreement = "NOT followed within the noise"
+    elif one_model is not None and not one_model.does:
+        agreement = "NOT followed by one model for all tests"
     elif result.outcome is Outcome.NOT_IDENTIFIED:
-        follows = "in doubt"
-    if left is None:
+        agreement = "in doubt"
+    if misfit is None:
         levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
-        what = "the noise was estimated from the residual" if follows == "followed" else "residual"
-        return f"{follows}; {what}: {', '.join(levels)}" if levels else ""
-    if left.exact:
+        source = "noise estimated from the residual" if agreement == "followed" else "residual"
+        return f"{agreement}; {source}: {', '.join(levels)}" if levels else ""
+    if misfit.exact:
         return "followed exactly"
-    return f"{follows}, residual {number(left.factor, 3)} times the noise"
+    return f"{agreement}, residual {number(misfit.factor, 3)} times the noise"
 
 
 def _parts(verdict: Verdict) -> list[str]:
@@ -63,14 +63,14 @@ def _parts(verdict: Verdict) -> list[str]:
     if verdict.log_error is not None:
         parts.append(f"error of log H {number(verdict.log_error, 2)}")
     if verdict.frequency_error_hz is not None:
-        parts.append(f"frequencies off by {number(verdict.frequency_error_hz, 2)} Hz on average")
+        parts.append(f"mean frequency error {number(verdict.frequency_error_hz, 2)} Hz")
     if verdict.explained_percent is not None:
         parts.append(f"{verdict.explained_percent:.1f} % of the measured values explained")
     return parts
 
 
 def known(result: Result) -> list[tuple[str, list[str]]]:
-    """How many parameters are known, and which are known weakly or not."""
+    """Number of identifiable parameters, and the names of the weakly identifiable and the not identifiable ones."""
     by_verdict: dict[str, list[str]] = {"yes": [], "weak": [], "no": []}
     labels = {names[0]: f" ({len(names)} tied)" for names in result.study.free.tied if len(names) > 1}
     tied = {name for names in result.study.free.tied for name in names[1:]}
@@ -81,11 +81,11 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
     if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
         counted += ", to a tenth of the width of their bounds"
-    sentences = [("known", [counted, *texts])]
-    for verdict, what in (("weak", "weakly known"), ("no", "not known")):
+    sentences = [("identifiable", [counted, *texts])]
+    for verdict, heading in (("weak", "weakly identifiable"), ("no", "not identifiable")):
         if names := by_verdict[verdict]:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            sentences.append((what, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
+            sentences.append((heading, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
     return sentences
 
 
@@ -94,22 +94,22 @@ def _std(p: Parameter) -> str:
 
 
 def doubts(result: Result) -> list[str]:
-    """What puts the result in doubt, the most important remarks."""
+    """The most important remarks that put the result in doubt."""
     more = len(result.doubts) - MOST_DOUBTS
     return [*result.doubts[:MOST_DOUBTS], *([f"and {more} more remarks, at the end"] if more > 0 else [])]
 
 
 def to_do(result: Result) -> list[str]:
-    """What helps where the data are not followed, the fit did not converge, or parameters are not known."""
+    """Recommendations where the data are not followed, the fit did not converge or parameters are not identifiable."""
     sentences = []
     if result.outcome is Outcome.NOT_FOLLOWED:
-        return ["find out first why the data are not followed: nothing that was identified from them can be trusted"]
+        return ["first find out why the data are not followed: until then no identified value is reliable"]
     verdicts = [p.identifiable for p in result.parameters.values()]
     if result.outcome is Outcome.NOT_IDENTIFIED or (result.doubts and not result.converged and "yes" not in verdicts):
-        return ["resolve the doubts first: further tests do not help while they stand"]
+        return ["resolve the doubts first: further tests do not help before that"]
     if not result.converged:
         sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
     unknown = any(verdict != "yes" for verdict in verdicts)
     if unknown and result.study.complete is None:
-        sentences.append("`jaxmb inspect` of this study says why parameters are not known, and what would help")
+        sentences.append("`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies")
     return sentences

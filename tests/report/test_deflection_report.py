@@ -60,7 +60,7 @@ def test_nothing_is_cut_off(figures, name):
 def test_the_band_of_the_orders_is_called_what_it_is(figures):
     (legend,) = figures["convergence"].legends
     labels = [text.get_text() for text in legend.get_texts()]
-    assert "middle 90 % of the orders, no confidence band" in labels
+    assert "central 90 % of the orders, not a confidence band" in labels
     assert "95 % interval of the value" in labels
 
 

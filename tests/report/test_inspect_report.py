@@ -51,14 +51,14 @@ def test_tables(inspected, with_prior, deflections, text_of):
     for text in (
         "at the true values",
         "std % after next",
-        "Why, and what would help",
+        "Causes and remedies",
         "remedies tried",
         "Weak directions",
         "Next tests, like narrow",
         "tool x, y, z",
         "2 tests chosen out of 5 candidates",
         "improved by gradient",
-        "least known after them: ",
+        "largest standard deviation after them: ",
     ):
         assert text in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 120
@@ -67,7 +67,7 @@ def test_tables(inspected, with_prior, deflections, text_of):
     assert "% of prior" in shown
     assert "a table [next] in the study lists candidate" in shown
     shown = text_of(inspection_sections(deflections))
-    assert "stiffness.q1: does not act on what is measured" in shown
+    assert "stiffness.q1: has no effect on the data" in shown
     assert "unknown" in shown
     assert "stiffness.q1 alone" in shown
 

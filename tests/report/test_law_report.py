@@ -17,12 +17,12 @@ def result(request, tmp_path_factory):
 def test_tables_tell_what_was_found(result, text_of):
     text = text_of(law_sections(result), 140)
     if result.metrics.laws.chosen:
-        assert "One model does not do for all 6 tests" in text
+        assert "One model is not consistent with all 6 tests" in text
         assert any(line.split()[:4] == ["1*", "stiffness.b", "sin", "b"] for line in text.splitlines())
-        assert "* taken" in text
+        assert "* selected" in text
     else:
-        assert "one model does for all 6 tests: the residual is" in text
-        assert "taken" not in text
+        assert "one model is consistent with all 6 tests: the residual is" in text
+        assert "selected" not in text
 
 
 def test_the_figure_shows_law_tests_and_truth(result, figures_of):

@@ -109,7 +109,7 @@ def test_what_the_verdicts_mean_stands_below_the_table(result, text_of):
     prior = dataclasses.replace(result.study.problem, prior=Prior(np.zeros(2), np.ones(2)))
     guided = dataclasses.replace(result, study=dataclasses.replace(result.study, problem=prior))
     shown = text_of(sections(guided))
-    assert "yes where the data halve the prior's std or more, weak where they take 5 % off it, else no" in shown
+    assert "yes where the data halve the prior's std, weak where they reduce it by 5 %, else no" in shown
     assert "on a bound" not in shown
 
 
@@ -378,7 +378,7 @@ def test_the_verdict_comes_first(result, text_of):
     first, *_ = sections(result)
     shown = text_of([first])
     assert "two: the verdict" in shown
-    for part in ("fit:", "converged", "data:", "FRAC", "known:", "2 of 2 parameters"):
+    for part in ("fit:", "converged", "data:", "FRAC", "identifiable:", "2 of 2 parameters"):
         assert part in shown
     assert "inspect" not in shown
     name, _ = result.parameters

@@ -1,4 +1,4 @@
-"""How identified values come to rest with the number of load cases, after Figure 5 of Dumas et al. 2011."""
+"""Convergence of identified values with the number of load cases, after Figure 5 of Dumas et al. 2011."""
 
 import textwrap
 
@@ -13,10 +13,10 @@ from jaxmb.report.style import FITTED, INITIAL, TRUE
 
 
 def convergence_figure(result: Result, found: Settling) -> Figure:
-    """Each value from so many tests in random orders: median and central 90 % of the orders (Fig. 5).
+    """Identified values against the number of tests in random orders: median and central 90 % of the orders (Fig. 5).
 
-    With all tests all orders are the same, and the band has no width: it tells when more tests change nothing, and not
-    how sure the value is. The 95 % interval of that stands at the end.
+    The band shrinks to zero at the full set, where all orders agree: it shows convergence, not uncertainty. The 95 %
+    interval of the value is drawn at the end.
     """
     names = [name for name in result.study.free.names if np.isfinite(found.values[name].median).any()]
     across = min(max(len(names), 1), 3)
@@ -27,8 +27,8 @@ def convergence_figure(result: Result, found: Settling) -> Figure:
         _convergence_panel(axes, result, found, name)
     for axes in grid[len(names) :]:
         axes.set_visible(False)
-    lost = [name for name in result.study.free.names if name not in names]
-    note = f"; not determined: {', '.join(lost)}" if lost else ""
+    absent = [name for name in result.study.free.names if name not in names]
+    note = f"; not identifiable: {', '.join(absent)}" if absent else ""
     title = f"{result.study.name}: {found.orders} random orders of the tests{note}"
     figure.suptitle("\n".join(textwrap.wrap(title, 46 * across)), fontsize=9, x=0.01, ha="left")
     for axes in grid[max(len(names) - across, 0) : len(names)]:  # the lowest of each column
@@ -51,7 +51,7 @@ def _convergence_panel(axes: Axes, result: Result, found: Settling, name: str) -
         color=FITTED,
         alpha=0.25,
         lw=0,
-        label="middle 90 % of the orders, no confidence band",
+        label="central 90 % of the orders, not a confidence band",
     )
     axes.plot(counts, median, "o-", ms=2.5, lw=1.0, color=FITTED, label="median")
     interval = INTERVAL * parameter.std / unit if np.isfinite(parameter.std) else 0.0
@@ -63,7 +63,7 @@ def _convergence_panel(axes: Axes, result: Result, found: Settling, name: str) -
     if name in result.study.truth:
         axes.axhline(result.study.truth[name] / unit, color=TRUE, lw=1.0, ls="--", label="true")
         shown.append(result.study.truth[name] / unit)
-    # A few tests may miss by decades; what the figure is for is the way to the end.
+    # Values from a few tests may be off by decades: the range is limited to twice the final value.
     end = parameter.value / unit
     shown += [end - interval, end + interval]
     low, high = max(min(shown), end - abs(end)), min(max(shown), end + abs(end))

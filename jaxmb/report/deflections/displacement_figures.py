@@ -1,4 +1,4 @@
-"""Measured and predicted deflections as figures, after Figures 6 and 7 of Dumas et al. 2011."""
+"""Figures of measured and predicted deflections, after Figures 6 and 7 of Dumas et al. 2011."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,47 +11,47 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.report.style import ALERT, FITTED, TRUE
 
 MANY = 80
-"""Points in a panel above which they are drawn small and without names."""
+"""Number of points in a panel above which they are drawn small and without names."""
 WIDTH = 110
-"""Characters of names of tests that stand beside each other below a panel."""
+"""Characters of horizontal test names that fit below a panel."""
 LONGEST = 30
-"""Characters of a name that are shown."""
+"""Longest shown test name, characters."""
 SIDE = 0.08
-"""Inches left at the sides: the layout is made before it is known how wide the numbers at the axes will be."""
+"""Side margins, inches: the layout precedes the tick labels, whose width is unknown then."""
 MEASURED_POINT = "0.35"
 
 
 def displacement_figure(metrics: DeflectionMetrics) -> Figure:
-    """Length of the translation of each point in each test, measured and predicted, with 95 % intervals (Fig. 6).
+    """Measured and predicted length of the translation of each point in each test, with 95 % intervals (Fig. 6).
 
-    Below it the residual along x, y and z: a prediction of the right length may point elsewhere.
+    Lower panels: residual along x, y and z, since a prediction of the right length may have the wrong direction.
     """
     sets = _sets(metrics, "mm")
     figure = Figure(
         figsize=(8.0, 0.6 + sum(3.2 + _room(rows) for _, rows in sets)), layout=ConstrainedLayoutEngine(w_pad=SIDE)
     )
     grid = figure.subplots(2 * len(sets), 1, squeeze=False, height_ratios=[1.3, 1.0] * len(sets))[:, 0]
-    for axes, missed, (title, rows) in zip(grid[::2], grid[1::2], sets, strict=True):
+    for axes, lower, (title, rows) in zip(grid[::2], grid[1::2], sets, strict=True):
         lengths = np.array([_lengths(row.moved("mm")) for row in rows])
         measured, predicted = lengths[:, 0], lengths[:, 1]
         _panel(axes, rows, measured, predicted, names=False)
         axes.set_ylim(0.0, 1.08 * axes.get_ylim()[1])
         axes.set_ylabel("displacement (mm)")
         axes.set_title(title, loc="left")
-        _missed_panel(missed, rows)
+        _residual_panel(lower, rows)
     _legend(figure, grid[0], grid[1])
     return figure
 
 
-def _missed_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
-    """Measured less predicted translation along the ground's axes, with the 95 % intervals of what was measured."""
+def _residual_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
+    """Measured minus predicted translation along the ground's axes, with the 95 % intervals of the measurement."""
     few = len(rows) <= MANY
     for i, (axis, colour, marker) in enumerate(zip("xyz", (ALERT, TRUE, FITTED), "^sD", strict=True)):
-        missed = np.array([row.moved("mm").missed[i] for row in rows])
+        residual = np.array([row.moved("mm").missed[i] for row in rows])
         std = np.array([row.moved("mm").measured_std[i] for row in rows])
-        place = np.arange(len(rows)) + 0.22 * _spread(rows) * (i - 1)
+        x = np.arange(len(rows)) + 0.22 * _marker_offset(rows) * (i - 1)
         axes.errorbar(
-            place, missed, INTERVAL * std, fmt=marker, ms=3.2 if few else 1.5, lw=0.7, color=colour,
+            x, residual, INTERVAL * std, fmt=marker, ms=3.2 if few else 1.5, lw=0.7, color=colour,
             label=f"residual along {axis}",
         )  # fmt: skip
     axes.axhline(0.0, color="0.5", lw=0.6)
@@ -60,7 +60,7 @@ def _missed_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
 
 
 def rotation_figure(metrics: DeflectionMetrics) -> Figure:
-    """Rotation of each point about x, y and z of the ground in each test, measured and predicted (Fig. 7)."""
+    """Measured and predicted rotation of each point about x, y and z of the ground in each test (Fig. 7)."""
     sets = _sets(metrics, "deg")
     figure = Figure(
         figsize=(8.0, 0.6 + sum(4.2 + _room(rows) for _, rows in sets)), layout=ConstrainedLayoutEngine(w_pad=SIDE)
@@ -68,9 +68,9 @@ def rotation_figure(metrics: DeflectionMetrics) -> Figure:
     grid = figure.subplots(3 * len(sets), 1, squeeze=False)[:, 0]
     for number, (title, rows) in enumerate(sets):
         for axis, axes in enumerate(grid[3 * number : 3 * number + 3]):
-            moved = [row.moved("deg") for row in rows]
-            measured = np.array([[m.measured[axis], m.measured_std[axis]] for m in moved])
-            predicted = np.array([[m.predicted[axis], m.predicted_std[axis]] for m in moved])
+            rotations = [row.moved("deg") for row in rows]
+            measured = np.array([[r.measured[axis], r.measured_std[axis]] for r in rotations])
+            predicted = np.array([[r.predicted[axis], r.predicted_std[axis]] for r in rotations])
             _panel(axes, rows, measured, predicted, names=axis == 2)
             axes.axhline(0.0, color="0.5", lw=0.6)
             axes.set_ylabel(f"about {'xyz'[axis]} (deg)")
@@ -81,21 +81,21 @@ def rotation_figure(metrics: DeflectionMetrics) -> Figure:
 
 
 def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[DeflectionRow]]]:
-    """Title and rows of each set in which something of the kind was measured."""
+    """Title and rows of each set with measurements in this unit."""
     found = []
     for line in metrics.sets:
         share = line.gaps(unit).explained_percent
         if share is not None:
-            used = "used in the fit" if line.role == "fit" else "not used in the fit"
+            role = "used in the fit" if line.role == "fit" else "not used in the fit"
             rows = [row for row in metrics.deflections if row.set == line.set]
-            found.append((f"{line.set}: {line.tests} tests {used}, {share:.1f} % explained", rows))
+            found.append((f"{line.set}: {line.tests} tests {role}, {share:.1f} % explained", rows))
     return found
 
 
-def _lengths(move: Moved) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Length of what was measured of a displacement, and its deviation along it; then the same as predicted."""
-    seen = move.seen
-    return _length(move.measured, move.measured_std, seen), _length(move.predicted, move.predicted_std, seen)
+def _lengths(displacement: Moved) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Length of the measured components of a displacement with its standard deviation, measured and predicted."""
+    d = displacement
+    return _length(d.measured, d.measured_std, d.seen), _length(d.predicted, d.predicted_std, d.seen)
 
 
 def _length(vector: np.ndarray, std: np.ndarray, seen: np.ndarray) -> tuple[float, float]:
@@ -108,21 +108,21 @@ def _length(vector: np.ndarray, std: np.ndarray, seen: np.ndarray) -> tuple[floa
 def _panel(
     axes: Axes, rows: list[DeflectionRow], measured: np.ndarray, predicted: np.ndarray, names: bool = True
 ) -> None:
-    x, aside = np.arange(len(rows)), 0.12 * _spread(rows)
+    x, offset = np.arange(len(rows)), 0.12 * _marker_offset(rows)
     few = len(rows) <= MANY
     axes.errorbar(
-        x - aside, measured[:, 0], INTERVAL * measured[:, 1], fmt="x", ms=4.5 if few else 2.0, mew=1.1, lw=0.9,
+        x - offset, measured[:, 0], INTERVAL * measured[:, 1], fmt="x", ms=4.5 if few else 2.0, mew=1.1, lw=0.9,
         color=MEASURED_POINT, label="measured, 95 %",
     )  # fmt: skip
     axes.errorbar(
-        x + aside, predicted[:, 0], INTERVAL * predicted[:, 1], fmt="o", ms=4.0 if few else 2.0, mfc="none", lw=0.9,
+        x + offset, predicted[:, 0], INTERVAL * predicted[:, 1], fmt="o", ms=4.0 if few else 2.0, mfc="none", lw=0.9,
         color=FITTED, label="predicted, 95 %",
     )  # fmt: skip
     _test_axis(axes, rows, few, names)
 
 
-def _spread(rows: list[DeflectionRow]) -> float:
-    """How far what belongs to one test stands apart, beside what it does where there are many."""
+def _marker_offset(rows: list[DeflectionRow]) -> float:
+    """Factor on the distance between the markers of a test, smaller for few tests."""
     return min(1.0, len(rows) / 10.0)
 
 
@@ -132,14 +132,14 @@ def _test_names(rows: list[DeflectionRow]) -> list[str]:
 
 
 def _upright(rows: list[DeflectionRow]) -> bool:
-    """Whether the names of the tests have to be turned to stand beside each other."""
+    """Whether the test names must be vertical to fit."""
     return len(rows) * (2 + max(map(len, _test_names(rows)))) > WIDTH
 
 
 def _room(rows: list[DeflectionRow]) -> float:
-    """Height of the names of the tests, inches."""
-    turned = len(rows) <= MANY and _upright(rows)
-    return 0.06 * min(max(map(len, _test_names(rows))), LONGEST) if turned else 0.1
+    """Height of the test names, inches."""
+    vertical = len(rows) <= MANY and _upright(rows)
+    return 0.06 * min(max(map(len, _test_names(rows))), LONGEST) if vertical else 0.1
 
 
 def _test_axis(axes: Axes, rows: list[DeflectionRow], few: bool, names: bool) -> None:

@@ -1,4 +1,4 @@
-"""Figures of one FRF test: its FRFs as measured and identified, and its residual over the noise."""
+"""Figures of one FRF test: measured and identified FRFs, and the residual over the noise."""
 
 from typing import Any
 
@@ -17,19 +17,18 @@ from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED
 from jaxmb.response.frf_kind import dof_names
 
 BAND = 2.0
-"""Standard deviations to either side within which 95 % of the lines lie where noise alone is left."""
+"""Half width of the 95 % band of pure noise, standard deviations."""
 WITHIN = 0.98
-"""Share of the residuals that lie within the axis."""
+"""Share of the residuals within the axis."""
 LEAST_REACH, LARGEST_REACH = 4.0, 60.0
-"""Standard deviations that the axis of residuals has at least and at most; what is beyond is marked at its end."""
+"""Smallest and largest half range of the axis of residuals, standard deviations; points beyond are marked."""
 
 
 def frf_test_figure(result: Result, entry: Entry) -> Figure:
-    """FRFs of a test as measured, initial and identified; lines of higher or lower weight than most are shaded.
+    """Measured, initial and identified FRFs of a test; lines of higher or lower weight than most are shaded.
 
-    Where the fit saw what was made of the measured FRFs, those stand beside it as they were measured. Their coherence
-    stands below, where it is known. FRFs that were simulated are called so instead of measured. Of a test that is held
-    out the identified ones are called predicted.
+    Where processed FRFs were fitted, the measured ones are drawn as well, and their coherence below where it is known.
+    The legend says "simulated" for simulated data, and "predicted" for the identified FRFs of a held-out test.
     """
     test: Any = entry.test
     data = entry.source
@@ -55,7 +54,7 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
 
 
 def _shown_weight(test: Any) -> np.ndarray:
-    """Weights [f, o, i] as a figure shows them: where one of two reciprocal FRFs counts for both, both have half."""
+    """Weights [f, o, i] as drawn: the weight of a reciprocal pair is divided equally between the two FRFs."""
     weight = np.asarray(test.weight).copy()
     outputs, inputs = list(test.outputs), list(test.inputs)
     for o, i in np.argwhere(~weight.any(axis=0)):
@@ -79,9 +78,9 @@ def _as_measured(data: Any, test: Any, frequency_hz: np.ndarray) -> FrfSet | Non
 
 
 def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
-    """Standard deviation of log H of an FRF test, and whether it was estimated from what the fit leaves.
+    """Standard deviation of log H of an FRF test, and whether it was estimated from the residual.
 
-    The median over the lines that are used, where coherence or leakage are taken into account.
+    The median over the used lines, if it varies with coherence or leakage.
     """
     test: Any = entry.test
     level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
@@ -89,7 +88,7 @@ def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
 
 
 def _noise_std(result: Result, entry: Entry) -> np.ndarray:
-    """Standard deviation of log H [f, o, i], as it was estimated where it was."""
+    """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
     test: Any = entry.test if estimated is None else entry.test.with_noise(estimated)
@@ -97,33 +96,33 @@ def _noise_std(result: Result, entry: Entry) -> np.ndarray:
 
 
 def standard_residuals(result: Result, entry: Entry) -> np.ndarray:
-    """(log H identified - log H measured) / standard deviation [part, f, o, i], part 0 the logarithm of the magnitude
-    and part 1 the phase; NaN for lines that are not used."""
+    """Standardised residual (log H identified - log H measured) / std [part, f, o, i], part 0 the logarithm of the
+    magnitude and part 1 the phase; NaN for unused lines."""
     test: Any = entry.test
     weight = np.asarray(test.weight)
-    left = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
+    residual = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
     size = np.asarray(test.noise_std) / _noise_std(result, entry)
-    return np.where(weight > 0.0, left / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
+    return np.where(weight > 0.0, residual / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
 
 
 def residual_figure(result: Result, entry: Entry) -> Figure:
-    """What is left of log H in standard deviations of the noise, line by line, outputs down and inputs across.
+    """Standardised residual of log H against frequency, outputs in rows and inputs in columns.
 
-    Where noise alone is left, lines scatter about 0 without a pattern and 95 % of them lie within the band; arrows
-    mark lines beyond the axis.
+    Residuals of pure noise scatter about 0 without a pattern, 95 % of them within the band; arrows mark lines beyond
+    the axis.
     """
     test: Any = entry.test
-    left, frequency_hz = standard_residuals(result, entry), np.asarray(test.omega) / (2 * np.pi)
+    residual, frequency_hz = standard_residuals(result, entry), np.asarray(test.omega) / (2 * np.pi)
     rows, columns = (min(len(points), MOST_POINTS) for points in (test.outputs, test.inputs))
-    left = left[:, :, :rows, :columns]
-    size = np.abs(left[np.isfinite(left)])
+    residual = residual[:, :, :rows, :columns]
+    size = np.abs(residual[np.isfinite(residual)])
     largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
     left_in, right_in, bottom_in, top_in, gap_in = 0.6, 0.15, 0.45, 0.75, 0.22
     width = max(left_in + 2.6 * columns + right_in, 4.6)
     height = bottom_in + 1.35 * rows + gap_in * (rows - 1) + top_in
     figure = Figure(figsize=(width, height))
-    # Margins are in inches and not left to a layout engine, as in `frf_figure`.
+    # Margins are set in inches instead of by a layout engine, as in `frf_figure`.
     edges = {
         "left": left_in / width,
         "right": 1 - right_in / width,
@@ -144,7 +143,7 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
             axes.axhspan(-BAND, BAND, color="0.92", lw=0, zorder=0)
             axes.axhline(0.0, color="0.5", lw=0.6)
             for part, (color, marker) in enumerate(((FITTED, "o"), (INITIAL, "D"))):
-                values = left[part, :, o, i]
+                values = residual[part, :, o, i]
                 axes.plot(frequency_hz, np.clip(values, -reach, reach), marker, ms=1.6, mew=0.0, color=color)
                 for sign, arrow in ((1, "^"), (-1, "v")):
                     beyond = sign * values > reach
@@ -152,10 +151,10 @@ def residual_figure(result: Result, entry: Entry) -> Figure:
                         axes.plot(
                             frequency_hz[beyond], np.full(beyond.sum(), sign * 0.96 * reach), arrow, ms=3, color=ALERT
                         )
-            seen = left[:, :, o, i][np.isfinite(left[:, :, o, i])]
-            none = "counts with the reciprocal one" if shown[:, o, i].any() else "no usable line"
-            text = none if not seen.size else (
-                f"RMS {np.sqrt(np.mean(seen**2)):.2g}, {100.0 * np.mean(np.abs(seen) > BAND):.0f} % beyond"
+            finite = residual[:, :, o, i][np.isfinite(residual[:, :, o, i])]
+            none = "see the reciprocal FRF" if shown[:, o, i].any() else "no usable line"
+            text = none if not finite.size else (
+                f"RMS {np.sqrt(np.mean(finite**2)):.2g}, {100.0 * np.mean(np.abs(finite) > BAND):.0f} % beyond"
             )  # fmt: skip
             axes.set_title(f"{outputs[o]} / {inputs[i]}: {text}", pad=3, y=1.0, fontsize=7)
             axes.set_ylim(-reach, reach)

@@ -1,4 +1,4 @@
-"""Frequency responses as a grid of magnitude and phase, outputs down and inputs across."""
+"""Frequency response functions as a grid of magnitude and phase, outputs in rows and inputs in columns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from jaxmb.report.style import FITTED, PowersOfTen
 from jaxmb.response.frf_kind import DERIVATIVES, turns
 
 MOST_POINTS = 6
-"""Outputs and inputs that still can be read on one page."""
+"""Largest number of outputs and of inputs in a figure."""
 MOST_DECADES = 8
 LONGEST_TITLE = 40
-"""Letters of a title that a narrow figure has room for; a wide one has room for `LETTERS_PER_INCH`."""
+"""Characters of a title that fit a narrow figure; a wide one fits `LETTERS_PER_INCH`."""
 LETTERS_PER_INCH = 13
 ROUNDING = 1e-13
-"""Size of an FRF, of the largest of its set, up to which it is zero but for rounding."""
+"""Magnitude relative to the largest of the set up to which an FRF is zero to rounding."""
 HIGHEST_PHASE = 285.0
-"""Degrees at the ends of the axis: a curve that passes half a turn goes on to three quarters."""
+"""End of the phase axis, degrees: a continuous phase may pass 180 and reach 270."""
 KIND = {count: kind for kind, count in DERIVATIVES.items()}
 
 
@@ -32,7 +32,7 @@ class Curve(NamedTuple):
 
     label: str
     frf: np.ndarray
-    """[f, o, i], not finite where nothing is to be drawn."""
+    """[f, o, i]; entries that are not finite are not drawn."""
     color: str
     width: float
     dashes: str
@@ -54,18 +54,18 @@ def frf_figure(
     """Magnitude over phase for each output (rows) and input (columns).
 
     Args:
-        title: what stands above.
+        title: of the figure.
         frequency_hz: lines [f], Hz.
-        curves: what is drawn; the range of each row is that of the first.
+        curves: curves to draw; the first one sets the range of each row.
         outputs: of the FRFs, (frame, direction) or one name; the first `MOST_POINTS` are shown.
         inputs: likewise.
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
-        weight: of every line [f, o, i]; what counts more than the least is shaded, or, where that is most, what counts
-            less than most.
-        unit: of all FRFs; that of the kind and the directions in SI where not given.
-        notes: what stands beside the name of each panel [output][input].
-        coherence: of every line [f, o, i], or [f, o] of all inputs together; drawn below the phase.
-        frequency_unit: what the axis says.
+        weight: of every line [f, o, i]; lines above the smallest weight are shaded or, if these are the majority, lines
+            below the median weight.
+        unit: of all FRFs; default: SI unit of the kind and the directions.
+        notes: text after the name of each panel [output][input].
+        coherence: of every line [f, o, i], or multiple coherence [f, o]; drawn below the phase.
+        frequency_unit: of the frequency axis.
     """
     curves = [c._replace(frf=_without_rounding(c.frf)) for c in curves]
     if coherence is not None and coherence.ndim == 2:
@@ -76,10 +76,10 @@ def frf_figure(
     cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
     if coherence is not None:
         cell = cell[0], cell[1] + 0.45
-    # Margins are in inches and not left to a layout engine, which takes seconds for so many axes.
+    # Margins are set in inches: a layout engine takes seconds for so many axes.
     shaded, shade_label = (None, "") if weight is None else _unlike(weight)
     entries = len(curves) + bool(shade_label)
-    across = 4 if columns > 1 else 3 if entries == 3 else 2  # entries of the legend beside each other
+    across = 4 if columns > 1 else 3 if entries == 3 else 2  # columns of the legend
     left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * -(-entries // across)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
@@ -142,12 +142,12 @@ def frf_figure(
 def predicted_figure(
     title: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
 ) -> Figure:
-    """FRFs [f, point, point] of a machine that is not fitted to anything."""
+    """Predicted FRFs [f, point, point] of a machine."""
     return frf_figure(title, frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives)
 
 
 def _without_rounding(frf: np.ndarray) -> np.ndarray:
-    """FRFs [f, o, i], those that are no more than rounding set to zero."""
+    """FRFs [f, o, i], with those at the level of rounding set to zero."""
     size = np.where(np.isfinite(frf), np.abs(frf), 0.0)
     return np.where(size.max(axis=0, initial=0.0) <= ROUNDING * size.max(initial=0.0), 0.0 * frf, frf)
 
@@ -193,7 +193,7 @@ def _coherence(axes: Axes, frequency_hz: np.ndarray, coherence: np.ndarray) -> N
 
 
 def _marker(frequency_hz: np.ndarray) -> str:
-    """A marker where there is one line only, of which no curve can be drawn."""
+    """A marker for a single line, which has no curve."""
     return "o" if frequency_hz.size == 1 else "none"
 
 
@@ -206,19 +206,19 @@ def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, shaded: np.nd
 
 
 def _unlike(weight: np.ndarray) -> tuple[np.ndarray, str]:
-    """Lines [f, o, i] of another weight than most, weight 0 left out, and what they are called; "" where none is."""
+    """Mask [f, o, i] of the used lines whose weight differs from that of most, and its label; "" without any."""
     used = weight > 0.0
     if not used.any():
         return used, ""
     raised = used & (weight > 1.001 * weight[used].min())
     if 2 * raised.sum() <= used.sum():
         return raised, "lines of higher weight" if raised.any() else ""
-    # Shading what counts most would leave hardly a line without.
+    # Shading the higher weights would shade most lines.
     return used & (weight < 0.999 * np.median(weight[used])), "lines of lower weight"
 
 
 def _magnitude_limits(sets: list[np.ndarray]) -> tuple[float, float] | None:
-    """Range of the first set, which the others may widen a little; None where all are zero."""
+    """Range of the first set, slightly widened for the others; None where all are zero."""
 
     def finite(frf: np.ndarray) -> np.ndarray:
         size = np.abs(frf[np.isfinite(frf)])
@@ -240,8 +240,8 @@ def _span(frequency_hz: np.ndarray) -> tuple[float, float]:
 
 
 def unit_in_si(output: Sequence[str], force: Sequence[str], derivatives: int) -> str:
-    """Of one FRF."""
-    moved = "rad" if turns(output[1]) else "m"
-    by = "N m" if turns(force[1]) else "N"
+    """SI unit of one FRF."""
+    response = "rad" if turns(output[1]) else "m"
+    load = "N m" if turns(force[1]) else "N"
     per = ["", "/s", "/s²"][derivatives]
-    return f"{moved}{per}/{by}" if by == "N" else f"{moved}{per}/({by})"
+    return f"{response}{per}/{load}" if load == "N" else f"{response}{per}/({load})"

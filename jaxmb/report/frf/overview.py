@@ -1,4 +1,4 @@
-"""FRFs and residuals of all tests of a study in one figure each."""
+"""One figure of the FRFs and one of the residuals of all tests of a study."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,13 @@ COLUMNS = 3
 LONGEST_TITLE = 30
 MOST_NAMES = 40
 BINS = 200
-"""Cells of the map of residuals along frequency at most."""
+"""Largest number of cells along frequency in the map of residuals."""
 
 
 def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
-    """Root of the sum of squares of all FRFs of each test, measured and identified: at which peaks they differ.
+    """Root of the sum of squares of all FRFs of each test, measured and identified.
 
-    Only lines that are used in every FRF of a test are drawn; `note` says which tests.
+    Only lines used in every FRF of a test are drawn; `note` names the selection of tests in the title.
     """
     rows = -(-len(entries) // COLUMNS)
     figure = Figure(figsize=(8.4, 0.8 + 1.6 * rows), layout="constrained")
@@ -59,17 +59,17 @@ def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
 
 
 def residual_overview(result: Result, entries: Sequence[Entry]) -> Figure:
-    """Root mean square residual of log H of each test along frequency, in standard deviations of the noise."""
+    """Root mean square of the standardised residual of log H of each test against frequency."""
     spans = [np.asarray(entry.test.omega) / (2.0 * np.pi) for entry in entries]  # pyright: ignore[reportAttributeAccessIssue]
     low, high = min(s[0] for s in spans), max(s[-1] for s in spans)
     finest = min((float(np.median(np.diff(s))) for s in spans if s.size > 1), default=1.0)
     edges = np.linspace(low - finest / 2.0, high + finest / 2.0, min(int((high - low) / finest) + 2, BINS + 1))
     squares = np.full((len(entries), edges.size - 1), np.nan)
     for row, (entry, frequency_hz) in enumerate(zip(entries, spans, strict=True)):
-        left = standard_residuals(result, entry)
+        residual = standard_residuals(result, entry)
         bins = np.clip(np.digitize(frequency_hz, edges) - 1, 0, edges.size - 2)
         for k in np.unique(bins):
-            inside = left[:, bins == k]
+            inside = residual[:, bins == k]
             if np.isfinite(inside).any():
                 squares[row, k] = np.nanmean(inside**2)
     figure = Figure(figsize=(8.4, 1.1 + 0.26 * min(len(entries), MOST_NAMES)), layout="constrained")

@@ -1,4 +1,4 @@
-"""What a report says of a machine that is not fitted to anything."""
+"""Report on the predicted modes and FRFs of a machine."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from jaxmb.report.section import Lines, Picture, Section, drawn_by
 from jaxmb.response.modal import Modes
 
 MOST_MODES = 20
-"""Of a machine with more, such as one of beams, those in the band are shown."""
+"""Number of modes that are all shown; of more, such as with beams, only those in the band."""
 
 
 def predicted_sections(
@@ -22,17 +22,17 @@ def predicted_sections(
     posture: Mapping[str, float],
     angles: Collection[str],
 ) -> list[Section]:
-    """Modes and FRFs of a machine.
+    """Section on the modes and FRFs of a machine.
 
     Args:
         name: of the machine.
         found: its modes.
         frequency_hz: lines [f].
         frf: FRFs [f, point, point].
-        points: where motion and force are.
+        points: of motion and force.
         derivatives: 0 receptance, 1 mobility, 2 accelerance.
         posture: coordinate name -> value, rad or m.
-        angles: those of the coordinates that are angles.
+        angles: names of the revolute coordinates.
     """
     at = [
         f"{coordinate} {np.degrees(value):.4g} deg" if coordinate in angles else f"{coordinate} {value:.4g} m"
@@ -41,7 +41,8 @@ def predicted_sections(
     ]
     title = f"{name} at {', '.join(at) or 'the zero posture'}"
     draw = drawn_by("jaxmb.report.frf.frf_figure:predicted_figure", title, frequency_hz, frf, points, derivatives)
-    known = np.asarray(found.frequency_hz)
-    shown = known.size if known.size <= MOST_MODES else max(int(np.sum(known <= frequency_hz[-1])), 1)
-    left = (Lines((f"and {known.size - shown} more above {known[shown - 1]:.6g} Hz",)),) if shown < known.size else ()
-    return [Section(f"Modes of {name}", (predicted_modes_table(found, "", shown), *left, Picture("frf", draw)))]
+    modes_hz = np.asarray(found.frequency_hz)
+    count = modes_hz.size
+    shown = count if count <= MOST_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)
+    more = (Lines((f"and {count - shown} more above {modes_hz[shown - 1]:.6g} Hz",)),) if shown < count else ()
+    return [Section(f"Modes of {name}", (predicted_modes_table(found, "", shown), *more, Picture("frf", draw)))]

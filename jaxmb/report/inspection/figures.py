@@ -11,16 +11,16 @@ from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 
 MOST_DIRECTIONS = 12
-"""Weak directions that are drawn, the widest ones."""
+"""Largest number of weak directions drawn, in order of their standard deviation."""
 MOST_BARS = 60
-"""Parameters that are drawn, the least known ones."""
+"""Largest number of parameters drawn, those with the largest standard deviations."""
 HIGHEST = 1e3
-"""Standard deviation at which a bar ends: nothing can be said of a parameter long before."""
+"""Standard deviation at which bars are cut: a parameter is not identifiable far below."""
 COLOUR = {"yes": TRUE, "weak": INITIAL, "no": ALERT}
 
 
 def singular_value_figure(found: Inspection) -> Figure:
-    """Singular values of the Jacobian, with the limits below which a direction is known weakly, or not at all."""
+    """Singular values of the Jacobian, with the limits of weakly identifiable and not identifiable directions."""
     values = found.singular_values
     shown = values[values > values.max(initial=0.0) * 1e-16]
     figure = Figure(figsize=(4.8, 3.0), layout="constrained")
@@ -34,20 +34,20 @@ def singular_value_figure(found: Inspection) -> Figure:
                 text, (1.0, 1.0 / limit), xycoords=("axes fraction", "data"), xytext=(-3, 2),
                 textcoords="offset points", ha="right", va="bottom", color=color, fontsize=7,
             )  # fmt: skip
-    lost = values.size - shown.size
-    none = f", {lost} of {values.size} are zero" if lost else ""
+    zeros = values.size - shown.size
+    note = f", {zeros} of {values.size} are zero" if zeros else ""
     axes.set_xlim(0.3, max(values.size, 2) + 0.7)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("direction of the parameters")
     axes.set_ylabel("singular value = 1 / std along it")
-    axes.set_title(f"{found.study.name}: singular values{none}", loc="left")
+    axes.set_title(f"{found.study.name}: singular values{note}", loc="left")
     return figure
 
 
 def deviation_figure(found: Inspection) -> Figure:
-    """Predicted standard deviation of every parameter as a bar, beside that after the next tests if there are such."""
+    """Predicted standard deviation of every parameter as a bar, with that after the proposed next tests if any."""
     free = found.study.free
-    # the deviation of 0 is no share of it
+    # a value of 0 has no relative deviation
     of_zero = [found.parameters[name].value == 0.0 and np.isfinite(found.parameters[name].std) for name in free.names]
     entries = np.flatnonzero(~np.array(of_zero))
     if entries.size > MOST_BARS:
@@ -84,7 +84,7 @@ def deviation_figure(found: Inspection) -> Figure:
     handles = [Patch(color=COLOUR[v], label=v) for v in COLOUR if v in {p.identifiable for p in expected}]
     if after is not None:
         handles.append(Patch(color=MEASURED, label="after the next tests"))
-    note = f", the {MOST_BARS} least known of {free.size}" if entries.size == MOST_BARS < free.size else ""
+    note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
     figure.legend(
         handles=handles, loc="outside upper center", ncols=4, title=f"{found.study.name}: identifiable?{note}",
         title_fontsize=8,
@@ -93,7 +93,7 @@ def deviation_figure(found: Inspection) -> Figure:
 
 
 def direction_figure(found: Inspection) -> Figure:
-    """Parts of the parameters in each weak direction, the widest first; only parameters that have a notable one."""
+    """Components of the parameters in each weak direction, the largest deviation first; members only."""
     groups = found.groups[:MOST_DIRECTIONS]
     rows = sorted({i for group in groups for i in group.members})
     rows = rows[:MOST_BARS]
@@ -117,9 +117,9 @@ def direction_figure(found: Inspection) -> Figure:
     axes.tick_params(which="minor", length=0)
     prior = ", of the prior's" if found.study.problem.prior is not None else ""
     axes.set_xlabel(f"weak direction: standard deviation along it{prior}")
-    figure.colorbar(image, ax=axes, label="part of the parameter", shrink=0.9)
-    left = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
-    axes.set_title(f"{found.study.name}: what is known only together, or not{left}", loc="left", fontsize=8)
+    figure.colorbar(image, ax=axes, label="component of the parameter", shrink=0.9)
+    note = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
+    axes.set_title(f"{found.study.name}: weak directions{note}", loc="left", fontsize=8)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The motion to make next as a figure."""
+"""Figure of the proposed next motion."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from jaxmb.identify.plan.motions.next_motion import NextMotion
 from jaxmb.report.style import ALERT, FITTED
 
 SAMPLES = 500
-"""Of one period."""
+"""Samples per period."""
 
 
 def motion_figure(study: str, chosen: NextMotion) -> Figure:
     """Position, speed and acceleration of each coordinate over one period, with their limits.
 
     Args:
-        study: its name.
+        study: name of the study.
         chosen: the motion.
     """
     motion, limits = chosen.motion, chosen.limits
@@ -28,7 +28,7 @@ def motion_figure(study: str, chosen: NextMotion) -> Figure:
     figure = Figure(figsize=(8.0, 1.1 + 1.25 * len(names)), layout="constrained")
     panels: Any = figure.subplots(len(names), 3, squeeze=False, sharex=True)
     kinds = ("", ""), ("'", "/s"), ("''", "/s²")
-    for column, ((what, per), parts, (low, high)) in enumerate(zip(kinds, states, ends, strict=True)):
+    for column, ((prime, per), parts, (low, high)) in enumerate(zip(kinds, states, ends, strict=True)):
         for i, name in enumerate(names):
             axes = panels[i, column]
             axes.plot(time, parts[:, i], color=FITTED, lw=1.2)
@@ -36,7 +36,7 @@ def motion_figure(study: str, chosen: NextMotion) -> Figure:
                 if np.isfinite(limit):
                     axes.axhline(limit, color=ALERT, lw=0.9, ls="--")
             axes.margins(x=0.0, y=0.12)
-            axes.set_ylabel(f"{name}{what} ({'rad' if chosen.revolute[i] else 'm'}{per})")
+            axes.set_ylabel(f"{name}{prime} ({'rad' if chosen.revolute[i] else 'm'}{per})")
     for axes, text in zip(panels[0], ("position", "speed", "acceleration"), strict=True):
         axes.set_title(text)
     for axes in panels[-1]:

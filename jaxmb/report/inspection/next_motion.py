@@ -1,4 +1,4 @@
-"""What a report says of a motion to make next."""
+"""Report on a proposed next motion."""
 
 from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.motions.next_motion import NextMotion
@@ -8,7 +8,7 @@ from jaxmb.report.section import Picture, Table, drawn_by, left, right
 
 
 def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
-    """Amplitudes of the motion, a figure of it, and what it tells of base parameters."""
+    """Amplitudes of the motion, its figure, and the standard deviations of the base parameters after it."""
     draw = drawn_by("jaxmb.report.inspection.motion_figure:motion_figure", found.study.name, chosen)
     return NextReport(
         (motion_table(chosen), Picture("next-motion", draw)),
@@ -18,12 +18,12 @@ def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
 
 
 def motion_table(chosen: NextMotion) -> Table:
-    """The motion to make next: where it starts, and its amplitudes."""
+    """Start posture and Fourier coefficients of the proposed motion."""
     motion, series = chosen.motion, list(chosen.motion.motion.values())
     rows = [("start", *(f"{motion.posture[name]:.5f}" for name in motion.motion))]
-    for what, parts in (("sine", [m.sine for m in series]), ("cosine", [m.cosine for m in series])):
+    for kind, parts in (("sine", [m.sine for m in series]), ("cosine", [m.cosine for m in series])):
         rows += [
-            (f"{what} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
+            (f"{kind} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
         ]
     title = (
         f"Next motion, like {chosen.like}: start + sum_k sine_k sin(k w t) + cosine_k (cos(k w t) - 1), rad or m,"

@@ -1,4 +1,4 @@
-"""What a report says of the next tests, whatever kind they are."""
+"""Report on proposed next tests of any kind."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ from jaxmb.report.section import Part
 
 
 class NextReport(NamedTuple):
-    """Parts and sentences on the next tests."""
+    """Tables, figures and sentences on the next tests."""
 
     parts: tuple[Part, ...]
     lines: tuple[str, ...]
     base_std: tuple[float, ...] | None = None
-    """Standard deviations of the base parameters after them, SI units, where they tell of these."""
+    """Standard deviations of the base parameters after them, SI units; None for kinds without base parameters."""

@@ -1,4 +1,4 @@
-"""What a report says of FRF tests to make next."""
+"""Report on proposed next FRF tests."""
 
 import math
 
@@ -11,25 +11,25 @@ from jaxmb.report.section import Table, left, right
 
 
 def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
-    """The tests, and by how much they better the criterion."""
-    what = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
+    """The tests and the design criterion before and after them."""
+    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
     values = [f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"]
     values.append(f"{number(chosen.chosen)} with the chosen tests")
     if chosen.improved != chosen.chosen:
         values.append(f"{number(chosen.improved)} with their postures improved by gradient")
-    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {what}: {', '.join(values)}",))
+    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {name}: {', '.join(values)}",))
 
 
 def next_table(found: Inspection, chosen: NextTests) -> Table:
-    """The tests to make next."""
+    """Table of the proposed next tests."""
     rows = []
-    for place, test in enumerate(chosen.tests, 1):
+    for k, test in enumerate(chosen.tests, 1):
         outputs, inputs = (points_text(end) for end in test.probe.ends)
         first, last = test.probe.band_hz
         rows.append(
             (
-                str(place), posture_text(found.study.model, test.q), outputs,
-                inputs if test.probe.inputs is not None else "the same", f"{first:.3g} to {last:.3g}",
+                str(k), posture_text(found.study.model, test.q), outputs,
+                inputs if test.probe.inputs is not None else "as outputs", f"{first:.3g} to {last:.3g}",
                 str(test.probe.omega.size),
             )
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Figures of the laws that parameters follow from test to test."""
+"""Figures of the laws of parameters that vary between tests."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,18 @@ from jaxmb.report.cells import number
 from jaxmb.report.style import FITTED, MEASURED, TRUE
 
 INTERVAL = 1.96
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
+"""Half width of the 95 % interval of a normal distribution, standard deviations."""
 MOST_PANELS = 4
 WIDEST = 0.5
-"""Standard deviation of a logarithm from which on a test says nothing of a parameter by itself, and is not drawn."""
+"""Standard deviation of the logarithm above which the estimate from a single test is not drawn."""
 
 
 def law_figure(result: Result, laws: Laws) -> Figure:
-    """Each parameter over what its law is of: the law, what each test says by itself, and the truth where it is known.
+    """Each parameter against the covariate of its law: the law, the estimate from each single test, and the true value
+    if it is known.
 
-    Below it how far both are from the law, with 95 % intervals. Where a parameter has terms of something else as well,
-    these are taken out. Where no law was taken, the candidate that fitted best is shown at its constant value.
+    The lower panels show the relative deviations from the law with 95 % intervals. Terms in other covariates are
+    divided out. If no law was selected, the best candidate is shown at its constant value.
     """
     panels = _panels(laws)
     figure = Figure(figsize=(max(1.2 + 3.3 * len(panels), 4.8), 4.4), layout="constrained")
@@ -37,12 +38,12 @@ def law_figure(result: Result, laws: Laws) -> Figure:
     handles = [
         Line2D([], [], color=FITTED, lw=1.4, label="law" if laws.chosen else "one value for all tests"),
         Line2D([], [], color=FITTED, lw=4.0, alpha=0.35, label="its 95 %"),
-        Line2D([], [], color="black", ls="", marker="o", ms=4, mfc=MEASURED, label="each test by itself, 95 %"),
+        Line2D([], [], color="black", ls="", marker="o", ms=4, mfc=MEASURED, label="single tests, 95 %"),
     ]
     if any(line.truth is not None for lines in laws.values.values() for line in lines):
         handles.append(Line2D([], [], color=TRUE, lw=1.0, ls="--", marker="D", ms=4.5, mfc="none", label="true"))
     errors = laws.holdout
-    title = f"{result.study.name}\nheld-out tests: {number(errors.without, 3)} times the noise by one model"
+    title = f"{result.study.name}\nheld-out tests: {number(errors.without, 3)} times the noise with one model"
     if laws.chosen:
         title += f", {number(errors.with_, 3)} with the {'law' if len(laws.chosen) == 1 else 'laws'}"
     figure.legend(handles=handles, loc="outside upper center", ncols=2, title=title, title_fontsize=8)
@@ -95,7 +96,7 @@ def _panel(above: Axes, below: Axes, result: Result, laws: Laws, parameter: str,
         above.plot(unit * x[order], (truth / others)[order], **look)
         below.plot(unit * x[order], (100.0 * (truth / law - 1.0))[order], **{**look, "lw": 0.0})
     above.set_ylabel(f"{parameter} ({result.parameters[parameter].unit})")
-    below.set_ylabel("beside the law (%)" if mine else "beside one value (%)")
+    below.set_ylabel("deviation from the law (%)" if mine else "deviation from one value (%)")
     below.set_xlabel(_axis(result, parameter, by, bool(angle)))
 
 
@@ -105,9 +106,9 @@ def _axis(result: Result, parameter: str, by: str, angle: bool) -> str:
     if by == LOAD:
         joint = parameter.split(".", 1)[1]
         turns = result.study.model.revolute[result.study.model.coordinates.index(joint)]
-        return f"load of gravity on {joint} ({'N m' if turns else 'N'})"
+        return f"gravity load on {joint} ({'N m' if turns else 'N'})"
     return f"{by} ({'deg' if angle else 'm'})"
 
 
 def _column(lines: Sequence[ValueInTest], field: str) -> np.ndarray:
-    return np.array([getattr(line, field) for line in lines], dtype=float)  # which makes NaN of None
+    return np.array([getattr(line, field) for line in lines], dtype=float)  # None becomes NaN

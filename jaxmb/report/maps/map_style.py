@@ -1,4 +1,4 @@
-"""What the figures of posture maps share: bands of colour, labels, titles, zones and singular postures."""
+"""Common elements of the figures of posture maps: colour bands, labels, titles, zones and singular postures."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,24 +11,24 @@ from jaxmb.report.maps.words import map_conditions, wrapped
 from jaxmb.report.style import ALERT
 
 BANDS = 12
-"""Number of bands of colour, about."""
+"""Approximate number of colour bands."""
 LARGE_RATIO = 10.0
-"""Ratio of the greatest to the least stiffness above which the bands are logarithmic."""
+"""Ratio of largest to smallest stiffness above which the bands are logarithmic."""
 SHOWN_AS = {"rad": ("deg", np.degrees(1.0)), "m": ("mm", 1e3), "N/m": ("N/µm", 1e-6), "": ("", 1.0)}
-"""Unit in a figure by the unit that is computed in, and how many of it are one of that."""
+"""SI unit -> unit in a figure and conversion factor to it."""
 LEAST_ZONE = 30.0
-"""Height and width that a zone needs to have its name inside, points (1/72 inch)."""
+"""Smallest height and width of a zone with its name inside, points (1/72 inch)."""
 LABELLED = 6
-"""Number of zones that are outlined and named: the largest."""
+"""Number of zones that are outlined and named, largest first."""
 
 
 def bounded(values: np.ndarray) -> np.ndarray:
-    """Values with NaN where they are infinite."""
+    """Values with NaN in place of infinities."""
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def bands(values: np.ndarray, by_ratio: bool = False) -> BoundaryNorm:
-    """Bands at round numbers, or at 1, 2, 5, 10 ... where ratios count and the values differ by large ones."""
+    """Bands at round numbers, or at 1, 2, 5, 10 ... if `by_ratio` and the range exceeds `LARGE_RATIO`."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     if not low < high:
@@ -43,7 +43,7 @@ def bands(values: np.ndarray, by_ratio: bool = False) -> BoundaryNorm:
 
 
 def colours(found: PostureMap) -> str:
-    """Name of the colour map, in which light is good."""
+    """Name of the colour map; light is good."""
     return "viridis" if found.about.higher_is_better else "viridis_r"
 
 
@@ -54,23 +54,23 @@ def label(found: PostureMap) -> str:
 
 
 def title(found: PostureMap, figure: Figure, outlined: bool = True, more: str = "") -> str:
-    """What is shown, and under which conditions."""
+    """Title with machine, frame, zones and conditions."""
     unit, scale = SHOWN_AS[found.about.unit]
     sense = "at least" if found.about.higher_is_better else "at most"
     over = found.postures.over
-    said = [f"{found.machine}, {found.frame}"]
+    parts = [f"{found.machine}, {found.frame}"]
     if outlined and found.zones:
-        said.append(f"zones Z: {sense} {found.threshold * scale:.3g} {unit}".rstrip())
+        parts.append(f"zones Z: {sense} {found.threshold * scale:.3g} {unit}".rstrip())
     if len(over) > 2:
-        said.append(f"best over {', '.join(over[2:] if outlined else over)}")
+        parts.append(f"best over {', '.join(over[2:] if outlined else over)}")
     if outlined and _changes_sign(found):
-        said.append("black line: singular")
-    said += [more] if more else []
-    return wrapped(["; ".join(said), map_conditions(found)], figure.get_figwidth())
+        parts.append("black line: singular")
+    parts += [more] if more else []
+    return wrapped(["; ".join(parts), map_conditions(found)], figure.get_figwidth())
 
 
 def singular_line(axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
-    """Draw the line along which det J changes its sign, on a map of two coordinates."""
+    """Draw the zero contour of det J on a map of two coordinates."""
     if _changes_sign(found):
         axes.contour(x, y, found.determinant, levels=[0.0], colors="black", linewidths=1.0)
 
@@ -81,7 +81,7 @@ def _changes_sign(found: PostureMap) -> bool:
 
 
 def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
-    """Draw the edge of each zone, where the value is that of the threshold or the grid ends, and write its name."""
+    """Draw the edge of each zone, a contour of the threshold or an end of the grid, and its name."""
     values = bounded(found.values)
     sign = 1.0 if found.about.higher_is_better else -1.0
     for number, zone in enumerate(found.zones[:LABELLED], 1):
@@ -90,8 +90,8 @@ def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, foun
             above = np.where(mask, 1.0, -1.0)
         else:
             above = np.nan_to_num(sign * (values - found.threshold), nan=-np.inf)
-            # Outside of the zone's own points the value is cut below the threshold: zones do not join across a corner.
-            # Infinite stiffness is cut as well, so that a contour can be interpolated.
+            # Outside the zone's points values are clipped below the threshold, so that zones do not merge at corners.
+            # Infinite stiffness is clipped as well, so that the contour can be interpolated.
             least = max(float(np.abs(above[np.isfinite(above)]).max(initial=0.0)), np.finfo(float).tiny)
             above = np.where(mask, np.clip(above, 1e-9 * least, least), np.clip(above, -least, -1e-9 * least))
         # One more point on every side, below the threshold, closes the outline at the edge of the grid.
@@ -101,7 +101,7 @@ def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, foun
 
 
 def _name_zone(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, name: str) -> None:
-    """Write the zone's name inside it, or beside it with a line to it where the zone is too small."""
+    """Write the zone's name inside it, or next to a small zone with a leader line."""
     at = _deepest(mask)
     corners = axes.transData.transform(np.column_stack([x[mask], y[mask]]))
     points = np.ptp(corners, axis=0) * 72.0 / figure.dpi
@@ -117,7 +117,7 @@ def _name_zone(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, mask: n
 
 
 def _deepest(mask: np.ndarray) -> tuple[int, ...]:
-    """Index of the point of a region that is farthest from its edge."""
+    """Index of the point of a region farthest from its edge."""
     from scipy.ndimage import distance_transform_edt
 
     depth = np.asarray(distance_transform_edt(np.pad(mask, 1)))[1:-1, 1:-1]

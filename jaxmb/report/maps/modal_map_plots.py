@@ -1,4 +1,4 @@
-"""Figures of frequencies, damping and compliance over postures, with what is known of them."""
+"""Figures of frequencies, damping and compliance over postures, with their uncertainty."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,19 +10,19 @@ from jaxmb.report.maps.words import MODAL_SHOWN_AS, held_posture, numbers, wrapp
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 LEVELS = 10
-"""Number of bands of colour, about."""
+"""Approximate number of colour bands."""
 COLOURS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
-"""Of the modes along a path, after Okabe and Ito."""
+"""Colours of the modes along a path, after Okabe and Ito."""
 MOST_COLUMNS = 4
-"""Panels beside each other, at most."""
+"""Largest number of panels per row."""
 SAME = 1e-9
-"""Relative range at and below which all values count as the same, and one band shows them."""
+"""Relative range up to which all values are equal and drawn as one band."""
 
 
 def modal_map_figure(found: ModalMaps, quantity: str) -> Figure:
-    """One quantity: curves with 95 % intervals along a path or one axis, else maps of values and of their relative std.
+    """Figure of a quantity: curves with 95 % intervals along a path or one axis, else maps of values and relative std.
 
-    Over more than two axes the first two are shown, at the middle of the others.
+    Of more than two axes the first two are shown, at the middle of the others.
     """
     return _curves(found, quantity) if len(found.postures.grid) == 1 else _planes(found, quantity)
 
@@ -57,21 +57,21 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
     name, unit, scale = MODAL_SHOWN_AS[quantity]
     values, std = _by_mode(shown)
     values = _first_two(values)
-    spread = None if std is None else _first_two(std)
-    uncertain = spread is not None and bool(np.isfinite(spread).any())
+    std = None if std is None else _first_two(std)
+    uncertain = std is not None and bool(np.isfinite(std).any())
     count = values.shape[-1]
     columns = min(count, MOST_COLUMNS)
     blocks = -(-count // columns)
-    # Standard deviations are drawn below the values, or beside them where there is one map only.
+    # Standard deviations are drawn below the values, or to the right of a single map.
     wide = count == 1 and uncertain
     rows, columns_shown = (1, 2) if wide else (blocks * (1 + uncertain), columns)
-    places = not any(found.postures.revolute[:2])
+    in_space = not any(found.postures.revolute[:2])
     wide_panel = 3.4 if count == 1 else 2.6
-    if places:
+    if in_space:
         ratio = np.ptp(found.postures.grid[0]) / np.ptp(found.postures.grid[1])
         wide_panel = float(np.clip(1.8 * ratio + 0.7, 1.5, wide_panel))
     size = (0.6 + wide_panel * columns_shown, 0.7 + 2.3 * rows)
-    figure = Figure(figsize=size, layout="compressed" if places else "constrained")
+    figure = Figure(figsize=size, layout="compressed" if in_space else "constrained")
     panels = [list(line) for line in figure.subplots(rows, columns_shown, squeeze=False, sharex=True, sharey=True)]
     (x, x_label), (y, y_label) = _axis(found, 0), _axis(found, 1)
     used = []
@@ -81,9 +81,9 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
         colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
         used.append(panels[row][column])
         _panel(figure, used[-1], x, y, values[..., m] * scale, f"{title} ({unit})", colours)
-        if uncertain and spread is not None:
+        if uncertain and std is not None:
             used.append(panels[0][1] if wide else panels[row + 1][column])
-            relative = 100.0 * spread[..., m] / np.abs(values[..., m])
+            relative = 100.0 * std[..., m] / np.abs(values[..., m])
             _panel(figure, used[-1], x, y, relative, "relative std (%)", "magma_r")
     for axes in panels[-1]:
         axes.set_xlabel(x_label)
@@ -91,7 +91,7 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
         line[0].set_ylabel(y_label)
         for axes in line:
             axes.set_visible(axes in used)
-            axes.set_aspect("equal" if places else "auto")
+            axes.set_aspect("equal" if in_space else "auto")
     middle = ", at the middle of the other axes" if len(found.postures.grid) > 2 else ""
     grey = "; grey: not reached" if not np.all(found.postures.reached) else ""
     _entitle(figure, found, f"{_title(found, quantity)}{middle}{grey}{_unknown(shown)}")
@@ -101,7 +101,7 @@ def _planes(found: ModalMaps, quantity: str) -> Figure:
 def _panel(
     figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, title: str, colours: str
 ) -> None:
-    """Isocontours of the values that are known, grey elsewhere."""
+    """Isocontours of the finite values, grey elsewhere."""
     axes.set_facecolor("0.85")
     axes.grid(False)
     axes.set_title(title)
@@ -119,14 +119,14 @@ def _panel(
 
 
 def _by_mode(shown: ModalMap) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values and standard deviations with modes along the last axis, one where there are none."""
+    """Values and standard deviations with modes along the last axis, of length 1 for quantities without modes."""
     if shown.by_mode:
         return shown.values, shown.std
     return shown.values[..., None], None if shown.std is None else shown.std[..., None]
 
 
 def _first_two(values: np.ndarray) -> np.ndarray:
-    """Values over the first two axes, at the middle of the others."""
+    """Values over the first two axes, at the middle index of the others."""
     while values.ndim > 3:
         values = values[:, :, values.shape[2] // 2]
     return values
@@ -146,8 +146,8 @@ def _title(found: ModalMaps, quantity: str) -> str:
     if not quantity.endswith("compliance"):
         return about
     direction = found.settings.direction
-    way = "the softest direction" if direction is None else f"direction {numbers(direction)}"
-    return f"{about} of {found.frame} in {way}"
+    along = "the softest direction" if direction is None else f"direction {numbers(direction)}"
+    return f"{about} of {found.frame} in {along}"
 
 
 def _entitle(figure: Figure, found: ModalMaps, about: str, band: str = "") -> None:
@@ -156,9 +156,9 @@ def _entitle(figure: Figure, found: ModalMaps, about: str, band: str = "") -> No
 
 
 def _unknown(shown: ModalMap) -> str:
-    """Which parameters leave standard deviations unknown."""
+    """Clause on the parameters of unknown variance."""
     if not shown.unknown:
         return ""
     worst = sorted(shown.unknown, key=lambda name: -shown.unknown[name])
     more = f" and {len(worst) - 2} more" if len(worst) > 2 else ""
-    return f"; std unknown where {', '.join(worst[:2])}{more} act" + ("" if len(worst) > 1 else "s")
+    return f"; std unknown where values depend on {', '.join(worst[:2])}{more}"

@@ -1,4 +1,4 @@
-"""Figure of the placement of a task: cost of the places that were tried, deflections along the path at the best one."""
+"""Figure of the placement of a task: cost of the tried placements, deflections along the path at the best one."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,11 +9,11 @@ from jaxmb.maps.placement.tool_path import VARIABLES
 from jaxmb.report.style import ALERT, INITIAL
 
 AXIS = dict.fromkeys("xyz", ("m", 1.0)) | dict.fromkeys(("yaw", "spin"), ("deg", float(np.degrees(1.0))))
-"""Unit of a variable of a placement in a figure, and how many of it are one m or rad."""
+"""Unit of a placement variable in a figure and conversion factor from m or rad."""
 
 
 def placement_figure(result: PlacementResult) -> Figure:
-    """Cost over the two variables with most values, and deflections along the path at the best and the naive place."""
+    """Cost over the two variables with most values, and deflections along the path at the best and naive placement."""
     figure = Figure(figsize=(8.2, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     counts = [len(result.grid[name]) for name in VARIABLES]

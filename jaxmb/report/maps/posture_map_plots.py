@@ -1,4 +1,4 @@
-"""Figures of posture maps in the space of the coordinates."""
+"""Figures of posture maps in joint space."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ from jaxmb.report.style import ALERT, FITTED
 
 
 def joint_space_figure(found: PostureMap) -> Figure:
-    """Values over the map's coordinates, zones outlined and named, singular postures as a line.
+    """Values over the map's coordinates with zones outlined and named, and singular postures as a line.
 
     Of more than two coordinates the first two are shown, with the best value over the others.
     """
@@ -58,7 +58,7 @@ def joint_space_figure(found: PostureMap) -> Figure:
 
 
 def _flat(found: PostureMap) -> np.ndarray:
-    """Values over the first two coordinates, the best over the others, NaN where they are infinite."""
+    """Best values over all but the first two coordinates, NaN in place of infinities."""
     values = bounded(found.values)
     rest = tuple(range(2, values.ndim))
     if not rest:

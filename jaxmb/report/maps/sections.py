@@ -1,4 +1,4 @@
-"""What a report says of maps: zones of good postures, least and greatest values, remarks and figures."""
+"""Report on maps: zones of good postures, smallest and largest values, remarks and figures."""
 
 import math
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from jaxmb.report.section import Lines, Picture, Row, Section, Table, drawn_by, 
 def posture_map_sections(
     maps: Mapping[str, PostureMap], plane: str | None = None, length_given: bool = False
 ) -> list[Section]:
-    """Each map's zones, or its best value where it has none, and the map in joint space and in the workspace.
+    """Sections of each map with its zones, or its best value without any, and its figures in joint space and workspace.
 
     Args:
         maps: maps by quantity.
-        plane: the workspace's axes, as "xz"; where not given those along which the frame moves most.
-        length_given: whether the characteristic length was chosen by hand, so that nothing is to be said of it.
+        plane: the workspace's axes, as "xz"; default: those along which the frame moves most.
+        length_given: whether the characteristic length was set by the user, so that no remark on it is needed.
     """
     sections = []
     for name, found in maps.items():
@@ -32,8 +32,8 @@ def posture_map_sections(
             drawn.append(Picture(f"{name}-workspace", _drawn_by("workspace_plot:workspace_figure", found, plane)))
         at_end = name == "dexterity" and found.settings.length_m in LENGTHS and not length_given
         remark = (
-            f"length: {found.settings.length_m:g} m is an end of the search, so that no length is best and the"
-            " dexterity says little: choose what counts by --directions (as x,y,rz) and --joints, or give --length"
+            f"length: {found.settings.length_m:g} m is an end of the search: there is no optimal length and the"
+            " dexterity is not meaningful; restrict --directions (as x,y,rz) and --joints, or give --length"
         )
         zones = zone_table(found) if found.zones else Lines((f"no zone: {_best(found)}",))
         remarks = [*_not_reached(found.postures), *([remark] if at_end else [])]
@@ -42,7 +42,7 @@ def posture_map_sections(
 
 
 def zone_table(found: PostureMap) -> Table:
-    """The zones of a map: their share of the postures, their ranges and their best value."""
+    """Zones of a map: share of the postures, ranges and best value."""
     over, revolute = found.postures.over, found.postures.revolute
     ranges = left(*(f"{c} reaches" for c in over), *(f"{c} all good" for c in over))
     rows = []
@@ -53,7 +53,7 @@ def zone_table(found: PostureMap) -> Table:
 
 
 def modal_map_sections(found: ModalMaps) -> list[Section]:
-    """Number of postures; least and greatest value of each quantity, with their standard deviations; the maps."""
+    """Section with the smallest and largest value of each quantity, their standard deviations, and the maps."""
     rows: list[Row] = []
     for name, shown in found.maps.items():
         label, unit, scale = MODAL_SHOWN_AS[name]
@@ -68,8 +68,8 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
             for at in (np.nanargmin(values), np.nanargmax(values)):
                 row += [number(float(values.flat[at])), "" if std is None else _std(float(std.flat[at]))]
             relative = None if std is None else 100.0 * std / np.abs(values)
-            known = relative is not None and np.isfinite(relative).any()
-            row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if known else "unknown")
+            finite = relative is not None and np.isfinite(relative).any()
+            row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
             rows.append(tuple(row))
     columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
     remarks = _modal_remarks(found)
@@ -82,28 +82,28 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
 
 
 def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
-    """Sentences on places that are not reached and on parameters that are not, or hardly, known."""
-    said = _not_reached(found.postures)
+    """Remarks on positions that are not reached and on parameters of unknown or large variance."""
+    remarks = _not_reached(found.postures)
     if found.hardly_known:
-        said.append(
-            "hardly known parameters, because of which standard deviations may be several times too small or too large:"
+        remarks.append(
+            "parameters with large standard deviations, which make those of the maps wrong by a factor of several:"
             f" {', '.join(found.hardly_known)}"
         )
     for name, shown in found.maps.items():
         for parameter, share in shown.unknown.items():
-            said.append(
-                f"{MODAL_SHOWN_AS[name][0]}: nothing is known of {parameter}, so that the standard deviation of"
+            remarks.append(
+                f"{MODAL_SHOWN_AS[name][0]}: {parameter} is not identified, so that the standard deviation of"
                 f" {100 * share:.0f} % of the values is unknown"
             )
-    return tuple(said)
+    return tuple(remarks)
 
 
 def _not_reached(postures: Postures) -> list[str]:
-    """A sentence on places that are not reached, or postures whose loops do not close."""
+    """Remark on positions that are not reached, or on postures where loops do not close."""
     reached = postures.reached
-    what = "postures" if set(postures.over) <= set(postures.names) else "places"
+    noun = "postures" if set(postures.over) <= set(postures.names) else "positions"
     return (
-        [] if reached.all() else [f"{np.sum(~reached)} of {reached.size} {what} are not reached from the start posture"]
+        [] if reached.all() else [f"{np.sum(~reached)} of {reached.size} {noun} are not reached from the start posture"]
     )
 
 
@@ -119,11 +119,11 @@ def _title(found: PostureMap) -> str:
 
 
 def _best(found: PostureMap) -> str:
-    """The best value of a map without zones."""
-    known = found.values[~np.isnan(found.values)]
-    if not known.size:
+    """Clause on the best value of a map without zones."""
+    values = found.values[~np.isnan(found.values)]
+    if not values.size:
         return "no posture has a value"
-    best = known.max() if found.about.higher_is_better else known.min()
+    best = values.max() if found.about.higher_is_better else values.min()
     text = f"{best:.4g} {found.about.unit}".rstrip()
     return f"the best posture has {text}, expected two neighbours or more that reach the threshold"
 

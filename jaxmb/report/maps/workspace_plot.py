@@ -1,4 +1,4 @@
-"""Figures of posture maps in the workspace, where several postures may reach the same place."""
+"""Figures of posture maps in the workspace, where several postures may reach the same position."""
 
 from typing import Any
 
@@ -11,30 +11,30 @@ from jaxmb.maps.kinetostatic.posture_maps import PostureMap
 from jaxmb.report.maps.map_style import SHOWN_AS, bands, bounded, colours, label, outline_zones, singular_line, title
 
 FINE = 240
-"""Number of patches along each axis of a map of two coordinates, about: with fewer the edges of bands are jagged."""
+"""Approximate number of patches along each axis of a map of two coordinates: with fewer, edges of bands are jagged."""
 MOST_FACTOR = 12
 """Largest number of patches between two points of the grid."""
 MOST_CELLS = 160
-"""Number of cells along the longer axis of the workspace, at most, of a map of more than two coordinates."""
+"""Largest number of cells along the longer axis of the workspace for a map of more than two coordinates."""
 POSTURES_PER_CELL = 4.0
-"""Of a map of more than two coordinates, on average."""
+"""Mean number of postures per cell for a map of more than two coordinates."""
 
 
 def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
-    """Values at the places of the shown frame, in two axes of the ground, zones outlined and named.
+    """Values at the positions of the shown frame in two ground axes, with zones outlined and named.
 
-    Where several postures reach the same place the best of them is seen. Of a map of more than two coordinates
-    each cell of the plane shows the best posture that reaches it; cells without postures stay white.
+    If several postures reach the same position, the best one is on top. For a map of more than two coordinates each
+    cell of the plane shows its best posture; cells without postures stay white.
 
     Args:
         found: a map of two or more coordinates.
-        plane: two of x, y, z; where not given those along which the frame moves most.
+        plane: two of x, y, z; default: those along which the frame moves most.
     """
     plane = _plane(found) if plane is None else plane
     scale = SHOWN_AS[found.about.unit][1]
     values = bounded(found.values) * scale
-    places = _known_places(found)
-    x, y = (places[..., "xyz".index(axis)] for axis in plane)
+    positions = _filled_positions(found)
+    x, y = (positions[..., "xyz".index(axis)] for axis in plane)
     figure = Figure(figsize=_size_around(x, y), layout="compressed")
     axes = figure.add_subplot()
     _limit(axes, x, y)
@@ -46,17 +46,17 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
         drawn = axes.pcolormesh(*edges, best.T, norm=norm, cmap=colours(found))
     else:
         patches, middle = fine_patches(x, y, values)
-        # The best is drawn last, on top of the others.
+        # The best is drawn last, on top.
         order = np.argsort(middle if better else -middle, kind="stable")
         drawn = PolyCollection(
-            patches[order],  # pyright: ignore[reportArgumentType]  (an array is read many times as fast as a list)
+            patches[order],  # pyright: ignore[reportArgumentType]  (much faster than a list)
             array=middle[order],
             norm=norm,
             cmap=colours(found),
             edgecolors="face",
             lw=0.3,
         )
-        drawn.set_in_layout(False)  # the limits of the axes are set: its tens of thousands of patches need no box
+        drawn.set_in_layout(False)  # saves the bounding box of tens of thousands of patches; axes limits are set
         axes.add_collection(drawn, autolim=False)
         outline_zones(figure, axes, x, y, found)
         singular_line(axes, x, y, found)
@@ -68,7 +68,7 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
 
 
 def fine_patches(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Corners [patch, 4, 2] and values [patch] of the surface over two coordinates, linear between its points."""
+    """Corners [patch, 4, 2] and values [patch] of a surface over two coordinates, linearly interpolated."""
     for axis in (0, 1):
         factor = int(np.clip(-(-FINE // (values.shape[axis] - 1)), 1, MOST_FACTOR))
         x, y, values = (_finer(c, axis, factor) for c in (x, y, values))
@@ -80,7 +80,7 @@ def fine_patches(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> tuple[np.n
 def best_in_cells(
     x: np.ndarray, y: np.ndarray, values: np.ndarray, higher_is_better: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges along x and y, and the best value of the postures in each square cell [x, y]; NaN where there is none."""
+    """Edges along x and y, and the best value of the postures in each square cell [x, y]; NaN in empty cells."""
     x, y, values = x.ravel(), y.ravel(), values.ravel()
     known = np.isfinite(values)
     x, y, values = x[known], y[known], values[known]
@@ -96,7 +96,7 @@ def best_in_cells(
 
 
 def _finer(values: np.ndarray, axis: int, factor: int) -> np.ndarray:
-    """Values with every interval of an axis divided into so many, linear between the points."""
+    """Values linearly interpolated to `factor` points per interval of an axis."""
     values = np.moveaxis(values, axis, 0)
     share = (np.arange(factor) / factor)[:, None]
     inside = values[:-1, None] * (1.0 - share) + values[1:, None] * share
@@ -104,14 +104,14 @@ def _finer(values: np.ndarray, axis: int, factor: int) -> np.ndarray:
 
 
 def _plane(found: PostureMap) -> str:
-    """The two axes of the ground along which the shown frame moves most, in the order x, y, z."""
-    points = _known_places(found).reshape(-1, 3)
+    """The two ground axes along which the shown frame moves most, in the order x, y, z."""
+    points = _filled_positions(found).reshape(-1, 3)
     first, second = sorted(np.argsort(-np.ptp(points, axis=0).round(6), kind="stable")[:2].tolist())
     return "xyz"[first] + "xyz"[second]
 
 
-def _known_places(found: PostureMap) -> np.ndarray:
-    """Place of the shown frame at each point of the grid, of postures whose loops do not close that of the nearest."""
+def _filled_positions(found: PostureMap) -> np.ndarray:
+    """Position of the shown frame at each point of the grid; for open loops that of the nearest closed posture."""
     from scipy.ndimage import distance_transform_edt
 
     reached = found.postures.reached
@@ -120,7 +120,7 @@ def _known_places(found: PostureMap) -> np.ndarray:
 
 
 def _limit(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    """Set limits around all points, some distance apart also where the frame moves along one axis only."""
+    """Set axis limits around all points, with a minimum range for a frame that moves along one axis only."""
     least = 0.05 * max(float(np.ptp(x)), float(np.ptp(y)), 1e-3)
     for points, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
         margin = max(0.02 * float(np.ptp(points)), least if np.ptp(points) < least else 0.0)
@@ -128,7 +128,7 @@ def _limit(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _size_around(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Width and height of a figure, inches, whose axes have the shape of the workspace."""
+    """Width and height [inches] of a figure with the aspect ratio of the workspace."""
     ratio = max(float(np.ptp(x)), 1e-3) / max(float(np.ptp(y)), 1e-3)
     height = float(np.clip(4.2 / ratio, 1.4, 4.2))
     return float(np.clip(height * ratio, 1.8, 4.2)) + 1.4, height + 0.8

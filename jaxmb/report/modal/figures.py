@@ -26,11 +26,11 @@ MARKS = {
     "damping": ("frequency and damping stable", "D", TRUE),
     "shape": ("shape stable as well", "o", FITTED),
 }
-"""Label, marker and colour of a pole by what of it came back."""
+"""Label, marker and colour of a pole by its stability."""
 BELOW_LEGEND = 0.34
-"""From the title of the figure of FRFs down to below its legend, inches."""
+"""Distance from the title of the figure of FRFs to below its legend, inches."""
 SHOWN = 3
-"""Outputs and inputs whose FRFs are drawn: those that the model explains best, in the middle, and worst."""
+"""Number of outputs and of inputs whose FRFs are drawn: outputs with the best, median and worst FRAC."""
 
 
 def stabilization_of_test(entry: Entry) -> Figure:
@@ -44,7 +44,7 @@ def synthesized_of_test(entry: Entry) -> Figure:
 
 
 def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
-    """Poles by frequency and order, marked by what of them comes back, over the mode indicator."""
+    """Poles by frequency and model order, marked by stability, over the mode indicator."""
     chart = analysis.chart
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
@@ -67,7 +67,7 @@ def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -
     axes.set_xlabel("frequency (Hz)")
     axes.set_ylabel("order")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if np.unique(chart.order).size == 1:  # poles that were chosen by hand
+    if np.unique(chart.order).size == 1:  # poles chosen by hand
         axes.set_ylim(chart.order[0] - 2, chart.order[0] + 2)
     handles = [Line2D([], [], ls="", marker=m, ms=4, color=c, label=text) for text, m, c in MARKS.values()]
     handles += [
@@ -82,9 +82,9 @@ def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -
 
 
 def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
-    """Singular values of the FRF matrix line by line: where two are high at once, two modes are near each other.
+    """Singular values of the FRF matrix against frequency, and the largest one of the residual of the modal model.
 
-    And the largest one of what the modes leave: a mode that was missed stands out of it.
+    Two singular values that peak together indicate two close modes, a peak of the residual a missed mode.
     """
     figure = Figure(figsize=(8.2, 3.4), layout="constrained")
     axes = figure.add_subplot()
@@ -94,7 +94,7 @@ def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
             measured.frequency_hz, values[:, number], lw=1.1 if number == 0 else 0.9,
             color=(FITTED, INITIAL, TRUE, MEASURED, "0.55", "0.40")[number], label=f"singular value {number + 1}",
         )  # fmt: skip
-    axes.semilogy(analysis.line_hz, cmif(analysis.left)[:, 0], color="black", lw=0.7, label="left by the modes")
+    axes.semilogy(analysis.line_hz, cmif(analysis.left)[:, 0], color="black", lw=0.7, label="residual")
     _mark_poles(axes, analysis)
     axes.set_xlim(float(measured.frequency_hz[0]), float(measured.frequency_hz[-1]))
     axes.set_xlabel("frequency (Hz)")
@@ -109,34 +109,36 @@ def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
 
 
 def coherence_figure(name: str, analysis: ModalAnalysis, compared: Comparison) -> Figure:
-    """Coherence line by line: the middle of all responses, and between what eight in ten of them lie."""
+    """Coherence against frequency: median and central 80 % of the responses."""
     coherence = np.asarray(compared.coherence)
-    what = "multiple coherence" if coherence.ndim == 2 and len(compared.measured.inputs) > 1 else "coherence"
+    kind = "multiple coherence" if coherence.ndim == 2 and len(compared.measured.inputs) > 1 else "coherence"
     values = coherence.reshape(coherence.shape[0], -1)
-    known = np.isfinite(values).any(axis=1)
-    low, middle, high = np.nanquantile(values[known], (0.1, 0.5, 0.9), axis=1)
-    frequency_hz = compared.measured.frequency_hz[known]
+    finite = np.isfinite(values).any(axis=1)
+    low, middle, high = np.nanquantile(values[finite], (0.1, 0.5, 0.9), axis=1)
+    frequency_hz = compared.measured.frequency_hz[finite]
     figure = Figure(figsize=(8.2, 3.0), layout="constrained")
     axes = figure.add_subplot()
     if values.shape[1] > 1:
-        axes.fill_between(frequency_hz, low, high, color=INITIAL, alpha=0.35, lw=0.0, label="eight in ten responses")
-    axes.plot(frequency_hz, middle, color=FITTED, lw=0.9, label="median" if values.shape[1] > 1 else what)
+        axes.fill_between(
+            frequency_hz, low, high, color=INITIAL, alpha=0.35, lw=0.0, label="central 80 % of the responses"
+        )
+    axes.plot(frequency_hz, middle, color=FITTED, lw=0.9, label="median" if values.shape[1] > 1 else kind)
     _mark_poles(axes, analysis)
     axes.set_xlim(*analysis.model.band_hz)
     axes.set_ylim(0.0, 1.03)
     axes.set_xlabel("frequency (Hz)")
-    axes.set_ylabel(what)
+    axes.set_ylabel(kind)
     handles, _ = axes.get_legend_handles_labels()
     handles.append(Line2D([], [], ls="", marker="v", ms=4, color=ALERT, label="chosen pole"))
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles), title=f"{name}: {what} of the measured FRFs",
+        handles=handles, loc="outside upper center", ncols=len(handles), title=f"{name}: {kind} of the measured FRFs",
         title_fontsize=9,
     )  # fmt: skip
     return figure
 
 
 def synthesized_figure(name: str, compared: Comparison, given: str = "measured") -> Figure:
-    """Measured and synthesized FRFs of the outputs that are explained best, in the middle, and worst."""
+    """Measured and synthesized FRFs of the outputs with the best, median and worst FRAC."""
     ranked = np.argsort(-np.nanmedian(compared.frac, axis=1))
     picks = ranked[np.unique(np.linspace(0, ranked.size - 1, min(SHOWN, ranked.size)).round().astype(int))]
     outputs = [compared.measured.outputs[o] for o in picks]
@@ -165,7 +167,7 @@ def synthesized_figure(name: str, compared: Comparison, given: str = "measured")
 
 
 def automac_figure(name: str, analysis: ModalAnalysis) -> Figure:
-    """MAC of the shapes among themselves: what is alike off the diagonal, the sensors cannot tell apart."""
+    """MAC among the shapes: large off-diagonal values are modes that the sensors do not distinguish."""
     modes = ("modes (Hz)", analysis.frequency_hz)
     return mac_figure(
         f"{name}: AutoMAC", np.asarray(mac(jnp.asarray(analysis.shape), jnp.asarray(analysis.shape))), modes, modes

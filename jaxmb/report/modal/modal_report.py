@@ -1,4 +1,4 @@
-"""What a report says of a modal analysis, and the same as JSON."""
+"""Report on a modal analysis, as sections and as JSON."""
 
 import dataclasses
 import json
@@ -20,27 +20,27 @@ SCHEMA = 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
-    """Measured FRFs of the band beside those of the modal model."""
+    """Measured FRFs of the band and those of the modal model."""
 
     measured: FrfSet
     synthesized: FrfSet
     frac: np.ndarray
     """Frequency response assurance criterion [output, input]."""
     coherence: np.ndarray | None
-    """Of the measured ones, [f, output] where it is the multiple one, or [f, output, input]; None where not known."""
+    """Multiple coherence [f, output] or coherence [f, output, input] of the measured FRFs; None if unknown."""
 
 
 def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
-    """The measured FRFs within the band of an analysis, and what its model gives there.
+    """Measured and synthesized FRFs within the band of an analysis.
 
     Args:
         analysis: the modal analysis.
-        measured: what was analysed.
+        measured: the analysed FRFs.
     """
     model = analysis.model
     low, high = model.band_hz
     measured = in_band(measured, (max(low, 1e-9), high))  # some kinds have no finite value at 0 Hz
-    again = synthesize(model, measured.frequency_hz, decay_1_s=measured.decay_1_s)
+    synthetic = synthesize(model, measured.frequency_hz, decay_1_s=measured.decay_1_s)
     rows = [measured.outputs.index(name) for name in model.outputs]
     columns = [measured.inputs.index(name) for name in model.inputs]
     compared = dataclasses.replace(
@@ -49,20 +49,20 @@ def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
     coherence = measured.coherence
     if coherence is not None:
         coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
-    return Comparison(compared, again, frac(compared.frf, again.frf), coherence)
+    return Comparison(compared, synthetic, frac(compared.frf, synthetic.frf), coherence)
 
 
 def modal_sections(
     name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str] = ()
 ) -> list[Section]:
-    """Poles with what the model explains, and what is to be said about data and poles.
+    """Sections on the poles, on the agreement of the modal model with the data, and on the data.
 
     Args:
-        name: of what was analysed.
+        name: of the measurement.
         analysis: the modal analysis.
-        compared: its data and what its model gives.
+        compared: measured and synthesized FRFs.
         remarks: on the data.
-        records: what the data were made of.
+        records: sentences on the time records behind the FRFs.
     """
     pictures = [
         _picture("stabilization", "stabilization_figure", name, analysis, compared.measured),
@@ -84,7 +84,7 @@ def _picture(name: str, function: str, *arguments: Any) -> Picture:
 
 
 def modal_table(analysis: ModalAnalysis) -> Table:
-    """Poles: frequency and damping with their standard deviations, and how real each shape is."""
+    """Poles: frequency and damping with standard deviations, and the complexity of each shape (MPC, MPD)."""
     model, scatter, rows = analysis.model, analysis.scatter, []
     for r in range(model.frequency_hz.size):
         shape = analysis.shape[:, r]
@@ -125,12 +125,12 @@ def _summary(
     return lines + [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
 
 
-def _counted(names: Sequence[str], what: str) -> str:
-    return f"{len(names)} {what}" if len(names) == 1 else f"{len(names)} {what}s"
+def _counted(names: Sequence[str], noun: str) -> str:
+    return f"{len(names)} {noun}" if len(names) == 1 else f"{len(names)} {noun}s"
 
 
 def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> str:
-    """The analysis as strict JSON, null where a number is not known."""
+    """The analysis as strict JSON, null for unknown numbers."""
     model = analysis.model
     poles = [
         {

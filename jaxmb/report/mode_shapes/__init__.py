@@ -1,1 +1,1 @@
-"""Pictures of mode shapes: the machine in space, at rest and displaced as in its modes."""
+"""Figures of mode shapes: the machine in space, at rest and displaced."""

@@ -1,4 +1,4 @@
-"""A mode as an animated GIF: the displaced machine swings over the machine at rest."""
+"""Animated GIF of a mode: the oscillating machine over the machine at rest."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ from jaxmb.response.modal import Modes
 
 FRAMES = 30
 PERIOD_S = 2.0
-"""Of the animation, s; the mode's own period is too short to be seen."""
+"""Period of the animation, s."""
 DPI = 120
 
 
@@ -29,26 +29,26 @@ def write_mode_animation(
     frames: int = FRAMES,
     found: Modes | None = None,
 ) -> Path:
-    """Write one period of a mode as an animated GIF, that begins at the largest motion and repeats for ever.
+    """Write one period of a mode as a looping animated GIF that begins at the largest displacement.
 
-    The picture is that of `mode_shape_figures`; damping does not make the motion smaller.
+    Frames are as in `mode_shape_figures`; the amplitude is constant despite damping.
 
     Args:
         path: of the file.
         model: the machine.
         q: posture [n], rad or m.
-        mode: number of the mode, 1 that of the lowest frequency.
-        frames: how many pictures the period has.
-        found: the machine's modes, from `modes` or `undamped_modes` of the machine linearized at q; computed where not
+        mode: number of the mode, 1 is the lowest frequency.
+        frames: frames per period.
+        found: the machine's modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not
             given.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: there is no such mode, frames is not 2 or more, q does not have the machine's n coordinates, or a
-            loop is open there.
-        OSError: the file cannot be written; none is left half-written.
+        ValueError: there is no such mode, frames is below 2, q does not have the machine's n coordinates, or a loop is
+            open at q.
+        OSError: the file cannot be written; no partial file remains.
     """
     if frames < 2:
         raise ValueError(f"frames is {frames}, expected 2 or more")

@@ -1,4 +1,4 @@
-"""What a report shows of mode shapes."""
+"""Report on mode shapes."""
 
 from jaxtyping import Array, Float
 
@@ -7,16 +7,16 @@ from jaxmb.report.section import Picture, Section, drawn_by
 from jaxmb.response.modal import Modes
 
 MOST_MODES = 6
-"""Modes that one figure shows."""
+"""Largest number of modes in a figure."""
 
 
 def mode_shape_sections(model: Model, q: Float[Array, "n"], found: Modes) -> list[Section]:
-    """Picture of the shapes of the first modes of a machine; nothing of one that has no modes.
+    """Section with the shapes of the first modes of a machine; empty for a machine without modes.
 
     Args:
         model: the machine.
         q: posture [n], rad or m.
-        found: its modes there.
+        found: its modes at q.
     """
     if not found.frequency_hz.size:
         return []

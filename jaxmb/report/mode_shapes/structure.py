@@ -1,4 +1,4 @@
-"""What is drawn of a machine: points that its nodes and beams carry, and the lines that join them."""
+"""Line drawing of a machine: points on its nodes and beams, and the lines between them."""
 
 from typing import NamedTuple
 
@@ -8,64 +8,64 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import TOOL
 
 SECTIONS = np.linspace(0.0, 1.0, 9)
-"""Places along each element of a beam between which its curve is drawn straight."""
-SAME_PLACE = 1e-9
-"""Distance of two points of a node, m, up to which they are one."""
+"""Relative positions along a beam element between which its curve is drawn straight."""
+SAME_POINT = 1e-9
+"""Distance up to which two points of a node coincide, m."""
 SLIDING = ("prismatic", "cylindrical")
-"""Loops whose frames may be apart."""
+"""Loop joints whose two frames may be apart."""
 
-Place = tuple[int, np.ndarray]
+NodePoint = tuple[int, np.ndarray]
 """A node, -1 for the ground, and an offset in its axes [3], m."""
 
 
 class Structure(NamedTuple):
-    """Lines and marks of a machine, by numbers of points: those that nodes carry, then the sections of all elements."""
+    """Lines and markers of a machine by indices of points: points on nodes, then the sections of all beam elements."""
 
     node: np.ndarray
-    """Of each point that a node carries [r]; -1 is the ground."""
+    """Node of each point on a node [r]; -1 is the ground."""
     offset: np.ndarray
-    """Of each of these points in its node's axes [r, 3], m."""
+    """Offset of these points in their node's axes [r, 3], m."""
     lines: tuple[tuple[int, ...], ...]
     """Rigid links, and beams as curves."""
     springs: tuple[tuple[int, int], ...]
-    """Between the frames of a spring, or of a loop that lets them slide apart."""
+    """Lines between the two frames of a spring or of a sliding loop joint."""
     joints: tuple[int, ...]
     ground: int
     ends: tuple[tuple[int, int, int, int], ...]
-    """Origin and tips of the axes, 1 m long, of the frames at which the machine holds its tool."""
+    """Origin and tips of the axes, 1 m long, of the tool or end frames."""
     end_names: tuple[str, ...]
 
 
 class _Points:
-    """Numbers of the points that nodes carry; a point that is there already keeps its number."""
+    """Numbering of the points on nodes; coincident points share a number."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[int, float, float, float], int] = {}
 
-    def number(self, place: Place) -> int:
-        x, y, z = (round(float(value) / SAME_PLACE) * SAME_PLACE for value in place[1])
-        return self.known.setdefault((place[0], x, y, z), len(self.known))
+    def number(self, point: NodePoint) -> int:
+        x, y, z = (round(float(value) / SAME_POINT) * SAME_POINT for value in point[1])
+        return self.known.setdefault((point[0], x, y, z), len(self.known))
 
-    def link(self, place: Place) -> tuple[int, int]:
-        """The origin of the place's node, and the place."""
-        return self.number((place[0], np.zeros(3))), self.number(place)
+    def link(self, point: NodePoint) -> tuple[int, int]:
+        """Line from the origin of the point's node to the point."""
+        return self.number((point[0], np.zeros(3))), self.number(point)
 
 
 def structure_of(model: Model) -> Structure:
-    """What is drawn of a machine.
+    """Line drawing of a machine.
 
-    On every node lines go from its origin to what it carries: the next joints and beams, bodies, payloads, the frames
-    of springs and loops, and the end frames (`_end_frames`). A node that carries nothing of this has a line to its
-    centre of mass.
+    On every node lines connect its origin with the points on it: the next joints and beams, bodies, payloads, the
+    frames of springs and loops, and the end frames (`_end_frames`). A node without such points has a line to its centre
+    of mass.
     """
     points = _Points()
     frame_offset, mass_offset = np.asarray(model.frame_offset), np.asarray(model.mass_offset)
-    frames: list[Place] = [(n, o[:3, 3]) for n, o in zip(model.frame_node, frame_offset, strict=True)]
-    joined = [*model.spring_frames, *model.loop_frames]
+    frames: list[NodePoint] = [(n, o[:3, 3]) for n, o in zip(model.frame_node, frame_offset, strict=True)]
+    frame_pairs = [*model.spring_frames, *model.loop_frames]
     ends, begins = _end_frames(model), _begins(model)
 
     carried = [*begins.values(), *((n, o[:3, 3]) for n, o in zip(model.mass_node, mass_offset, strict=True))]
-    carried += [frames[f] for f in (*(frame for pair in joined for frame in pair), *ends)]
+    carried += [frames[f] for f in (*(frame for pair in frame_pairs for frame in pair), *ends)]
     reaching = {node for node, offset in carried if np.any(offset)} | {node for node, _ in begins.values()}
     carried += [(node, center) for node, center in _centers(model).items() if node not in reaching]
     links = dict.fromkeys(pair for pair in map(points.link, carried) if pair[0] != pair[1])
@@ -93,8 +93,8 @@ def structure_of(model: Model) -> Structure:
     )
 
 
-def _begins(model: Model) -> dict[int, Place]:
-    """Where the joint or the element of each node begins on its parent, shafts of motors left out."""
+def _begins(model: Model) -> dict[int, NodePoint]:
+    """Start of the joint or the beam element of each node on its parent, motor shafts excluded."""
     shafts, first_element = {shaft for _, shaft in model.motors}, len(model.coordinates) + len(model.virtual_springs)
     begins = {i: origin for i, origin in enumerate(np.asarray(model.origin)) if i not in shafts}
     begins |= {first_element + w: start for w, start in enumerate(np.asarray(model.beam_start))}
@@ -102,7 +102,7 @@ def _begins(model: Model) -> dict[int, Place]:
 
 
 def _end_frames(model: Model) -> list[int]:
-    """The frame "tool"; where there is none, the end frames on nodes at which no loop closes."""
+    """The frame "tool" or, without it, the end frames on nodes that are not part of a loop closure."""
     if TOOL in model.frames:
         return [model.frames.index(TOOL)]
     closing = {model.frame_node[frame] for pair in model.loop_frames for frame in pair}
@@ -111,17 +111,17 @@ def _end_frames(model: Model) -> list[int]:
 
 
 def _centers(model: Model) -> dict[int, np.ndarray]:
-    """Centre of mass of what each node carries, in its axes, m; nodes without mass are left out."""
+    """Centre of mass of the bodies on each node, in its axes, m; massless nodes are excluded."""
     moments: dict[int, np.ndarray] = {}
     columns = (np.asarray(part) for part in (model.mass_offset, model.mass, model.first_moment))
-    for node, place, mass, moment in zip(model.mass_node, *columns, strict=True):
-        moments[node] = moments.get(node, np.zeros(4)) + place @ np.append(moment, mass)
+    for node, pose, mass, moment in zip(model.mass_node, *columns, strict=True):
+        moments[node] = moments.get(node, np.zeros(4)) + pose @ np.append(moment, mass)
     return {node: total[:3] / total[3] for node, total in moments.items() if total[3] > 0.0}
 
 
 def _beam_lines(model: Model, first: int) -> list[tuple[int, ...]]:
-    """Each beam through the sections of its elements, which are numbered from `first`; the end of one is the beginning
-    of the next."""
+    """Line of each beam through the sections of its elements, numbered from `first`; adjacent elements share a
+    section."""
     lines, each = list[tuple[int, ...]](), SECTIONS.size
     for count in model.beam_elements:
         lines.append(tuple(first + each * w + s for w in range(count) for s in range(each) if s or not w))

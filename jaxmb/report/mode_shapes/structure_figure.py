@@ -1,4 +1,4 @@
-"""Mode shapes as figures: the machine at rest in grey, and displaced in colour."""
+"""Figures of mode shapes: the machine at rest in grey, displaced in colour."""
 
 import textwrap
 from collections.abc import Sequence
@@ -30,34 +30,33 @@ AT_REST = "0.62"
 DISPLACED = FITTED
 GROUND = "0.25"
 LEAST_EXTENT = 0.3
-"""Of the box that is drawn, along each axis, as a part of the largest."""
+"""Smallest extent of the drawn box along an axis, over the largest."""
 MARGIN = 0.04
 COLUMNS = 3
 CELL, SINGLE = 2.4, 4.0
-"""Width of the views of a mode in a figure of several modes, and of one, inches."""
+"""Width of the views of a mode in a figure of several modes and of a single mode, inches."""
 TALLEST = 1.6
-"""Height of both views of a mode, over that width, at most."""
+"""Largest height of both views of a mode over their width."""
 LEFT, RIGHT, TITLE, GAP, BELOW = 0.55, 0.1, 0.3, 0.12, 0.4
-"""Around the views of a mode, and between them, inches."""
+"""Margins around the views of a mode and gap between them, inches."""
 LETTERS_PER_INCH = 12
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
 
 def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
-    """A figure for each of the first modes of a machine: at rest in grey, displaced as in the mode in colour.
+    """One figure per mode for the first modes of a machine: at rest in grey, displaced in colour.
 
-    The machine is drawn from the side and from above, x, y and z of the ground frame in m at the same scale,
-    displacements at the phase of the largest motion and multiplied so that the largest is a tenth of the machine's
-    size.
+    Side view and top view, ground axes in m at equal scale. Displacements are drawn at the phase of the largest motion
+    and scaled to a tenth of the machine's size.
 
     Args:
         model: the machine.
         q: posture [n], rad or m.
-        count: how many modes, or all where there are fewer.
-        found: its modes, from `modes` or `undamped_modes` of the machine linearized at q; computed where not given.
+        count: largest number of modes.
+        found: its modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not given.
 
     Raises:
-        ValueError: count is not 1 or more, q does not have the machine's n coordinates, or a loop is open there.
+        ValueError: count is below 1, q does not have the machine's n coordinates, or a loop is open at q.
     """
     found = found_modes(model, q, found)
     motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
@@ -69,7 +68,7 @@ def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found
 
 
 def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> Figure:
-    """The first modes of a machine in one figure, three beside each other, each as in `mode_shape_figures`.
+    """The first modes of a machine in one figure, three per row, each as in `mode_shape_figures`.
 
     Raises:
         ValueError: as `mode_shape_figures`, or the machine has no modes.
@@ -85,41 +84,41 @@ def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: M
 
 
 class View(NamedTuple):
-    """Axes and the two directions that they show, 0 for x."""
+    """Axes and the indices of the two drawn directions, 0 for x."""
 
     axes: Axes
     shown: list[int]
 
 
 def single_figure(motion: MachineMotion, mode: ModeMotion) -> tuple[Figure, list[View]]:
-    """A machine at rest, from the side and from above, with the title of one of its modes."""
+    """Side and top view of a machine at rest, titled with one of its modes."""
     figure, (views,) = _figure(motion, [mode], SINGLE)
     return figure, views
 
 
 def draw_displaced(views: Sequence[View], motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
-    """Draw the machine at a phase of a mode, rad, over its picture at rest; returns what can be removed again."""
+    """Draw the machine at a phase [rad] of a mode over the machine at rest; returns the removable artists."""
     return _draw(views, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
 
 
 def displaced(motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
-    """Points of a machine as they are drawn at a phase of a mode, rad; the axes of frames keep their length."""
-    moved = motion.points + (mode.displacement * np.exp(1j * phase)).real
+    """Drawn positions [m] of the points of a machine at a phase [rad] of a mode; frame axes keep their length."""
+    points = motion.points + (mode.displacement * np.exp(1j * phase)).real
     for origin, *tips in motion.structure.ends:
-        along = moved[tips] - moved[origin]
-        moved[tips] = moved[origin] + AXES_PART * motion.size * along / np.linalg.norm(along, axis=1, keepdims=True)
-    return moved
+        along = points[tips] - points[origin]
+        points[tips] = points[origin] + AXES_PART * motion.size * along / np.linalg.norm(along, axis=1, keepdims=True)
+    return points
 
 
 def mode_title(mode: ModeMotion) -> str:
     """Number, frequency and damping of a mode."""
     percent = round(100.0 * mode.damping_ratio, 2) + 0.0  # no "-0.00"
-    still = "" if np.any(mode.displacement) else "\nmoves nothing that is drawn"
+    still = "" if np.any(mode.displacement) else "\nno drawn point moves"
     return f"mode {mode.number}: {mode.frequency_hz:.4g} Hz, damping {percent:.2f} %{still}"
 
 
 def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
-    """A figure with the machine at rest, views of that width, inches, for each mode."""
+    """A figure of the machine at rest with views of the given width [inches] for each mode."""
     low, high = _box(motion)
     extent = high - low
     along, across = (0, 1) if extent[0] >= extent[1] else (1, 0)
@@ -176,7 +175,7 @@ def _legend(figure: Figure, motion: MachineMotion) -> None:
 
 
 def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest x, y, z of a box that holds the machine in all phases of all modes."""
+    """Lowest and highest x, y, z [m] of a box around the machine at all phases of all modes."""
     reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
     low, high = np.min(motion.points - reach, axis=0), np.max(motion.points + reach, axis=0)
     middle, extent = 0.5 * (low + high), high - low

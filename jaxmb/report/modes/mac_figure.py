@@ -1,4 +1,4 @@
-"""MAC between two sets of modes as a picture with its numbers."""
+"""Figure of the MAC between sets of modes."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from jaxmb.report.modes.mode_pairs import ModePairs
 from jaxmb.report.modes.tables import marks
 
 MOST_MODES = 20
-"""Modes that still can be read in one figure."""
+"""Largest number of modes per axis of a figure."""
 
 Panel = tuple[str, np.ndarray, np.ndarray, Sequence[int]]
-"""What the rows are, their MAC [row, column], their frequencies, and which of them were not measured."""
+"""Label of the rows, MAC [row, column], frequencies of the rows, and indices of those without a measured partner."""
 
 
 def mac_figure(
@@ -23,23 +23,23 @@ def mac_figure(
     """MAC between two sets of modes.
 
     Args:
-        title: what stands above.
+        title: of the figure.
         likeness: MAC [row, column]; the first `MOST_MODES` of each are shown.
-        rows: what the rows are, and their frequencies.
+        rows: label and frequencies of the rows.
         columns: likewise.
     """
     return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
 
 
 def pairs_figure(result: Result, name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Figure:
-    """MAC of the identified machine's modes at the posture of a test with the measured ones.
+    """MAC between the identified machine's modes at the posture of a test and the measured ones.
 
     Args:
         result: the identification.
         name: of the test.
         pairs: the modes.
         unit: of their frequencies.
-        given: what the data of the test are called, "measured" or "simulated".
+        given: label of the test's data, "measured" or "simulated".
     """
     found = (
         f"identified: modes ({unit})",
@@ -59,13 +59,13 @@ def pairs_figure(result: Result, name: str, pairs: ModePairs, unit: str, given: 
 
 
 def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarray], given: str = "measured") -> Figure:
-    """MAC between several sets of modes and one that all are compared with, as Fig. 11 of Huynh et al. 2020.
+    """MAC between several sets of modes and a common reference, as Fig. 11 of Huynh et al. 2020.
 
     Args:
-        title: what stands above.
-        panels: one picture each; the first `MOST_MODES` rows and columns are shown.
-        columns: what all are compared with, and its frequencies.
-        given: what the data are called, "measured" or "simulated".
+        title: of the figure.
+        panels: one per set; the first `MOST_MODES` rows and columns are shown.
+        columns: label and frequencies of the reference.
+        given: label of the data, "measured" or "simulated".
     """
     count = min(max(panel[1].shape[0] for panel in panels), MOST_MODES)
     across = min(columns[1].size, MOST_MODES)
@@ -73,17 +73,17 @@ def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarr
     single = 1.6 + size * across
     figure = Figure(figsize=(max(single * len(panels), 3.0), 1.2 + size * count), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (name, likeness, frequency_hz, alone) in zip(grid, panels, strict=True):
+    for axes, (name, likeness, frequency_hz, unpaired) in zip(grid, panels, strict=True):
         shown = likeness[:MOST_MODES, :MOST_MODES]
         image = axes.imshow(shown, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         _numbers(axes, shown, 7 if size > 0.5 else 6)
         axes.set_xticks(range(across), _frequencies(columns[1][:across]))
         labels = _frequencies(frequency_hz[: shown.shape[0]])
-        axes.set_yticks(range(shown.shape[0]), [f"{f} *" if m in alone else f for m, f in enumerate(labels)])
+        axes.set_yticks(range(shown.shape[0]), [f"{f} *" if m in unpaired else f for m, f in enumerate(labels)])
         if across > 6:
             axes.tick_params(axis="x", rotation=90)
         axes.set_xlabel(columns[0])
-        axes.set_ylabel(f"{name}, * not {given}" if alone else name)
+        axes.set_ylabel(f"{name}, * not {given}" if unpaired else name)
         axes.grid(False)
     whole = panels[0][1].shape
     cut = len(panels) == 1 and whole != (count, across)
@@ -97,7 +97,7 @@ def mac_panels(title: str, panels: Sequence[Panel], columns: tuple[str, np.ndarr
 
 
 def _frequencies(frequency_hz: np.ndarray) -> list[str]:
-    """Labels with one decimal, or with as many as tell modes below 1 Hz apart."""
+    """Labels with one decimal, or more for frequencies below 1 Hz."""
     smallest = float(np.min(frequency_hz, initial=np.inf))
     decimals = 1 if smallest >= 1.0 or smallest <= 0.0 else 2 - int(np.floor(np.log10(smallest)))
     return [f"{f:.{decimals}f}" for f in frequency_hz]

@@ -13,8 +13,8 @@ from jaxmb.report.style import FITTED
 
 
 def measured_modes_figure(result: Result, entry: Entry) -> Figure:
-    """Given and identified frequencies and damping ratios of a modal test, and their difference beside
-    the spread of the data."""
+    """Measured (or simulated) and identified frequencies and damping ratios of a modal test, and their differences with
+    the standard deviations of the data."""
     test: Any = entry.test
     given = data_word(entry)
     fitted = fitted_modes(result, test)

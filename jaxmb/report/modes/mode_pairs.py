@@ -1,4 +1,4 @@
-"""Modes of a machine beside measured ones."""
+"""Pairing of the modes of a machine with measured ones."""
 
 import dataclasses
 
@@ -16,29 +16,29 @@ from jaxmb.response.modal import Modes, energy_shares, mac, modes, some_modes, s
 
 @dataclasses.dataclass(frozen=True)
 class ModePairs:
-    """Modes of a machine at the posture of one test, beside measured ones, compared at the sensors."""
+    """Modes of a machine at the posture of one test, paired with measured ones at the sensors."""
 
     reference: Modes
-    """Measured ones."""
+    """Measured modes."""
     fitted: Modes
     likeness: np.ndarray
     """MAC [fitted, reference]."""
     partner: tuple[int | None, ...]
-    """Measured mode of each fitted one, None where it belongs to none."""
+    """Index of the measured mode paired with each fitted one; None if unpaired."""
 
     @property
     def unmeasured(self) -> tuple[int, ...]:
-        """Fitted modes that stand alone beside measured ones."""
+        """Indices of the unpaired fitted modes."""
         return tuple(f for f, m in enumerate(self.partner) if m is None)
 
 
 def data_word(entry: Entry) -> str:
-    """What the data of a test are called: "measured" or "simulated"."""
+    """Label of the data of a test: "measured" or "simulated"."""
     return "measured" if entry.truth is None else "simulated"
 
 
 def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
-    """Modes of any machine beside those that modal analysis found in the FRFs of a test; None where there are none.
+    """Modes of a machine paired with those of the modal analysis of a test's FRFs; None without a modal analysis.
 
     Args:
         entry: the test.
@@ -49,11 +49,11 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
 
 
 def pairs_of_modes_test(test: ModesTest, model: Model) -> ModePairs | None:
-    """Modes of a machine beside those of a modal test, paired as in the fit; None where it has no shapes."""
+    """Modes of a machine paired with those of a modal test as in the fit; None without measured shapes."""
     if not test.outputs:
         return None
-    seen = test.view(model)
-    found = modes(seen.tangent)
+    view = test.view(model)
+    found = modes(view.tangent)
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
     measured = Modes(
         frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
@@ -63,13 +63,13 @@ def pairs_of_modes_test(test: ModesTest, model: Model) -> ModePairs | None:
         shape=test.shape.T,
         overdamped=jax.device_put(np.zeros(0)),
     )
-    paired = np.asarray(predict_modes(test, seen).frequency_hz)
-    places = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired[:, None]), axis=1)
+    paired_hz = np.asarray(predict_modes(test, view).frequency_hz)
+    nearest = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired_hz[:, None]), axis=1)
     keep = np.asarray(found.frequency_hz) <= test.band_end_hz
-    keep[places] = True
-    partner = {int(f): m for m, f in enumerate(places)}
+    keep[nearest] = True
+    partner = {int(f): m for m, f in enumerate(nearest)}
     fitted = some_modes(found, keep)
-    at_sensors = np.asarray(seen.output_rows) @ np.asarray(fitted.shape)
+    at_sensors = np.asarray(view.output_rows) @ np.asarray(fitted.shape)
     likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
     return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
 
@@ -84,25 +84,25 @@ def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
 
 @dataclasses.dataclass(frozen=True)
 class FittedModes:
-    """What a modal test measured, and the same of the identified machine."""
+    """Modes of the identified machine paired with those of a modal test."""
 
     frequency_hz: np.ndarray
     damping_percent: np.ndarray
     share: np.ndarray
-    """Strain energy by spring [mode, spring], as `spring_names`; each row 1 in sum."""
+    """Share of the strain energy [mode, spring], springs as in `spring_names`; each row sums to 1."""
     mac: np.ndarray
-    """Of each shape at the sensors with the measured one; 1 where none was measured."""
+    """MAC of each shape at the sensors with the measured one; 1 without a measured shape."""
 
 
 def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
-    """The modes of the identified machine that stand for the measured ones, in their order."""
-    seen = test.view(result.model)
-    paired = predict_modes(test, seen)
+    """The modes of the identified machine paired with the measured ones, in the order of the latter."""
+    view = test.view(result.model)
+    paired = predict_modes(test, view)
     springs = spring_matrices(result.model, test.q, working_point(result.model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
-    found = modes(seen.tangent)
+    found = modes(view.tangent)
     shares = np.asarray(energy_shares(found.shape, springs)).T
-    # The pairing is the test's own; it gives frequencies, by which each mode is found again.
+    # The pairing of the test returns frequencies and damping ratios, which identify the modes.
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
     return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)], np.asarray(paired.mac))

@@ -1,4 +1,4 @@
-"""Tables of modes: measured or true ones beside those of the identified machine."""
+"""Tables of modes: measured or true ones and those of the identified machine."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from jaxmb.report.section import Column, Table, left, right
 from jaxmb.response.modal import Modes, giving_way, spring_names
 
 UNCERTAIN = 0.1
-"""Relative standard deviation of a frequency or a damping ratio from which on it is marked."""
-MARK = "?: standard deviation above 10 %, parameters that are not identified act on it"
+"""Relative standard deviation above which a frequency or damping ratio is marked."""
+MARK = "?: standard deviation above 10 %, depends on parameters that are not identifiable"
 NOTABLE_SHARE = 0.1
-"""Of a spring in the strain energy of a mode, from which on it is named."""
+"""Smallest listed share of a spring in the strain energy of a mode."""
 
 
 def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
-    """ "?" beside the frequency and beside the damping of an identified mode that are uncertain, otherwise "".
+    """Marks of the frequency and of the damping of an identified mode: "?" if uncertain, else "".
 
     Args:
         result: the identification.
@@ -40,13 +40,13 @@ def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
 
 
 def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ...]], caption: str = "") -> Table:
-    """A table of modes, its caption with the meaning of the mark where there is one."""
+    """A table of modes, with the legend of the mark in its caption if it occurs."""
     marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row) else ""
     return Table(title, columns, tuple(rows), "; ".join(text for text in (caption, marked) if text))
 
 
 def measured_modes_table(result: Result, entry: Entry) -> Table:
-    """Modes of a modal test beside those of the identified machine: frequency, then damping."""
+    """Modes of a modal test and of the identified machine: frequency, damping, strain energy and MAC."""
     test: Any = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
@@ -54,9 +54,9 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
         *right(*(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     fitted, names, rows = fitted_modes(result, test), spring_names(result.study.model), []
-    known, named = np.array(giving_way(result.study.model)), False
+    compliant, named = np.array(giving_way(result.study.model)), False
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
-        content, share = np.asarray(test.content[m])[known], fitted.share[m]
+        content, share = np.asarray(test.content[m])[compliant], fitted.share[m]
         springs = [i for i in np.argsort(-share, kind="stable") if content[i] or share[i] >= NOTABLE_SHARE]
         named |= bool(content.any())
         of_frequency, of_damping = marks(result, entry.name, fitted.frequency_hz[m])
@@ -78,11 +78,10 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
     return _table(f"Modes, {entry.name}: measured and identified", columns, rows, caption)
 
 
-def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], alone: Sequence[LonelyMode]) -> Table:
-    """Modes that modal analysis found in the FRFs of a test beside the identified machine's.
+def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[LonelyMode]) -> Table:
+    """Modes of the modal analysis of a test's FRFs and of the identified machine.
 
-    A mode that was measured only, or that only the identified machine has, stands alone in its row; the mean errors
-    (absolute, as all in the table) are of the pairs.
+    Unpaired modes have rows of their own; mean absolute errors are over the pairs.
     """
     columns = (
         *left("mode"),
@@ -96,7 +95,7 @@ def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], a
         likeness = "-" if pair.mac is None else f"{pair.mac:.3f}"
         frequencies = hertz(measured), of_frequency + hertz(found), signed(found - measured)
         rows.append((measured, (*frequencies, *damping, likeness)))
-    for mode in alone:
+    for mode in unpaired:
         frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:.3f}"
         if mode.of == "measured":
             rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
@@ -113,7 +112,7 @@ def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], a
 
 
 def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Table:
-    """Modes of the machine that was simulated beside the identified one's."""
+    """Modes of the simulated and of the identified machine."""
     columns = right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %")
     rows = []
     for m, pair in enumerate(pairs, 1):
@@ -132,7 +131,7 @@ def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Ta
 
 
 def identified_modes_table(result: Result, name: str) -> Table:
-    """Modes of the identified machine at the posture of a test whose own modes are not known."""
+    """Modes of the identified machine at the posture of a test without known modes."""
     rows = []
     for mode in (mode for mode in result.modes if mode.posture == name):
         of_frequency, of_damping = marks(result, name, mode.damped_frequency_hz)
@@ -147,15 +146,15 @@ def identified_modes_table(result: Result, name: str) -> Table:
 
 
 def modes_of_all_tests(
-    result: Result, entries: Sequence[Entry], pairs: Sequence[TrueMode | ModePair], alone: Sequence[LonelyMode] = ()
+    result: Result, entries: Sequence[Entry], pairs: Sequence[TrueMode | ModePair], unpaired: Sequence[LonelyMode] = ()
 ) -> Table:
-    """Identified modes at the postures of many tests, a row a test, with the largest errors.
+    """Identified modes at the postures of many tests, one row per test, with the largest errors.
 
     Args:
         result: the identification.
         entries: the tests.
-        pairs: known and identified modes of all of them.
-        alone: modes of either side without a partner.
+        pairs: pairs of true or measured and identified modes of all tests.
+        unpaired: measured and identified modes without a partner.
     """
     rows = []
     for name in (entry.name for entry in entries if entry.role == "fit"):
@@ -163,11 +162,11 @@ def modes_of_all_tests(
         errors = np.array([_errors(pair) for pair in pairs if pair.posture == name]).reshape(-1, 2)
         largest = [number(x, 2) for x in np.max(errors, axis=0)] if errors.size else ["-", "-"]
         listed = ", ".join(marks(result, name, hz)[0] + number(hz, 4) for hz in found) or "-"
-        lonely = [str(sum(mode.posture == name for mode in alone))] if alone else []
-        rows.append((name, listed, *largest, *lonely))
+        count = [str(sum(mode.posture == name for mode in unpaired))] if unpaired else []
+        rows.append((name, listed, *largest, *count))
     columns = (
         *left("test", "identified modes, Hz"),
-        *right("largest error Hz", "of damping %", *(("without partner",) if alone else ())),
+        *right("largest error Hz", "of damping %", *(("unpaired",) if unpaired else ())),
     )  # fmt: skip
     return _table("Modes of all tests", columns, rows)
 
@@ -182,7 +181,7 @@ def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
 
 
 def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> Table:
-    """Modes of a machine that is not fitted to anything; the first ones."""
+    """Table of the first predicted modes of a machine."""
     columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     rows = [
         (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:.3f}")

@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 from jaxmb.identify.assess.result import Result
 
 MOST_NUMBERS = 12
-"""Parameters up to which the numbers are written in the squares."""
+"""Largest number of parameters for which the cells have numbers."""
 
 
 def correlation_figure(result: Result) -> Figure:
-    """Correlation matrix of the free parameters: 1 where two rise together, -1 where one falls as the other rises."""
+    """Correlation matrix of the free parameters."""
     names = result.study.free.names
     matrix = result.correlation
     size = 1.6 + 0.27 * len(names) * (1.4 if len(names) <= MOST_NUMBERS else 1.0)
@@ -29,7 +29,7 @@ def correlation_figure(result: Result) -> Figure:
     for i in unknown:
         axes.get_yticklabels()[i].set_color("0.6")
         axes.get_xticklabels()[i].set_color("0.6")
-    note = ", grey: not known" if unknown else ""
+    note = ", grey: not identifiable" if unknown else ""
     axes.set_title(f"{result.study.name}: correlation of the parameters{note}", loc="left")
     figure.colorbar(image, ax=axes, shrink=0.8, label="correlation")
     return figure

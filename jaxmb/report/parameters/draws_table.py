@@ -1,4 +1,4 @@
-"""What fits to many draws say of the parameters, as a table."""
+"""Table of the parameters over Monte-Carlo or bootstrap draws."""
 
 import numpy as np
 
@@ -9,32 +9,32 @@ from jaxmb.report.section import Section, Table, left, right, section
 
 
 def draws_sections(draws: Draws, result: Result, what: str) -> list[Section]:
-    """Values that were found, their standard deviations, and how the fits to draws scatter.
+    """Identified values, their standard deviations, and scatter, bias and coverage over the draws.
 
     Args:
-        draws: fits about what was found.
-        result: what was found.
-        what: was drawn, in the title.
+        draws: fits to data drawn about the identified machine.
+        result: the identification.
+        what: description of the draws, for the caption.
     """
     interval = draws.interval()
     rows = []
     for k, name in enumerate(draws.names):
         parameter, log = result.parameters[name], bool(draws.logarithmic[k])
-        times = 100.0 if log else 1.0
+        scale = 100.0 if log else 1.0
         rows.append((
-            name, parameter.unit, number(parameter.value), _size(times * (parameter.std_log if log else parameter.std)),
-            _size(times * draws.scatter[k]), _size(times * draws.bias[k]), number(interval[k, 0]),
+            name, parameter.unit, number(parameter.value), _size(scale * (parameter.std_log if log else parameter.std)),
+            _size(scale * draws.scatter[k]), _size(scale * draws.bias[k]), number(interval[k, 0]),
             number(interval[k, 1]), f"{100.0 * draws.coverage[k]:.0f}",
         ))  # fmt: skip
     columns = (
         *left("parameter", "unit"), *right("value", "std", "scatter", "bias"),
         *right("from", "to", minor=1), *right("covered %"),
     )  # fmt: skip
-    lost = len(draws.converged) - int(draws.converged.sum())
+    failed = len(draws.converged) - int(draws.converged.sum())
     caption = (
-        f"std by the fit, scatter and bias of {len(draws.converged)} fits to {what}, in % of logarithmic parameters;"
-        " from, to: where 95 % of these lie; covered: how often their own 95 % interval holds what they were drawn from"
-        + (f"; {lost} of them did not converge and are left out" if lost else "")
+        f"std of the fit, scatter and bias of {len(draws.converged)} fits to {what}, in % for logarithmic parameters;"
+        " from, to: central 95 % of the fits; covered: share of their 95 % intervals that contain the value drawn from"
+        + (f"; {failed} fits did not converge and are excluded" if failed else "")
     )
     return section("Draws", (Table("", columns, tuple(rows), caption),))
 

@@ -1,4 +1,4 @@
-"""Identified parameters and the course of the fit as figures."""
+"""Figures of the identified parameters and of the cost during the fit."""
 
 import math
 import textwrap
@@ -17,22 +17,22 @@ from jaxmb.report.parameters.parameter_table import free_values
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
 
 LARGEST_FACTOR = 1e3
-"""At the ends of the axis of parameters whose interval is wider than their value; what is beyond is cut off."""
+"""Factor at the ends of the logarithmic axis; intervals are cut there."""
 
 
 def cost_figure(result: Result) -> Figure:
     """Best cost against evaluations."""
     figure = Figure(figsize=(4.8, 3.2), layout="constrained")
     axes = figure.add_subplot()
-    seen = [(max(n, 1), cost) for n, cost in result.history if np.isfinite(cost) and cost > 0.0]
+    drawn = [(max(n, 1), cost) for n, cost in result.history if np.isfinite(cost) and cost > 0.0]
     initial = result.initial_cost
     start = [(1, initial)] if np.isfinite(initial) and initial > 0.0 else []
-    curve = np.array(start + seen).reshape(-1, 2)
+    curve = np.array(start + drawn).reshape(-1, 2)
     axes.step(*curve.T, where="post", color=FITTED, lw=1.2)
-    axes.plot(*curve[len(start) :].T, "o", ms=2.5 if len(seen) <= 60 else 1.5, color=FITTED, label="best so far")
+    axes.plot(*curve[len(start) :].T, "o", ms=2.5 if len(drawn) <= 60 else 1.5, color=FITTED, label="best so far")
     if start:
         axes.plot(*start[0], "D", ms=5, mfc="white", mec=INITIAL, mew=1.4, label="initial values", clip_on=False)
-    if curve.size:  # a logarithmic axis needs something to show
+    if curve.size:  # a logarithmic axis needs positive data
         axes.set_xscale("log")
         axes.set_yscale("log")
         logarithmic_ticks(axes.xaxis)
@@ -40,7 +40,7 @@ def cost_figure(result: Result) -> Figure:
         low, high = curve[:, 1].min(), curve[:, 1].max()
         if low / 10.0 <= result.study.settings.tolerance <= 10.0 * high:
             axes.axhline(result.study.settings.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")
-        if high / low < 10.0:  # less than a decade shows one labelled tick, or none
+        if high / low < 10.0:  # less than a decade has one labelled tick or none
             axes.set_ylim(low / 2.0, 3.0 * high)
     axes.set_xlabel("evaluations of the cost")
     axes.set_ylabel("cost" if result.study.problem.prior is None else "cost, prior included")
@@ -50,27 +50,27 @@ def cost_figure(result: Result) -> Figure:
 
 
 class Scale(NamedTuple):
-    """Axis of a panel; in the order of the panels."""
+    """Axis of a panel; sorts in the order of the panels."""
 
     kind: int
-    """0: change in % of the value; 1: factor on the value, logarithmic; 2: the value itself, which may be 0."""
+    """0: relative change in %; 1: factor on the value, logarithmic; 2: the value itself, which may be 0."""
     unit: str
     decade: int
     """The axis ends at 10^decade."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the axis."""
+        """Lower and upper end of the axis."""
         largest = LARGEST_FACTOR if self.kind == 1 else 10.0**self.decade
         return (1.0 / largest, largest) if self.kind == 1 else (-largest, largest)
 
     def along(self, x: float, value: float) -> float:
-        """Place of a value x on the axis, beside the identified value."""
+        """Position on the axis of a value x, relative to the identified value."""
         return x if self.kind == 2 else x / value if self.kind == 1 else 100.0 * (x / value - 1.0)
 
 
 def scale_of(value: float, interval: tuple[float, float], unit: str) -> Scale:
-    """The axis on which an interval has a twentieth of the width or more."""
+    """The axis on which an interval covers at least a twentieth of the width."""
     low, high = interval
     if low * high > 0.0:
         relative = max(abs(low / value - 1.0), abs(high / value - 1.0))
@@ -79,10 +79,10 @@ def scale_of(value: float, interval: tuple[float, float], unit: str) -> Scale:
 
 
 def parameter_figure(result: Result) -> Figure:
-    """95 % intervals of the identified parameters, each on a scale on which it can be seen, beside the truth.
+    """95 % intervals of the identified parameters with the true values, each on a scale of its magnitude.
 
-    A panel for each magnitude of the interval: in per cent of the value, as factors on it where it is wider than the
-    value, and as values where it contains 0. Parameters without an interval are named below.
+    One panel per magnitude of the interval: relative change in %, factor where the interval is wider than the value,
+    absolute value where it contains 0. Parameters without an interval are listed below.
     """
     panels: dict[Scale, list[tuple[str, str]]] = {}
     unknown = []
@@ -92,7 +92,7 @@ def parameter_figure(result: Result) -> Figure:
             unknown.append(label)
         else:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
-    below = textwrap.wrap(f"not known: {', '.join(unknown)}", 100) if unknown else []
+    below = textwrap.wrap(f"not identifiable: {', '.join(unknown)}", 100) if unknown else []
     heights = [0.35 + 0.22 * len(panels[scale]) for scale in sorted(panels)]
     figure = Figure(figsize=(7.2, 0.75 + sum(heights) + 0.13 * len(panels) + 0.16 * len(below)), layout="constrained")
     grid = figure.add_gridspec(max(len(heights), 1), 1, height_ratios=heights or None)
@@ -128,7 +128,7 @@ _MARKER = {
 
 
 def _ends(p: Parameter, scale: Scale) -> tuple[float, float]:
-    """Bounds of a parameter on an axis, at most its ends."""
+    """Bounds of a parameter on an axis, clipped to its ends."""
     low, high = sorted(np.clip([scale.along(x, p.value) for x in (p.lower, p.upper)], *scale.ends))
     return float(low), float(high)
 

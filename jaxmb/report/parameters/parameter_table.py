@@ -1,4 +1,4 @@
-"""Identified parameters as a table, and what the data know only together."""
+"""Tables of the identified parameters, of parameters identifiable only in combination, and of correlations."""
 
 import math
 
@@ -11,12 +11,12 @@ from jaxmb.report.section import Cell, Lines, Picture, Section, Table, drawn_by,
 
 _FIGURES = "jaxmb.report.parameters"
 STRONG = 0.9
-"""Correlation from which on two parameters are named."""
+"""Smallest absolute correlation that is listed."""
 MOST_PAIRS = 5
 
 
 def parameter_sections(result: Result) -> list[Section]:
-    """Identified parameters, what is known only together, and the figure of both."""
+    """Sections on the identified parameters and on those identifiable only in combination."""
     if result.study.complete is not None:
         return []
     figure = Picture("parameters", drawn_by(f"{_FIGURES}.parameter_figure:parameter_figure", result))
@@ -25,7 +25,7 @@ def parameter_sections(result: Result) -> list[Section]:
 
 
 def parameter_table(result: Result) -> Table:
-    """Identified parameters: value, with a star on a bound, standard deviation, bounds, and whether the data fix it."""
+    """Identified parameters: value (* on a bound), standard deviation, initial value, bounds, identifiability."""
     truth, rows = result.study.truth, []
     for label, name in free_values(result):
         p = result.parameters[name]
@@ -46,12 +46,10 @@ def parameter_table(result: Result) -> Table:
 
 
 def what_marks_mean(result: Result) -> str:
-    """What "yes", "weak" and "no" are in this study, and a star."""
+    """Legend of "yes", "weak", "no" and the star in this study."""
     prior = result.study.problem.prior
     if prior is not None:
-        line = (
-            "identifiable: yes where the data halve the prior's std or more, weak where they take 5 % off it, else no"
-        )
+        line = "identifiable: yes where the data halve the prior's std, weak where they reduce it by 5 %, else no"
         if not np.isfinite(np.asarray(prior.std)).all():
             line += "; without a prior yes where std is below 10 %, weak below 100 %"
     else:
@@ -62,26 +60,25 @@ def what_marks_mean(result: Result) -> str:
 
 
 def together_lines(result: Result) -> list[str]:
-    """A line on each group of parameters that the data know only together, or not at all."""
+    """A line for each combination of parameters that is weakly or not identifiable."""
     lines = []
     for group in result.metrics.known_together or ():
         if len(group.parameters) < 2:
-            continue  # which its own standard deviation tells
+            continue  # a single parameter has its own standard deviation
         if group.dimension > 1:
-            what = f"{', '.join(group.parameters)} ({group.dimension} directions)"
+            text = f"{', '.join(group.parameters)} ({group.dimension} directions)"
         else:
-            what = "  ".join(f"{size:+.2f} {name}" for name, size in group.parameters.items())
-        known = math.isfinite(group.std)
+            text = "  ".join(f"{size:+.2f} {name}" for name, size in group.parameters.items())
         lines.append(
-            f"identifiable only in combination: {what}, std of this sum {percent(100.0 * group.std)} %"
-            if known
-            else f"not identifiable: {what}"
+            f"identifiable only in combination: {text}, std of this sum {percent(100.0 * group.std)} %"
+            if math.isfinite(group.std)
+            else f"not identifiable: {text}"
         )
     return lines
 
 
 def correlation_sections(result: Result) -> list[Section]:
-    """Pairs of strongly correlated parameters, and the correlation matrix as a heat map; none where there are none."""
+    """Section on pairs of strongly correlated parameters with the correlation matrix; empty without such pairs."""
     names = result.study.free.names
     if len(names) < 2 or result.study.is_linear:
         return []
@@ -98,7 +95,7 @@ def correlation_sections(result: Result) -> list[Section]:
 
 
 def profile_sections(result: Result) -> list[Section]:
-    """95 % intervals by the standard deviation and by the profile; a dash where the cost does not rise so far."""
+    """95 % intervals by the standard deviation and by the profile; a dash where the cost does not rise enough."""
     profiles, rows = result.metrics.profiles, []
     if profiles is None:
         return []
@@ -107,14 +104,14 @@ def profile_sections(result: Result) -> list[Section]:
         cells = ["-" if end is None else number(end) for end in ends]
         rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
     columns = (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to"))
-    caption = f"by profile: where the cost, all others fitted again, rises by {RISE:.2f} noise units"
+    caption = f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units"
     table = Table("", columns, tuple(rows), caption)
     figure = Picture("profiles", drawn_by(f"{_FIGURES}.profile_figure:profile_figure", result))
     return section("95 % intervals along profiles of the cost", (table, figure))
 
 
 def free_values(result: Result) -> list[tuple[str, str]]:
-    """Label and name of everything that was free, once for what is tied together."""
+    """Label and name of the free parameters, one per group of tied ones."""
     return [
         (names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)", names[0])
         for names in result.study.free.tied
@@ -122,16 +119,16 @@ def free_values(result: Result) -> list[tuple[str, str]]:
 
 
 def on_bound(p: Parameter) -> bool:
-    """Whether a value is on one of its bounds."""
+    """Whether the value of a parameter is on one of its bounds."""
     # exp(log(bound)) may differ from the bound in the last digits
     return any(math.isclose(p.value, bound) for bound in (p.lower, p.upper))
 
 
 def _error(p: Parameter, true: float) -> str:
-    """Error of a parameter, %; "bound" where the truth is one and the fit ends there, for which no data were needed."""
+    """Error of a parameter, %; "bound" where true and identified value are both on a bound."""
     relative = p.value / true - 1.0
     if abs(relative) > 1e-11:
         return percent(100.0 * relative, signed=True)
     if not math.isfinite(p.std):
-        return "-"  # nothing was found, it kept the machine's own value
+        return "-"  # not identified: it kept the initial value
     return "bound" if on_bound(p) else "<1e-9"

@@ -1,4 +1,4 @@
-"""The cost along one parameter as a figure."""
+"""Figure of profiles of the cost."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,25 +8,26 @@ from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 NARROW = 0.3
-"""Range of the values, over the identified one, below which their changes are shown."""
+"""Range of the values relative to the identified one below which relative changes are drawn."""
 
 
 def profile_figure(result: Result) -> Figure:
-    """Rise of the cost along each profiled parameter, all others fitted again, beside what its std promises."""
+    """Rise of the cost along each profiled parameter, minimised over all others, with that implied by its std."""
     profiles = result.metrics.profiles or {}
     across = min(len(profiles), 3)
     down = -(-len(profiles) // across)
     figure = Figure(figsize=(max(0.8 + 2.6 * across, 6.0), 0.9 + 2.2 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False)
     for axes, (name, profile) in zip(grid.ravel(), profiles.items(), strict=False):
-        values, mine = profile.values, result.parameters[name].value
+        values, identified = profile.values, result.parameters[name].value
         true = result.study.truth.get(name)
-        narrow = mine != 0.0 and np.ptp(values) < NARROW * abs(mine)
-        if narrow:  # numbers that differ in their last digits cannot be read
-            values, true = 100.0 * (values / mine - 1.0), None if true is None else 100.0 * (true / mine - 1.0)
+        narrow = identified != 0.0 and np.ptp(values) < NARROW * abs(identified)
+        if narrow:  # numbers that differ only in their last digits are illegible
+            values = 100.0 * (values / identified - 1.0)
+            true = None if true is None else 100.0 * (true / identified - 1.0)
         axes.axhline(RISE, color=ALERT, lw=0.9, ls="--", label="95 %")
-        axes.plot(values, profile.expected, color=INITIAL, lw=4.0, alpha=0.5, label="by the standard deviation")
-        axes.plot(values, profile.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="all others fitted again")
+        axes.plot(values, profile.expected, color=INITIAL, lw=4.0, alpha=0.5, label="implied by the standard deviation")
+        axes.plot(values, profile.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="minimised over all others")
         if true is not None:
             axes.axvline(true, color=TRUE, lw=1.1, label="true")
         if result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min():

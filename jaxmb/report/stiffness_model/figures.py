@@ -9,18 +9,18 @@ from jaxmb.report.stiffness_model.tables import MODELS, ROLES
 from jaxmb.report.style import FITTED, INITIAL, MEASURED
 
 BINS = 31
-"""Of a histogram of errors: odd, so that the middle one is about 0."""
+"""Bins of a histogram of errors: odd, so that the middle one is centred on 0."""
 
 
 def error_figure(study: str, metrics: StiffnessModelMetrics, role: str) -> Figure:
-    """Histograms of the errors after compensation along x, y and z, a row for each model.
+    """Histograms of the errors after compensation along x, y and z, one row per model.
 
-    The middle bin is centred on 0, and bins are the same in the figures of fitted and of other tests.
+    The middle bin is centred on 0; bins are the same for fitted and held-out tests.
 
     Args:
-        study: its name.
-        metrics: what was found.
-        role: of the tests, "fit" or "check".
+        study: name of the study.
+        metrics: its stiffness-model metrics.
+        role: "fit" or "check" tests.
     """
     errors, models = metrics.errors_mm(role) or {}, list(metrics.parameters)
     both = [metrics.errors_mm(each) or {} for each in ROLES]
@@ -47,7 +47,7 @@ def error_figure(study: str, metrics: StiffnessModelMetrics, role: str) -> Figur
 
 
 def compliance_figure(result: Result) -> Figure:
-    """Identified compliances with their 95 % intervals, a panel for each unit."""
+    """Identified compliances with their 95 % intervals, one panel per unit."""
     groups: dict[str, list[str]] = {}
     for name, parameter in result.parameters.items():
         groups.setdefault(parameter.unit, []).append(name)
@@ -57,11 +57,11 @@ def compliance_figure(result: Result) -> Figure:
     for axes, (unit, names) in zip(grid, groups.items(), strict=True):
         value = np.array([result.parameters[name].value for name in names])
         std = np.array([result.parameters[name].std for name in names])
-        place = np.arange(len(names))
+        row = np.arange(len(names))
         axes.axvline(0.0, color="0.5", lw=0.8)
-        axes.errorbar(value, place, xerr=INTERVAL * std, fmt="none", ecolor=INITIAL, elinewidth=1.4)
-        axes.plot(value, place, "o", ms=3.5, color=FITTED)
-        axes.set_yticks(place, [name.removeprefix("compliance.") for name in names])
+        axes.errorbar(value, row, xerr=INTERVAL * std, fmt="none", ecolor=INITIAL, elinewidth=1.4)
+        axes.plot(value, row, "o", ms=3.5, color=FITTED)
+        axes.set_yticks(row, [name.removeprefix("compliance.") for name in names])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlabel(f"compliance ({unit})")
     figure.suptitle(f"{result.study.name}: compliances and 95 % intervals", fontsize=9, x=0.01, ha="left")

@@ -1,4 +1,4 @@
-"""Tables of a complete stiffness model: how it was reduced, what its variants compensate, and its parameters."""
+"""Tables of a complete stiffness model: reduction, compensation by its variants, and parameters."""
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
@@ -7,7 +7,7 @@ from jaxmb.report.cells import number
 from jaxmb.report.section import Cell, Part, Picture, Section, Table, drawn_by, left, right, section
 
 STEPS = {
-    "original": "joints and links, 36 compliances a link",
+    "original": "joints and links, 36 compliances per link",
     "M1": "symmetric compliances",
     "M2": "links as beams",
     "M3": "joints added to the links before them",
@@ -28,8 +28,8 @@ ROLES = {"check": "not used in the fit", "fit": "used in the fit"}
 
 
 def stiffness_model_sections(result: Result) -> list[Section]:
-    """What a complete stiffness model was reduced to, what its variants compensate, and its compliances; nothing of a
-    study that has none."""
+    """Sections on the reduction of a complete stiffness model, the compensation by its variants and its compliances;
+    empty for a study without one."""
     metrics = result.metrics.stiffness_model
     if metrics is None:
         return []
@@ -50,7 +50,7 @@ def stiffness_model_sections(result: Result) -> list[Section]:
 
 def reduction_table(metrics: StiffnessModelMetrics) -> Table:
     """Number of parameters by step, in the layout of Table 1 of Klimchik et al. 2014."""
-    published = metrics.published_reduction  # of the machine of that paper alone
+    published = metrics.published_reduction  # only for the machine of that paper
     rows = [
         (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
         for step, count in metrics.reduction.items()
@@ -60,11 +60,11 @@ def reduction_table(metrics: StiffnessModelMetrics) -> Table:
 
 
 def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
-    """What each model leaves of the deflections, mm, in the layout of Table 2 of Klimchik et al. 2014.
+    """Errors after compensation by each model, mm, in the layout of Table 2 of Klimchik et al. 2014.
 
-    Models that cannot be judged on these tests have dashes. Of the tests on which compensation is judged the last two
-    columns say, where the errors of the instruments were drawn, how far the compensated percent and the predicted
-    translations scatter with them (standard deviations).
+    Models that cannot be judged on these tests have dashes. With Monte-Carlo draws of the instrument errors, the last
+    two columns are the standard deviations of the compensated percentage and of the predicted translations over the
+    draws, for the tests on which compensation is judged.
     """
     drawn = metrics.monte_carlo if role == metrics.judged else None
     scatter = () if drawn is None else ("scatter %", "scatter mm")
@@ -78,7 +78,7 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
         cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
         cells.append(f"{row.compensated_percent:.1f}")
         if drawn is not None:
-            cells += [_scatter(spread, name) for spread in (drawn.compensated_percent_std, drawn.predicted_std_mm)]
+            cells += [_scatter(std, name) for std in (drawn.compensated_percent_std, drawn.predicted_std_mm)]
         rows.append((label, str(row.parameters or "-"), *cells))
     columns = (
         *left("model"), *right("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter)
@@ -92,7 +92,7 @@ def _scatter(deviations: dict[str, float], model: str) -> str:
 
 
 def compensator_table(found: CompensatorOutcome) -> Table:
-    """Compliance of the compensated joint at its angles, and of the spring that was fitted to them."""
+    """Compliance of the compensated joint at its angles, and that of the fitted compensator spring."""
     spring, rows, caption = found.spring, [], ""
     for i, angle in enumerate(found.angle_deg):
         cells = [number(float(found.compliance[i])), number(float(found.std[i]), 2)]
@@ -105,13 +105,13 @@ def compensator_table(found: CompensatorOutcome) -> Table:
             ("spring", spring.stiffness, spring.std["stiffness"], "N/m"),
             ("length", spring.free_length, spring.std["free_length"], "m"),
         )
-        said = [
+        texts = [
             f"{name} {number(value)} +- {number(std, 2)} {unit}" if std < abs(value) else f"{name} not identifiable"
             for name, value, std, unit in values
         ]
-        caption = f"compensator: {', '.join(said)}"
-    columns = (*left("angle"), *right("compliance", "std", *(("by the spring",) if spring is not None else ())))
-    title = f"Compliance of {found.joint} by its angle, with the link before it (rad/Nm)"
+        caption = f"compensator: {', '.join(texts)}"
+    columns = (*left("angle"), *right("compliance", "std", *(("of the spring model",) if spring is not None else ())))
+    title = f"Compliance of {found.joint} and the preceding link against the joint angle (rad/Nm)"
     return Table(title, columns, tuple(rows), caption)
 
 

@@ -1,4 +1,4 @@
-"""What a report says of tests of any kind, and all that it says of a kind that has no sections of its own."""
+"""Parts of the report common to all kinds of tests, and the default section of a kind."""
 
 import re
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from jaxmb.report.modes.mode_pairs import ModePairs, data_word
 from jaxmb.report.section import Picture, Section, Table, drawn_by, left, right
 
 MOST_TESTS = 3
-"""Tests of a kind that each have a table of modes and figures; of more, one table and one figure show all."""
+"""Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
 LONGEST_NAME = 60
-"""Characters of the name of a test that the name of a file has."""
+"""Longest part of a file name taken from a test's name, characters."""
 
 
 def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """A section of a kind of tests that has no other: how well they are predicted."""
+    """Default section of a kind of test: the prediction scores."""
     return [Section(f"Tests of kind {entries[0].kind}", (score_table(result, entries),))]
 
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
-    """How well the identified machine predicts each test: what its score tells; a column for what any of them has."""
+    """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
     predictions = [(entry, _prediction(result, entry)) for entry in entries]
     kinds = [
         ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
         ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
-        ("frequencies off by Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
+        ("frequency error Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
         ("explained %", lambda p: None if p.explained_percent is None else f"{p.explained_percent:.1f}"),
     ]
     shown = [
@@ -56,8 +56,8 @@ def _prediction(result: Result, entry: Entry) -> TestPrediction | None:
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
-    """Tests that have figures of their own: all where there are few, else the fitted and the held-out one with the
-    largest residual."""
+    """Tests with figures of their own: all up to `MOST_TESTS`, else the fitted and the held-out one with the largest
+    residual."""
     if len(entries) <= MOST_TESTS:
         return list(entries)
     by_role = [[entry for entry in entries if entry.role == role] for role in ("fit", "check")]
@@ -65,13 +65,14 @@ def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def largest_residuals(result: Result, entries: Sequence[Entry], most: int) -> list[Entry]:
-    """Those of some tests with the largest residual, in their order."""
+    """The `most` tests with the largest residual, in their original order."""
     sizes = [float(np.mean(result.residual(entry.name, entry.role) ** 2)) for entry in entries]
     return [entries[i] for i in np.sort(np.argsort(sizes)[-most:])]
 
 
 def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
-    """MAC of identified and measured shapes; None where none were measured or the sensors cannot distinguish them."""
+    """Figure of the MAC of identified and measured shapes; None if none were measured or the sensors do not distinguish
+    them."""
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
@@ -80,7 +81,7 @@ def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str
 
 
 def file_names(study: Study) -> dict[Entry, str]:
-    """A part of a file name for each test: its own name in letters that every file system takes, made distinct."""
+    """Unique part of a file name for each test, from its name in portable characters."""
     found = {}
     for entries in (study.fitted, study.checks):
         plain = [re.sub(r"[^A-Za-z0-9]+", "-", e.name).strip("-").lower()[:LONGEST_NAME] or "test" for e in entries]

@@ -1,4 +1,4 @@
-"""What a report says of deflection tests."""
+"""Report on deflection tests."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ MISSING = "-"
 
 
 def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """What the identified machine explains of each set of tests, and what the instruments' errors do to the values.
+    """Sections on the deflections explained by the identified machine and on the errors of the identified values.
 
     Args:
         result: the identification.
@@ -40,7 +40,7 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
 
 
 def gap_table(metrics: DeflectionMetrics) -> Table:
-    """Predicted against measured translations and rotations, a row for each set of tests and kind."""
+    """Predicted against measured translations and rotations, one row per set of tests and kind."""
     rows = []
     for line in metrics.sets:
         for kind, errors in (("translation (mm)", line.translation), ("rotation (deg)", line.rotation)):
@@ -61,22 +61,21 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
 
 
 def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
-    """Each value with its error, in the layout of Table II of Dumas et al. 2011.
+    """Identified values with their errors, in the layout of Table II of Dumas et al. 2011.
 
-    The error is the standard deviation of Monte-Carlo draws where there are any; beside it stands the one that follows
-    from the standard deviations of the displacements to first order. "on a bound" counts the draws that ended there,
-    whose scatter is too small for that.
+    The errors are the standard deviation over the Monte-Carlo draws, if any, and that by first-order propagation of the
+    displacement errors. "on a bound" counts the draws that ended on a bound, which reduces the scatter.
     """
     draws = lines[0].draws if lines else 0
-    drawn = (f"error, {draws} draws", "%", "on a bound") if draws else ()
+    columns_of_draws = (f"error, {draws} draws", "%", "on a bound") if draws else ()
     rows = []
     for row in lines:
         unit = result.parameters[row.parameter].unit
         if row.value is None:
-            cells = ["cannot be determined", *[MISSING] * len(drawn), MISSING, MISSING]
+            cells = ["not identifiable", *[MISSING] * len(columns_of_draws), MISSING, MISSING]
         else:
             by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)] if draws else []
             cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
         rows.append((row.parameter, unit, *cells))
-    columns = (*left("parameter", "unit"), *right("value", *drawn, "error, first order", "%"))
+    columns = (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%"))
     return Table("Values with their errors (layout of Dumas et al. 2011, Table II)", columns, tuple(rows))

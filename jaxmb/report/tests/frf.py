@@ -1,4 +1,4 @@
-"""What a report says of FRF tests."""
+"""Report on FRF tests."""
 
 from collections.abc import Sequence
 
@@ -19,11 +19,11 @@ _FIGURES = "jaxmb.report.frf.figures_of_test"
 _OVERVIEW = "jaxmb.report.frf.overview"
 _MODAL = "jaxmb.report.modal.figures"
 MOST_DRAWN = 24
-"""Tests whose FRFs the figure of many tests shows."""
+"""Largest number of tests in the figure of the FRFs of many tests."""
 
 
 def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """Agreement of measured and predicted FRFs, modes at each test's posture, and figures of both.
+    """Section on the agreement of measured and predicted FRFs and on the modes at each test's posture.
 
     Args:
         result: the identification.
@@ -66,15 +66,15 @@ def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
 
 
 def _noisy(result: Result) -> bool:
-    """Whether the residual is more than rounding."""
+    """Whether the residual exceeds rounding errors."""
     return result.metrics.misfit is None or not result.metrics.misfit.exact
 
 
 def _modes_table(result: Result, entry: Entry) -> Table:
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
-    found = [line for line in record.measured_modes or () if line.posture == entry.name]
-    alone = [line for line in record.unmatched_modes or () if line.posture == entry.name]
-    if found or alone:
-        return analysed_modes_table(result, entry.name, found, alone)
+    pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
+    unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
+    if pairs or unpaired:
+        return analysed_modes_table(result, entry.name, pairs, unpaired)
     true = [line for line in result.metrics.true_modes or () if line.posture == entry.name]
     return true_modes_table(result, entry.name, true) if true else identified_modes_table(result, entry.name)

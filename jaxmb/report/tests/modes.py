@@ -1,4 +1,4 @@
-"""What a report says of modal tests."""
+"""Report on modal tests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _FIGURES = "jaxmb.report.modes.mode_figures"
 
 
 def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """Measured modes beside those of the identified machine.
+    """Section on the measured modes and those of the identified machine.
 
     Args:
         result: the identification.
@@ -27,10 +27,10 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         record = result.metrics.of(ModesMetrics) or ModesMetrics()
         parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
     for entry in shown_tests(result, entries):
-        file, before = files[entry], "" if entry.role == "fit" else "check-"
+        file, prefix = files[entry], "" if entry.role == "fit" else "check-"
         parts += [
             measured_modes_table(result, entry),
-            Picture(f"{before}modes-{file}", drawn_by(f"{_FIGURES}:measured_modes_figure", result, entry)),
+            Picture(f"{prefix}modes-{file}", drawn_by(f"{_FIGURES}:measured_modes_figure", result, entry)),
         ]
         if entry.role == "fit":
             test: Any = entry.test

@@ -1,4 +1,4 @@
-"""What a report says of torque tests."""
+"""Report on torque tests."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from jaxmb.report.tests.common import file_names
 
 
 def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
-    """Measured and predicted efforts of each drive.
+    """Section on the measured and predicted torques or forces of each drive.
 
     Args:
         result: the identification.
@@ -32,8 +32,8 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 
 def torque_table(metrics: TorqueMetrics) -> Table:
-    """Errors of predicted efforts, a row for each test and coordinate."""
-    few = any(row.essential_percent is not None for row in metrics.torques)
+    """Errors of predicted torques and forces, one row per test and coordinate."""
+    reduced = any(row.essential_percent is not None for row in metrics.torques)
     rows = tuple(
         (
             row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
@@ -44,16 +44,16 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     )  # fmt: skip
     columns = (
         *left("test", "role", "coordinate"),
-        *right("rms", "rms error", "error %", *(("essential %",) if few else ())),
+        *right("rms", "rms error", "error %", *(("essential %",) if reduced else ())),
     )
     caption = "error %: root mean square of measured less predicted over measured"
-    if few:
-        caption += "; essential %: by essential parameters alone"
+    if reduced:
+        caption += "; essential %: with the essential parameters alone"
     return Table("Torques (Nm) and forces (N)", columns, rows, caption)
 
 
 def centre_table(metrics: TorqueMetrics) -> Table | None:
-    """Centres of mass of bodies whose mass and first moments were found."""
+    """Centres of mass of bodies with identified mass and first moments; None without any."""
     if not metrics.centres:
         return None
     rows = tuple(
@@ -65,25 +65,23 @@ def centre_table(metrics: TorqueMetrics) -> Table | None:
 
 
 def base_table(metrics: TorqueMetrics) -> Table | None:
-    """Base parameters, beside the true ones where the machine was simulated."""
+    """Base parameters, with their errors for simulated machines; None without any."""
     if not metrics.base:
         return None
     rows = []
     essential = sum(row.essential_value is not None for row in metrics.base)
-    looked_for = any(row.essential_percent is not None for row in metrics.torques)
+    reduced = any(row.essential_percent is not None for row in metrics.torques)
     for row in metrics.base:
         error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
-        few = ["-", "-"]
+        cells = ["-", "-"]
         if row.essential_value is not None:
-            few = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
-        rows.append((row.formula, number(row.value), number(row.std, 2), error, *(few if looked_for else [])))
+            cells = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
+        rows.append((row.formula, number(row.value), number(row.std, 2), error, *(cells if reduced else [])))
     columns = (
         *left("base parameter"),
-        *right("value", "std", "error %", *(("essential", "std") if looked_for else ())),
+        *right("value", "std", "error %", *(("essential", "std") if reduced else ())),
     )
     caption = "each row: a combination of parameters that the torques of this machine determine"
-    if looked_for:
-        caption += (
-            f"; {essential} of {len(rows)} are essential: they explain the fitted torques as well with the others at 0"
-        )
+    if reduced:
+        caption += f"; {essential} of {len(rows)} are essential: they fit the torques equally well with the others at 0"
     return Table("Base parameters, SI units", columns, tuple(rows), caption)

@@ -1,4 +1,4 @@
-"""How well base parameters are known, as a figure."""
+"""Figure of the relative standard deviations of base parameters."""
 
 import textwrap
 
@@ -9,24 +9,24 @@ from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.report.style import FITTED, TRUE, logarithmic_ticks
 
 LONGEST = 46
-"""Letters of a formula."""
+"""Longest shown formula, characters."""
 
 
 def base_figure(study: str, metrics: TorqueMetrics) -> Figure:
-    """Standard deviation of each base parameter, beside its value, and where the machine was simulated its error.
+    """Relative standard deviation of each base parameter and, for simulated machines, its relative error.
 
     Args:
-        study: its name.
-        metrics: of its torque tests; base parameters without a deviation or of value 0 have no place.
+        study: name of the study.
+        metrics: of its torque tests; base parameters without a standard deviation or with value 0 are omitted.
     """
     rows = [row for row in metrics.base if row.value and np.isfinite(row.std) and row.std > 0.0]
     figure = Figure(figsize=(7.4, 1.1 + 0.2 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xscale("log")
-    for place, row in enumerate(rows):
-        axes.plot(100.0 * row.std / abs(row.value), place, "o", ms=4.5, color=FITTED)
+    for y, row in enumerate(rows):
+        axes.plot(100.0 * row.std / abs(row.value), y, "o", ms=4.5, color=FITTED)
         if row.true:
-            axes.plot(100.0 * abs(row.value / row.true - 1.0), place, "|", ms=9, mew=2.0, color=TRUE)
+            axes.plot(100.0 * abs(row.value / row.true - 1.0), y, "|", ms=9, mew=2.0, color=TRUE)
     axes.plot([], [], "o", ms=4.5, color=FITTED, label="standard deviation")
     if any(row.true for row in rows):
         axes.plot([], [], "|", ms=9, mew=2.0, color=TRUE, label="error")

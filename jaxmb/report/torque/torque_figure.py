@@ -1,4 +1,4 @@
-"""Measured and predicted efforts over time, after Figures 4, 7 and 9 of Pyrhonen et al. 2024."""
+"""Measured and predicted joint torques over time, after Figures 4, 7 and 9 of Pyrhonen et al. 2024."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from jaxmb.report.style import ALERT, FITTED
 
 MEASURED = "0.45"
 GAP = 1.5
-"""Of the usual step of time, from which on a line is broken."""
+"""Time step relative to the median above which a curve is interrupted."""
 
 FEW = 100
-"""Samples, below which each is marked."""
+"""Number of samples below which each is marked."""
 
 
 def torque_figure(result: Result, entry: Entry) -> Figure:
-    """Effort of each drive, measured and predicted, and what is missed, over time.
+    """Measured and predicted torque or force of each drive, and their residual, over time.
 
     Args:
         result: the identification.
@@ -33,14 +33,13 @@ def torque_figure(result: Result, entry: Entry) -> Figure:
     panels: Any = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
     for i, (axes, name, turns) in enumerate(zip(panels, source.coordinates, source.revolute, strict=True)):
         own = number == i
-        time, (effort, followed) = source.time_s[own], (x[own] for x in (measured, predicted))
-        # no line over samples that were left out
+        time, (effort, model) = source.time_s[own], (x[own] for x in (measured, predicted))
+        # interrupt the curve at gaps in the record
         gaps = 1 + np.flatnonzero(np.diff(time) > GAP * np.median(np.diff(time)))
-        time, effort, followed = (np.insert(x, gaps, np.nan) for x in (time, effort, followed))
-        # few samples are shown as such
+        time, effort, model = (np.insert(x, gaps, np.nan) for x in (time, effort, model))
         axes.plot(time, effort, color=MEASURED, lw=1.6, marker="." if own.sum() < FEW else "", label="measured")
-        axes.plot(time, followed, color=FITTED, lw=0.9, label="predicted")
-        axes.plot(time, effort - followed, color=ALERT, lw=0.6, label="residual")
+        axes.plot(time, model, color=FITTED, lw=0.9, label="predicted")
+        axes.plot(time, effort - model, color=ALERT, lw=0.6, label="residual")
         axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
         axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
         axes.margins(x=0.01)

@@ -98,9 +98,7 @@ def test_three_devices_where_jax_solves(runs):
 def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
     _, errors, code = runs[2]
     assert code == ALONE
-    assert (
-        "jaxmb: another process of this run ended or is out of reach: start all of them again, with --resume" in errors
-    )
+    assert "jaxmb: another process of this run ended or cannot be reached: restart all of them, with --resume" in errors
 
 
 def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():

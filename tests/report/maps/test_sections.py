@@ -62,9 +62,9 @@ def test_least_and_greatest_values_with_what_is_known():
     assert "frequency 1 (Hz) 8.000 0.4 10.00 unknown 5 %" in said
     assert [picture.name for picture in pictures(sections)] == ["frequency"]
     for sentence in (
-        "1 of 3 places are not reached from the start posture",
-        "standard deviations may be several times too small or too large: damping.q2",
-        "frequency: nothing is known of stiffness.q1, so that the standard deviation of 50 % of the values is unknown",
+        "1 of 3 positions are not reached from the start posture",
+        "wrong by a factor of several: damping.q2",
+        "frequency: stiffness.q1 is not identified, so that the standard deviation of 50 % of the values is unknown",
     ):
         assert sentence in said
     nothing = dataclasses.replace(shown, values=np.full((3, 1), np.nan), std=None, unknown={})

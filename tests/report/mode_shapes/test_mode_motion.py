@@ -196,6 +196,6 @@ def test_modes_of_another_machine():
     arm, links = (jaxmb.build_model(jaxmb.load_machine(name)) for name in ("manipulator-3r", "two-flexible-links"))
     found = jaxmb.modes(jaxmb.linearize(arm, arm.reference))
     with pytest.raises(
-        ValueError, match="found has shapes of 3 components, expected 38, one for each small motion of 'two"
+        ValueError, match="found has shapes of 3 components, expected the 38 degrees of freedom of 'two"
     ):
         found_modes(links, links.reference, found)
