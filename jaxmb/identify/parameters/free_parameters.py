@@ -1,4 +1,4 @@
-"""Which numbers of a model and of tests a fit may move, and the vector that stands for them."""
+"""Free parameters of a fit, of the model and of tests, and their vector u."""
 
 import fnmatch
 import math
@@ -18,7 +18,7 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 
 class Bound(NamedTuple):
-    """What a study says of one free parameter, or of several that share one value."""
+    """Bounds, initial value and scale of one free parameter, or of several tied to one value; SI units."""
 
     names: tuple[str, ...]
     lower: float
@@ -28,28 +28,30 @@ class Bound(NamedTuple):
 
 
 class FreeParameters(eqx.Module):
-    """The vector u that a fit moves, and how it stands for physical values.
+    """The vector u of free parameters [d], and its mapping to physical values.
 
-    u is the natural logarithm of the value, or the value over the width of its bounds where the scale is linear, so
-    that one unit of u is a large change of any parameter. Tied parameters share one entry.
+    An entry of u is the natural logarithm of the value or, on a linear scale, the value over the width of its bounds,
+    so that one unit of u is a large change of any parameter. Tied parameters share one entry.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    """One name an entry: the first of those tied together."""
+    """One name per entry: the first of those tied together."""
     tied: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    """All names per entry."""
     targets: tuple[Place, ...] = eqx.field(static=True)
+    """Entries of the model that are set."""
     source: tuple[int, ...] = eqx.field(static=True)
-    """Entry of u behind each target."""
+    """Entry of u for each target."""
     logarithmic: tuple[bool, ...] = eqx.field(static=True)
     lower_value: Float[np.ndarray, "d"]
-    """Bounds of the physical values; like all numbers here a leaf, so that other bounds compile nothing again."""
+    """Bounds of the physical values; a leaf like all numbers here, so that other bounds need no recompilation."""
     upper_value: Float[np.ndarray, "d"]
     width: Float[np.ndarray, "d"]
     lower: Float[Array, "d"]
     """Bounds of u."""
     upper: Float[Array, "d"]
     of_tests: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
-    """Numbers that belong to tests and not to the model, and the entry of u behind each."""
+    """Parameters of tests instead of the model, with the entry of u for each."""
 
     @property
     def size(self) -> int:
@@ -57,13 +59,13 @@ class FreeParameters(eqx.Module):
         return len(self.names)
 
     def values(self, u: Vector) -> Vector:
-        """Physical values behind u, SI units; NumPy in, NumPy out."""
-        xp = u.__array_namespace__()  # NumPy outside of JAX, where nothing need be compiled for it
+        """Physical values of u, SI units; NumPy in, NumPy out."""
+        xp = u.__array_namespace__()  # NumPy outside JAX, without compilation
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.exp(xp.where(is_log, u, 0.0)), u * xp.asarray(self.width))
 
     def encode(self, values: Vector) -> Vector:
-        """u that stands for physical values; NumPy in, NumPy out."""
+        """u of physical values; NumPy in, NumPy out."""
         xp = values.__array_namespace__()
         is_log = xp.asarray(self.logarithmic)
         return xp.where(is_log, xp.log(xp.where(is_log, values, 1.0)), values / xp.asarray(self.width))
@@ -73,13 +75,13 @@ class FreeParameters(eqx.Module):
         return assigned(model, list(self.targets), [values[i] for i in self.source])
 
     def entries_of(self, names: Sequence[str]) -> Int[np.ndarray, "k"] | None:
-        """Entries of u behind numbers of a test, -1 behind those that are not free; None where none is."""
+        """Entries of u for parameters of a test, -1 for fixed ones; None if none is free."""
         known = dict(self.of_tests)
         found = np.array([known.get(name, -1) for name in names], dtype=int)
         return found if np.any(found >= 0) else None
 
     def named(self, values: Sequence[float] | np.ndarray) -> dict[str, float]:
-        """Values by name, tied ones each with their own."""
+        """Values by name, for each of the tied names."""
         return {name: float(v) for names, v in zip(self.tied, values, strict=True) for name in names}
 
 
@@ -87,13 +89,13 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
     """The free parameters of a fit.
 
     Args:
-        model: the machine's.
-        bounds: what is free.
-        of_tests: names of numbers of tests, which may be free beside those of the model.
+        model: of the machine.
+        bounds: of the free parameters.
+        of_tests: names of the parameters of tests.
 
     Raises:
         ValueError: an unknown or repeated name, reversed or non-finite bounds, a bound at or below zero on a
-            logarithmic scale, an initial value outside.
+            logarithmic scale, or an initial value outside its bounds.
     """
     known = places(model)
     seen: set[str] = set()
@@ -133,7 +135,7 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
 
 
 def subset(free: FreeParameters, entries: Int[np.ndarray, "k"]) -> FreeParameters:
-    """Some entries of free parameters, those of the model alone; the others keep the model's values."""
+    """Selected entries of free parameters, without those of tests; the others keep the model's values."""
     number = {int(old): new for new, old in enumerate(entries)}
     kept = [(target, number[i]) for target, i in zip(free.targets, free.source, strict=True) if i in number]
     return FreeParameters(
@@ -151,46 +153,49 @@ def subset(free: FreeParameters, entries: Int[np.ndarray, "k"]) -> FreeParameter
 
 
 def nothing_free() -> FreeParameters:
-    """No free parameters, of a study that finds something else."""
+    """Empty free parameters, for a study with other unknowns."""
     none = np.zeros(0)
     return FreeParameters((), (), (), (), (), none, none, none, jax.device_put(none), jax.device_put(none))
 
 
 def check_bound(bound: Bound) -> None:
-    """Raise ValueError where the bounds of a parameter cannot be meant."""
-    place = f"free parameter '{bound.names[0]}'"
+    """Raise ValueError if the bounds of a parameter are inconsistent."""
+    location = f"free parameter '{bound.names[0]}'"
     if not (math.isfinite(bound.lower) and math.isfinite(bound.upper)):
-        raise ValueError(f"{place}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
+        raise ValueError(f"{location}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
     if not bound.lower < bound.upper:
-        raise ValueError(f"{place}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
+        raise ValueError(f"{location}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")
     if bound.logarithmic and bound.lower <= 0.0:
-        raise ValueError(f"{place}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
+        raise ValueError(f"{location}: lower bound {bound.lower:g} on a logarithmic scale, expected above 0")
     if bound.names[0].split(".")[0] in NOT_NEGATIVE and bound.lower < 0.0:
-        raise ValueError(f"{place}: lower bound {bound.lower:g}, expected 0 or more")
+        raise ValueError(f"{location}: lower bound {bound.lower:g}, expected 0 or more")
     if ORDER in bound.names and bound.upper > 1.0:
-        raise ValueError(f"{place}: upper bound {bound.upper:g}, expected 1 or less")
+        raise ValueError(f"{location}: upper bound {bound.upper:g}, expected 1 or less")
     if bound.initial is not None and not bound.lower <= bound.initial <= bound.upper:
         raise ValueError(
-            f"{place}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"
+            f"{location}: initial value {bound.initial:g} is outside its bounds {bound.lower:g} to {bound.upper:g}"
         )
 
 
 def matching(names: Sequence[str], pattern: str) -> list[str]:
-    """Names that a pattern such as "stiffness.*" or "damping.z?" selects, in their own order."""
+    """Names that match a pattern such as "stiffness.*" or "damping.z?", in their order."""
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
 def affine_numbers(
     model: Model, free: FreeParameters, names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "p d"], Float[np.ndarray, "p"]]:
-    """Numbers of a model as `FreeParameters.apply` sets them: matrix @ values + constant.
+    """Affine map from free values to parameters of a model, as by `FreeParameters.apply`: matrix @ values + constant.
 
-    A free mass takes the first moments and inertias of its body along that are not free themselves.
+    A free mass scales the first moments and inertias of its body that are not free themselves.
 
     Args:
-        model: the machine's.
+        model: of the machine.
         free: the free parameters.
-        names: of the numbers (`parameters`).
+        names: of the parameters [p], as in `parameters`.
+
+    Returns:
+        Matrix [p, d] and constant [p].
     """
     own = parameters(model)
     entry = {name: i for i, tied in enumerate(free.tied) for name in tied}

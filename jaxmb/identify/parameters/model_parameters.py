@@ -1,4 +1,4 @@
-"""The numbers of a model by name, and which of them a fit may move."""
+"""Named parameters of a model, their entries in its arrays, and their units."""
 
 import dataclasses
 import itertools
@@ -24,39 +24,39 @@ NOT_NEGATIVE = (
     "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
     "stiffness_slope", "friction", "stribeck_speed",
 )  # fmt: skip
-"""Families whose parameters cannot be below zero."""
+"""Families of non-negative parameters."""
 OF_CHANNELS = ("gain", "force_gain", "delay")
-"""Families whose numbers belong to the channels of a test and not to the machine."""
+"""Families of parameters of test channels, not of the machine."""
 ORDER = "fractional.order"
-"""Name of the order of fractional damping, at most 1."""
+"""Order of fractional damping, at most 1."""
 _AXES = "xyz"
 _FURTHER = {
     "stribeck": ("N", "N m"), "stribeck_speed": ("m/s", "rad/s"), "cubic_damping": ("N s^3/m^3", "N m s^3/rad^3"),
     "load_friction": ("1", "1"), "damping_slope": ("N s/(m K)", "N m s/(rad K)"),
 }  # fmt: skip
-"""Units of what slides and of what turns."""
+"""Units for prismatic and for revolute coordinates."""
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
 
 class Place(NamedTuple):
-    """Where a parameter stands: a leaf of the model and the entries of it that carry the number."""
+    """A parameter's entry in the parameter table: a leaf of the model and the entries of it that hold the value."""
 
     leaf: str
     entries: tuple[tuple[int, ...], ...]
 
 
 def places(model: Model) -> dict[str, Place]:
-    """Every parameter of a model by name, and where it stands.
+    """Parameter table of a model: every parameter's entry by name.
 
-    stiffness.*, damping.*, loss_factor.*, rotor_inertia.*, friction.*, offset.* of coordinates that are not locked,
-    shafts of motors among them: a shaft has no loss_factor, and what a motor drives no rotor_inertia; rotor_inertia.*,
-    damping.*, friction.* of transmissions; stiffness.*, damping.*, loss_factor.* of springs, and free_length.* of those
-    that act on a length; young_modulus.*, shear_modulus.*, density.*, loss_factor.* of beams; mass.*,
-    first_moment.*.x (y, z) and inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's
-    frame; compliance.*.x.x (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs;
-    rayleigh.mass and rayleigh.stiffness of Rayleigh damping, fractional.order and fractional.time of fractional damping
-    where the machine has it; stiffness_slope.* of coordinates that have one; stribeck.*, cubic_damping.*,
-    load_friction.*, damping_slope.* and stribeck_speed.* of coordinates with such further friction.
+    stiffness.*, damping.*, loss_factor.*, rotor_inertia.*, friction.*, offset.* of unlocked coordinates including motor
+    shafts, except loss_factor of a shaft and rotor_inertia of a driven coordinate; rotor_inertia.*, damping.*,
+    friction.* of transmissions; stiffness.*, damping.*, loss_factor.* of springs, and free_length.* of those between
+    two points; young_modulus.*, shear_modulus.*, density.*, loss_factor.* of beams; mass.*, first_moment.*.x (y, z) and
+    inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
+    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and
+    rayleigh.stiffness; fractional.order and fractional.time of a machine with fractional damping; stiffness_slope.* of
+    coordinates with load-dependent stiffness; stribeck.*, cubic_damping.*, load_friction.*, damping_slope.* and
+    stribeck_speed.* of coordinates with these friction terms.
     """
     found: dict[str, Place] = {}
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
@@ -112,19 +112,19 @@ def places(model: Model) -> dict[str, Place]:
 
 def parameters(model: Model) -> dict[str, float]:
     """Value of every parameter of the model by name, in SI units (see `places` for the names)."""
-    leaves = {place.leaf: np.asarray(getattr(model, place.leaf)) for place in places(model).values()}
-    return {name: float(leaves[place.leaf][place.entries[0]]) for name, place in places(model).items()}
+    leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in places(model).values()}
+    return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in places(model).items()}
 
 
 def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
     """The model with the named parameters at the given values (numbers or traced scalars), SI units.
 
-    A mass takes its first moment and inertia with it, so that centre of mass and distribution stay as they are, unless
-    these are given too. Torque is linear in all ten numbers either way.
+    A mass scales its first moment and inertia unless these are given too, so that the centre of mass and the mass
+    distribution are unchanged. Torque is linear in all ten parameters either way.
 
     Raises:
-        ValueError: a name is not a parameter of the model, a stiffness, damping, rotor inertia or mass is negative, or
-            the order of fractional damping above 1.
+        ValueError: a parameter is unknown, one of the families in `NOT_NEGATIVE` is negative, or the order of
+            fractional damping exceeds 1.
     """
     known = places(model)
     for name, value in values.items():
@@ -138,23 +138,23 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
 
 
 def with_numbers(model: Model, values: Mapping[str, float]) -> Model:
-    """The model with some of its numbers at other values, each by itself: a mass takes nothing with it."""
+    """The model with parameters at other values, SI units; a mass does not scale its first moment and inertia."""
     if not values:
         return model
     known, own = places(model), parameters(model)
-    weighed = [name.removeprefix("mass.") for name in values if name.startswith("mass.")]
-    beside = {
+    bodies = [name.removeprefix("mass.") for name in values if name.startswith("mass.")]
+    unscaled = {
         name: own[name]
-        for body in weighed
+        for body in bodies
         for name in known
         if name.startswith((f"first_moment.{body}.", f"inertia.{body}."))
     }
-    whole = beside | dict(values)
-    return assigned(model, [known[name] for name in whole], list(whole.values()))
+    complete = unscaled | dict(values)
+    return assigned(model, [known[name] for name in complete], list(complete.values()))
 
 
 def unit(model: Model, name: str) -> str:
-    """SI unit of a parameter or of a number of a test, "N m/rad" for example."""
+    """SI unit of a parameter of the model or of a test, "N m/rad" for example."""
     family, item, *axes = name.split(".")
     if family == "compliance":
         return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
@@ -167,7 +167,7 @@ def unit(model: Model, name: str) -> str:
     if family in ("stiffness", "damping", "rotor_inertia", "friction", "offset"):
         if item in model.coordinates:
             rotation = model.revolute[model.coordinates.index(item)]
-        elif item in model.transmissions:  # seen at its first coordinate
+        elif item in model.transmissions:  # referred to its first coordinate
             rates = np.asarray(model.transmission_rate[model.transmissions.index(item)])
             rotation = model.revolute[int(np.flatnonzero(rates)[0])]
         else:
@@ -188,7 +188,7 @@ def unit(model: Model, name: str) -> str:
 
 
 def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
-    """The model with values in places; on the host where nothing is traced."""
+    """The model with values assigned to the targets, SI units; on the host unless something is traced."""
     traced = any(isinstance(x, Tracer) for x in (*values, *jax.tree.leaves(model)))
     leaves: dict[str, Any] = {}
 
@@ -198,9 +198,9 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
         return leaves[name]
 
     order = sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass")
-    for place, value in order:
-        if place.leaf == "mass":
-            ((row,),) = place.entries
+    for target, value in order:
+        if target.leaf == "mass":
+            ((row,),) = target.entries
             mass = model.mass[row] if traced else float(np.asarray(model.mass)[row])
             ratio = value / (jnp.where(mass > 0.0, mass, 1.0) if traced else mass if mass > 0.0 else 1.0)
             for name in ("first_moment", "inertia"):
@@ -209,10 +209,10 @@ def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Ar
                     leaves[name] = moments.at[row].multiply(ratio)
                 else:
                     moments[row] *= ratio
-        for entry in place.entries:
-            leaf = changed(place.leaf)
+        for entry in target.entries:
+            leaf = changed(target.leaf)
             if traced:
-                leaves[place.leaf] = leaf.at[entry].set(value)
+                leaves[target.leaf] = leaf.at[entry].set(value)
             else:
                 leaf[entry] = value
     names = list(leaves)

@@ -1,4 +1,4 @@
-"""FRF tests that could be made, and what each would tell of the free parameters."""
+"""Candidate FRF tests and their information on the free parameters."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
 
 NO_EFFECT = 1e-12
-"""A column of an observation matrix below this share of the longest one is rounding: the parameter has no effect."""
+"""Norm of a column of an observation matrix over the largest, below which the parameter has no effect (rounding)."""
 
 
 class Place(eqx.Module):
-    """Where and of what a derivative is taken: the machine, its free parameters, and their values."""
+    """Linearization point of the predictions: the machine, its free parameters, and their values."""
 
     model: Model
     free: FreeParameters
@@ -44,11 +44,11 @@ class Candidate:
 
 
 def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Candidate, ...]:
-    """Every posture of `[next]` with each of its points and bands.
+    """Every posture of `[next]` combined with each of its points and bands.
 
     Args:
-        part: what the study says of them.
-        like: the test that they are like in all that it does not say.
+        part: the table `[next]`.
+        like: template test, for everything not in `part`.
         names: of the machine's coordinates.
     """
     probe, q = planned(like)
@@ -63,10 +63,10 @@ def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Can
 
 
 def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
-    """A test that can be made at other postures, and its own posture.
+    """Probe of a test and its posture [n].
 
     Raises:
-        ValueError: the test is of a kind that cannot be planned.
+        ValueError: tests of this kind cannot be planned.
     """
     probe, q = test.probe(), test.posture
     if probe is None or q is None:
@@ -75,12 +75,12 @@ def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
 
 
 def postures_of(part: NextPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:
-    """Postures [candidate, n] as listed, or drawn evenly from the ranges; other coordinates as in `start`."""
+    """Postures [candidate, n] as listed, or drawn uniformly from the ranges; other coordinates as in `start`."""
     if isinstance(part.postures, dict):
-        where, low, high = ranges_of(part, names)
-        values = np.random.default_rng(part.seed).uniform(low, high, (part.candidates, where.size))
+        varied, low, high = ranges_of(part, names)
+        values = np.random.default_rng(part.seed).uniform(low, high, (part.candidates, varied.size))
         found = np.tile(start, (part.candidates, 1))
-        found[:, where] = values
+        found[:, varied] = values
         return found
     found = np.tile(start, (len(part.postures), 1))
     for row, listed in zip(found, part.postures, strict=True):
@@ -89,15 +89,15 @@ def postures_of(part: NextPart, start: Float[np.ndarray, "n"], names: Sequence[s
 
 
 def ranges_of(part: NextPart, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Indices of the coordinates with a range, and their ends; none where postures are listed."""
+    """Indices of the coordinates with a range, and their lower and upper ends; empty for listed postures."""
     ranges = part.postures if isinstance(part.postures, dict) else {}
-    where = np.array([names.index(name) for name in ranges], int)
+    varied = np.array([names.index(name) for name in ranges], int)
     low, high = np.array(list(ranges.values()), float).reshape(-1, 2).T
-    return where, low, high
+    return varied, low, high
 
 
 class Motion(eqx.Module):
-    """Small motions of a machine at a posture and their slopes by u: what the kinematics are needed for."""
+    """Tangent matrices of a machine at a posture and Jacobians of points, with their derivatives by u."""
 
     tangent: Tangent
     tangent_slope: Tangent
@@ -105,11 +105,11 @@ class Motion(eqx.Module):
     rows: Float[Array, "p n"]
     """Jacobians of points."""
     rows_slope: Float[Array, "p n d"] | None
-    """None where they do not depend on u: at the posture itself."""
+    """None for a linearization at the posture, which does not depend on u."""
 
 
 def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]) -> Motion:
-    """Small motions at a posture, seen at some points."""
+    """Tangent matrices at a posture and Jacobians of points."""
     tangent, slope = _tangent(place, q, at)
     rows, rows_slope = _rows(place, q, at, points)
     return Motion(tangent, slope, rows, rows_slope)
@@ -142,7 +142,7 @@ def _model(place: Place, u: Float[Array, "d"]) -> Model:
 
 
 def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
-    """Rows d log H / du over the noise, real parts then imaginary parts; 0 where H cannot enter a logarithm."""
+    """Rows d log H / du over the noise [m, d], real parts then imaginary parts; 0 where H is 0 to rounding."""
     size = motion.tangent_slope.stiffness.shape[-1]
 
     def response(step: Array) -> Array:
@@ -164,16 +164,16 @@ _compiled_observed = compiled(observed)
 
 
 def observation(place: Place, candidate: Candidate) -> Float[np.ndarray, "m d"]:
-    """What a candidate would tell: `observed` in its posture. Kinematics and responses are compiled apart, as bands and
-    points are many and the machine is one."""
+    """Observation matrix of a candidate: `observed` at its posture. Kinematics and responses are compiled separately,
+    so that candidates with other bands and points share the program of the kinematics."""
     probe = candidate.probe
     return np.asarray(_compiled_observed(probe, motion_of(place, jnp.asarray(candidate.q), probe.at, probe.points)))
 
 
 def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
-    """The triangular factor of an observation matrix, which tells the same; columns that are rounding set to 0.
+    """Triangular factor of an observation matrix, which has the same information; columns of rounding are set to 0.
 
-    NaN where the matrix is not finite.
+    NaN if the matrix is not finite.
     """
     d = rows.shape[1]
     if not np.isfinite(rows).all():
@@ -185,5 +185,5 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
 
 
 def information_of(place: Place, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
-    """What each candidate would tell, as `compressed` rows; NaN for one that the machine cannot take up."""
+    """`compressed` observation matrices of the candidates; NaN for postures that the machine cannot reach."""
     return np.stack([compressed(observation(place, candidate)) for candidate in candidates])

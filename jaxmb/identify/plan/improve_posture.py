@@ -1,4 +1,4 @@
-"""From chosen postures to better ones beside them, by the gradient of what the tests are chosen for."""
+"""Gradient-based refinement of the postures of chosen tests for the design criterion."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ from jaxmb.response.frf_kind import Point
 
 MOST_STEPS = 40
 NO_VALUE = 1e30
-"""Of postures at which the tests tell nothing of a parameter: larger than any other, and still finite."""
+"""Criterion of postures with a singular information matrix: large but finite."""
 
 
 def improved(
@@ -27,22 +27,21 @@ def improved(
     where: np.ndarray,
     ends: tuple[np.ndarray, np.ndarray],
 ) -> tuple[Candidate, ...]:
-    """The chosen tests at postures within ranges where the criterion is less, if possible at a minimum of it.
+    """The chosen tests at postures within their ranges with a smaller criterion, if possible at a minimum.
 
-    With M the information of all tests, it falls by -tr(G dM), G = M^-2 for the logarithm of tr M^-1 ("A", over that
-    trace) and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency
-    responses. Bounded quasi-Newton steps (L-BFGS-B) of all coordinates of all tests together, `MOST_STEPS` at most:
-    where these end before a minimum, or the search fails, the best postures it came to are given, or else the first
-    ones. What the tests promise is said of the postures that are given.
+    With M the information of all tests, the criterion changes by -tr(G dM), G = M^-2 / tr M^-1 for log tr M^-1 ("A")
+    and M^-1 for -log det M ("D"); tr(G J^T J) is differentiated through the derivative J of the frequency responses.
+    All coordinates of all tests are optimised together by L-BFGS-B with at most `MOST_STEPS` steps. Without an
+    improvement the initial tests are returned.
 
     Args:
         place: machine, free parameters and their values.
-        chosen: tests at their first postures.
-        made: rows of tests that are made anyway.
-        basis: directions of the parameters that can be known, of length 1, in columns.
+        chosen: tests at their initial postures.
+        made: observation rows of the planned tests.
+        basis: orthonormal basis of the identifiable directions of the parameters, in columns.
         criterion: "A" or "D".
-        where: coordinates that may move.
-        ends: lower and upper ends of their ranges.
+        where: indices of the varying coordinates.
+        ends: lower and upper ends of their ranges, rad or m.
     """
     from scipy.optimize import minimize
 
@@ -53,7 +52,7 @@ def improved(
                     options={"maxiter": MOST_STEPS})  # fmt: skip
     if best.fun >= value(first)[0]:
         return tuple(chosen)
-    return tuple(_moved(c, where, point) for c, point in zip(chosen, _postures(best.x, ends), strict=True))
+    return tuple(_at_posture(c, where, point) for c, point in zip(chosen, _postures(best.x, ends), strict=True))
 
 
 def objective(
@@ -65,44 +64,45 @@ def objective(
     where: np.ndarray,
     ends: tuple[np.ndarray, np.ndarray],
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """What `improved` minimises, log tr M^-1 or -log det M but for a constant, with its gradient.
+    """Objective of `improved` with its gradient: log tr M^-1 or -log det M up to a constant.
 
-    Its argument is, test after test, where each coordinate is in its range, 0 to 1.
+    Its argument is the relative position of each coordinate in its range, 0 to 1, test by test.
     """
-    # Parameters in which all tests together are the identity at the start.
-    everything = np.concatenate([made, *(observation(place, c) for c in chosen)]) @ basis
-    length = np.linalg.norm(everything, axis=0)
-    regular = np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
-    turn = basis @ regular
-    before = (made @ turn).T @ (made @ turn)
-    weight = regular.T @ regular
+    # Coordinates of the parameters in which the information of all initial tests is the identity.
+    all_rows = np.concatenate([made, *(observation(place, c) for c in chosen)]) @ basis
+    length = np.linalg.norm(all_rows, axis=0)
+    whitening = np.linalg.inv(np.linalg.qr(all_rows / length, mode="r")) / length[:, None]
+    transform = basis @ whitening
+    before = (made @ transform).T @ (made @ transform)
+    weight = whitening.T @ whitening
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        tests = [_moved(c, where, point) for c, point in zip(chosen, _postures(x, ends), strict=True)]
-        rows = [observation(place, test) @ turn for test in tests]
+        tests = [_at_posture(c, where, point) for c, point in zip(chosen, _postures(x, ends), strict=True)]
+        rows = [observation(place, test) @ transform for test in tests]
         matrix = before + sum(r.T @ r for r in rows)
         if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
             return NO_VALUE, np.zeros(x.size)
         inverse = np.linalg.inv(matrix)
         if criterion == "D":
-            found, gain = -float(np.linalg.slogdet(matrix)[1]), inverse
+            criterion_value, gain = -float(np.linalg.slogdet(matrix)[1]), inverse
         else:
-            spread = inverse @ weight
-            found, gain = float(np.log(np.trace(spread))), spread @ inverse / np.trace(spread)
-        gain = turn @ gain @ turn.T
+            covariance = inverse @ weight
+            trace = np.trace(covariance)
+            criterion_value, gain = float(np.log(trace)), covariance @ inverse / trace
+        gain = transform @ gain @ transform.T
         slopes = [_slope(place, test, gain, where) for test in tests]
-        return found, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
+        return criterion_value, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
 
     return value
 
 
 def _postures(x: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
-    """Values of the coordinates of each test."""
+    """Values of the varying coordinates of each test, rad or m."""
     low, high = ends
     return (low + (high - low) * x.reshape(-1, low.size)).tolist()
 
 
-def _moved(candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
+def _at_posture(candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
     q = np.array(candidate.q)
     q[where] = values
     return Candidate(candidate.probe, q)
@@ -111,15 +111,15 @@ def _moved(candidate: Candidate, where: np.ndarray, values: list[float]) -> Cand
 def _slope(
     place: Place, candidate: Candidate, gain: Float[np.ndarray, "d d"], where: np.ndarray
 ) -> Float[np.ndarray, "k"]:
-    """d tr(G J^T J) / dq by the coordinates that may move.
+    """d tr(G J^T J) / dq by the varying coordinates.
 
-    By way of the small motions, which are all that J needs of the posture: backwards through the frequency responses,
-    forwards through the kinematics, in two programs that are each compiled in a fraction of the time of one.
+    Reverse mode through the frequency responses and forward mode through the tangent matrices, on which J depends, in
+    two programs that compile faster than a single one.
     """
     q, probe = jnp.asarray(candidate.q), candidate.probe
-    motion, moved = _motion_slope(place, q, probe.at, probe.points, jnp.asarray(where))
-    weight = _told_slope(probe, motion, jnp.asarray(gain))
-    pairs = zip(jax.tree.leaves(weight), jax.tree.leaves(moved), strict=True)
+    motion, slope = _motion_slope(place, q, probe.at, probe.points, jnp.asarray(where))
+    weight = _information_slope(probe, motion, jnp.asarray(gain))
+    pairs = zip(jax.tree.leaves(weight), jax.tree.leaves(slope), strict=True)
     return sum((np.tensordot(w, m, np.ndim(w)) for w, m in pairs), np.zeros(where.size))
 
 
@@ -127,7 +127,7 @@ def _slope(
 def _motion_slope(
     place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...], where: Int[Array, "k"]
 ) -> tuple[Motion, Motion]:
-    """Small motions at a posture, and their derivatives by the coordinates that may move, as last axis."""
+    """Tangent matrices at a posture, and their derivatives by the varying coordinates along the last axis."""
 
     def motion(values: Array) -> Motion:
         return motion_of(place, q.at[where].set(values), at, points)
@@ -136,8 +136,8 @@ def _motion_slope(
 
 
 @compiled
-def _told_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
-    """d tr(G J^T J) by the small motions."""
+def _information_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
+    """Derivative of tr(G J^T J) by the tangent matrices."""
 
     def information(at: Motion) -> Array:
         rows = observed(probe, at)

@@ -1,4 +1,4 @@
-"""What can be known of the parameters before anything is measured, and what to measure next."""
+"""Predicted identifiability of the parameters before a measurement, and proposals for the next tests."""
 
 import dataclasses
 import json
@@ -44,55 +44,54 @@ HOW_TO_ASK = (
 
 
 class Expected(NamedTuple):
-    """What the planned tests will tell of one parameter."""
+    """Predicted identifiability of one parameter from the planned tests."""
 
     value: float
-    """At which it was taken, SI units."""
+    """Value at the linearization point, SI units."""
     unit: str
     std: float
-    """Predicted standard deviation, SI units; inf where nothing measured depends on it alone."""
+    """Predicted standard deviation, SI units; inf if it is not identifiable separately."""
     relative_std: float
-    """Predicted standard deviation of its natural logarithm; inf where nothing measured depends on it alone."""
+    """Predicted standard deviation of its natural logarithm; inf if it is not identifiable separately."""
     identifiable: str
     """"yes", "weak" or "no" (see `identifiability`)."""
     why: str
-    """Why it is not "yes", and what would help; empty where it is."""
+    """Causes and remedies if it is not "yes", else empty."""
     next_std: float | None
-    """`relative_std` after the next tests, where such were chosen."""
+    """`relative_std` after the proposed next tests, if any."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inspection:
-    """What a study's planned tests will tell of its free parameters."""
+    """Predicted identifiability of a study's free parameters from its planned tests."""
 
     study: Study
     at: str
-    """"true values" or "initial values": where the prediction was linearized."""
+    """Linearization point, "true values" or "initial values"."""
     values: Float[np.ndarray, "d"]
     """Those values, SI units."""
     known: Knowledge
     singular_values: Float[np.ndarray, "d"]
-    """Of what the planned tests tell (`information_rows`), descending: 1 over the standard deviation of u along each
-    direction. They are those of the Jacobian in units of the noise where no weights are given."""
+    """Of the information rows of the planned tests (`information_rows`), descending: 1 over the standard deviation of u
+    along each direction. Without weights they are those of the Jacobian in units of the noise."""
     correlation: Float[np.ndarray, "d d"]
     parameters: dict[str, Expected]
     base: tuple[BaseDeviation, ...]
-    """What the tests tell of the base parameters, where there are torque tests; of sums of parameters that no torque
-    tells apart."""
+    """Predicted standard deviations of the base parameters; empty without torque tests."""
     groups: tuple[Group, ...]
-    """Parameters that are known only together, or not at all, see `identifiability.groups`."""
+    """Parameters identifiable only in combination, or not at all, see `identifiability.groups`."""
     without_effect: tuple[str, ...]
-    """Parameters on which nothing that is measured depends."""
+    """Parameters without effect on the data."""
     next: NextTests | NextMotion | None
     next_remark: str
-    """A sentence on the next tests: how to ask for them, why there are none, or how much they tell."""
+    """A sentence on the next tests: how to request them, why there are none, or their selection."""
     remarks: tuple[str, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", Named(self.parameters))
 
     def as_json(self) -> dict[str, Any]:
-        """The inspection in the layout of `inspect.json`: strict JSON, null where a number is not known."""
+        """The inspection in the layout of `inspect.json`: strict JSON, null for unknown numbers."""
         names = self.study.free.names
         return strict(
             {
@@ -120,18 +119,18 @@ class Inspection:
 
 
 def inspect(study: Study) -> Inspection:
-    """What the tests of a study can tell of its free parameters, before any is fitted, and which test to make next.
+    """Predict which free parameters the tests of a study identify, and select the next tests, before any fit.
 
     The residuals of all planned tests are differentiated by the free parameters, in units of the stated noise, at the
-    true values where the tests are simulated on a known machine, else at the initial ones. What was measured does not
-    matter, but its lines, its noise and its weights do.
+    true values if all tests are simulated, else at the initial ones. The measured values have no effect, but the lines,
+    noise and weights of the measurements do.
 
     Args:
         study: from `load_study`; its table [next] lists the candidate tests.
 
     Returns:
-        Predicted standard deviations, what is known only together, a sentence on every parameter that will not be
-        known well, and the next tests.
+        Predicted standard deviations, parameters identifiable only in combination, causes and remedies for every
+        parameter that is not identifiable, and the next tests.
 
     Raises:
         ValueError: the predicted measurements are not finite, or no candidate for a next test is possible.
@@ -139,10 +138,10 @@ def inspect(study: Study) -> Inspection:
     """
     if study.complete is not None:
         raise NotImplementedError(
-            f"study '{study.name}': a complete stiffness model is reduced to what its tests can tell by `identify`, and"
-            " cannot be inspected"
+            f"study '{study.name}': a complete stiffness model cannot be inspected: `identify` reduces it to its"
+            " identifiable parameters"
         )
-    # The matrices are small: more threads in LAPACK only wait for each other.
+    # For small matrices threads within LAPACK only add overhead.
     with threadpool_limits(1, user_api="blas"):
         return _inspect(study)
 
@@ -151,29 +150,29 @@ def _inspect(study: Study) -> Inspection:
     values, at = _values(study)
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():
-        raise ValueError(f"study '{study.name}': what the tests would measure at the {at} is not finite")
+        raise ValueError(f"study '{study.name}': the predicted measurements at the {at} are not finite")
     prior_std = None if study.problem.prior is None else np.asarray(study.problem.prior.std)
     known = knowledge(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
-    together = groups(made, prior_std)
+    combinations = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
     sums = next((found for test in study.tests if (found := test.sums(study.model, study.free)) is not None), None)
     planned = Planned(None, HOW_TO_ASK)
     if study.next is not None:
         planned = KINDS[study.next.kind].next(study, place, Known(values, made, prior_std, sums))
     chosen, remark, pool, information = planned
-    shown = correlation(known.covariance)
-    reasons = _reasons(study, place, values, known, shown, together, made, pool, information)
+    correlations = correlation(known.covariance)
+    reasons = _reasons(study, place, values, known, correlations, combinations, made, pool, information)
     return Inspection(
         study=study,
         at=at,
         values=values,
         known=known,
         singular_values=np.linalg.svd(made, compute_uv=False),
-        correlation=shown,
+        correlation=correlations,
         parameters=_parameters(study, values, known, reasons, chosen),
         base=() if sums is None else _base(study, values, made, sums),
-        groups=together,
+        groups=combinations,
         without_effect=_without_effect(study, jacobian),
         next=chosen,
         next_remark=remark,
@@ -182,7 +181,7 @@ def _inspect(study: Study) -> Inspection:
 
 
 def _values(study: Study) -> tuple[np.ndarray, str]:
-    """Physical values [d] at which the prediction is taken, and what they are."""
+    """Physical values [d] of the linearization point, and its name."""
     true = np.array([study.truth.get(names[0], np.nan) for names in study.free.tied])
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
@@ -191,7 +190,7 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Derivative of all residuals by u in units of their noise, and the weight of each; columns of rounding are 0."""
+    """Derivatives of all residuals by u in units of their noise, and their weights; columns of rounding are 0."""
     _, jacobian, weights = final_state(study.problem, jnp.asarray(study.free.encode(values)))
     jacobian = np.array(jacobian)
     data = jacobian[: study.problem.data_rows]
@@ -201,17 +200,17 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _reasons(
-    study: Study, place: Place, values: np.ndarray, known: Knowledge, shown: np.ndarray, together: tuple[Group, ...],
-    made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
+    study: Study, place: Place, values: np.ndarray, known: Knowledge, correlations: np.ndarray,
+    combinations: tuple[Group, ...], made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
-    """A sentence for each entry of u that is not known well, "" for the others."""
+    """Causes and remedies for each entry of u that is not identifiable, "" for the others."""
     if all(verdict == "yes" for verdict in known.verdict):
         return [""] * study.free.size
     shares = [mode_shares(study.model, study.free, test, values) for test in study.tests]
     tried = remedies(place, study.tests, shares, made, pool, information)
     names = study.free.names
     return [
-        "" if verdict == "yes" else why(i, names, known, shown, together, study.tests, shares, tried)
+        "" if verdict == "yes" else why(i, names, known, correlations, combinations, study.tests, shares, tried)
         for i, verdict in enumerate(known.verdict)
     ]
 
@@ -222,7 +221,7 @@ def _parameters(
     found: dict[str, Expected] = {}
     sizes = unit_sizes(study.free, values)
     for i, names in enumerate(study.free.tied):
-        # A step of u is one of the logarithm, or of the value over its width.
+        # A unit of u is one of the logarithm, or the width of the bounds.
         relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf
         after = None if chosen is None else float(relative * chosen.known.std[i])
         for name in names:
@@ -245,22 +244,20 @@ def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
 
 
 def _remarks(study: Study) -> tuple[str, ...]:
-    information = [study.note] if study.note else []
-    information += data_remarks(study)
+    remarks = [study.note] if study.note else []
+    remarks += data_remarks(study)
     if study.laws is not None:
-        information.append("[laws]: the prediction is for parameters that follow none of the laws which a fit may find")
+        remarks.append("[laws]: the prediction is for constant parameters, without laws")
     weighted = any(
         np.ptp(weights[weights > 0.0]) for weights in (np.asarray(test.row_weights()) for test in study.tests)
     )
     if weighted and study.next is not None:
-        information.append(
-            "weights: what will be known after the next tests is for a fit in which all lines count by their noise"
-        )
+        remarks.append("weights: the prediction after the next tests is for lines weighted by their noise only")
     unknown = [test for test in study.tests if not test.noise_known]
     if unknown:
         names, level = ", ".join(test.name for test in unknown), unknown[0].nominal_noise
-        information.append(
-            f"the noise of {names} is to be estimated from a fit: here a standard deviation of {level:g}"
-            " of log H was taken, to which all standard deviations are proportional"
+        remarks.append(
+            f"the noise of {names} is to be estimated from a fit: a standard deviation of {level:g} of log H is assumed"
+            " here, to which all standard deviations are proportional"
         )
-    return tuple(information)
+    return tuple(remarks)

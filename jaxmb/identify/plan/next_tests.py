@@ -1,4 +1,4 @@
-"""Which tests to make next: chosen out of candidates for what they add to the planned ones, then improved."""
+"""Selection of the next tests: chosen from candidates in addition to the planned ones, then refined."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,33 +22,33 @@ from jaxmb.machine.build import Model
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NextTests:
-    """Tests chosen out of candidates, and what will be known after them."""
+    """Tests chosen from candidates, and the predicted identifiability after them."""
 
     part: NextPart
     like: str
-    """Test whose noise and kind they have."""
+    """Test with the same kind and noise."""
     candidates: int
-    """How many there were to choose from."""
+    """Number of feasible candidates."""
     left_out: int
-    """Candidates that the machine cannot take up."""
+    """Number of infeasible candidates."""
     tests: tuple[Candidate, ...]
     drawn: tuple[Candidate, ...]
-    """The same tests at the postures that were chosen, before these were improved."""
+    """The same tests at the chosen postures before refinement."""
     before: float
     """Criterion after the planned tests alone: the sum of the variances of u ("A"), or the logarithm of the determinant
-    of its covariance ("D"); inf where they leave a parameter unknown."""
+    of its covariance ("D"); inf if a parameter is not identifiable."""
     chosen: float
-    """After the planned tests and the chosen ones."""
+    """Criterion after the planned and the chosen tests."""
     improved: float
-    """After the planned tests and those at improved postures; as `chosen` where postures are listed."""
+    """Criterion after refinement of the postures; equal to `chosen` for listed postures."""
     directions: int
-    """Over how many directions of the parameters the criterion is taken: those that can be known at all."""
+    """Number of identifiable directions of the parameters, over which the criterion is evaluated."""
     known: Knowledge
-    """After all of them."""
+    """Identifiability after all tests."""
 
     def as_json(self, model: Model) -> dict[str, Any]:
-        """For `inspect.json`."""
-        named = model.coordinates
+        """The tests in the layout of `inspect.json`."""
+        names = model.coordinates
         return {
             "count": len(self.tests),
             "like": self.like,
@@ -61,9 +61,9 @@ class NextTests:
             "criterion_improved": self.improved,
             "tests": [
                 {
-                    "posture": {n: float(x) for n, x in zip(named, test.q, strict=True) if x != 0.0},
+                    "posture": {n: float(x) for n, x in zip(names, test.q, strict=True) if x != 0.0},
                     "posture_text": posture_text(model, test.q),
-                    "drawn": {n: float(x) for n, x in zip(named, drawn.q, strict=True) if x != 0.0},
+                    "drawn": {n: float(x) for n, x in zip(names, drawn.q, strict=True) if x != 0.0},
                     "outputs": test.probe.ends[0],
                     "inputs": test.probe.ends[1],
                     "band_hz": test.probe.band_hz,
@@ -91,7 +91,7 @@ class NextTests:
 
 
 def plan_tests(study: Study, place: Place, before: Known) -> Planned:
-    """The next FRF tests that a study asks for; a sentence on why there are none where none could be chosen."""
+    """The next FRF tests requested by a study, or a remark on why none could be chosen."""
     part: Any = study.next
     tests = [test for test in study.tests if test.probe() is not None]
     like, pool, information, left_out = pool_of(part, tests, study.model.coordinates, place)
@@ -99,29 +99,29 @@ def plan_tests(study: Study, place: Place, before: Known) -> Planned:
         chosen = choose_next(part, like, pool, information, left_out, before.made, place, before.prior_std)
     except ValueError as error:
         return Planned(None, f"no next test could be chosen: {error}", tuple(pool), information)
-    out = f" ({left_out} more are not possible)" if left_out else ""
+    infeasible = f" ({left_out} more are infeasible)" if left_out else ""
     count = len(chosen.tests)
-    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{out}"
+    remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{infeasible}"
     if chosen.directions < study.free.size:
-        remark += f" for the {chosen.directions} of {study.free.size} directions of the parameters that they can tell"
+        remark += f" for the {chosen.directions} identifiable of {study.free.size} directions of the parameters"
     return Planned(chosen, remark, tuple(pool), information)
 
 
 def pool_of(
     part: NextPart, tests: Sequence[Test], names: Sequence[str], place: Place
 ) -> tuple[str, list[Candidate], np.ndarray, int]:
-    """The test that candidates are like, those that the machine can take up, what each tells, and how many it cannot.
+    """Name of the template test, feasible candidates, their information rows, and the number of infeasible ones.
 
     Raises:
-        ValueError: it can take up none.
+        ValueError: no candidate is feasible.
     """
     like = next(test for test in tests if part.like in (None, test.name))
-    everything = candidates_of(part, like, names)
-    information = information_of(place, everything)
-    kept = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
-    if not kept:
-        raise ValueError(f"[next]: none of {len(everything)} candidates has finite frequency responses")
-    return like.name, [everything[i] for i in kept], information[kept], len(everything) - len(kept)
+    candidates = candidates_of(part, like, names)
+    information = information_of(place, candidates)
+    feasible = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
+    if not feasible:
+        raise ValueError(f"[next]: none of {len(candidates)} candidates has finite frequency responses")
+    return like.name, [candidates[i] for i in feasible], information[feasible], len(candidates) - len(feasible)
 
 
 def choose_next(
@@ -134,32 +134,32 @@ def choose_next(
     place: Place,
     prior_std: Float[np.ndarray, "d"] | None = None,
 ) -> NextTests:
-    """The tests of a pool to make next.
+    """Next tests chosen from a pool of candidates.
 
-    What no candidate and no planned test tells is left out of the criterion: it is then taken over the directions that
-    can be known.
+    The criterion is evaluated over the directions of the parameters that are identifiable from all candidates and
+    planned tests together.
 
     Args:
-        part: how many, and by what they are judged.
-        like: test that they are like.
+        part: the table `[next]`, with the number of tests and the criterion.
+        like: name of the template test.
         pool: candidates.
         information: `compressed` rows of each.
-        left_out: candidates that are not in the pool.
-        made: rows of what is planned and known before.
+        left_out: number of candidates that are not in the pool.
+        made: information rows of the planned tests and the prior.
         place: machine, free parameters, values.
-        prior_std: the prior's standard deviations, where there is one; its rows are in `made`.
+        prior_std: the prior's standard deviations, if any; its rows are in `made`.
 
     Raises:
-        ValueError: so few tests leave a parameter unknown that more could tell.
+        ValueError: the number of tests is too small to identify a parameter that more candidates could.
     """
     basis = known_directions(np.concatenate([made, *information]))
     design = choose_tests(information @ basis, part.count, part.criterion, made=made @ basis)
     drawn = tuple(pool[i] for i in design.chosen)
     rows = [information[i] for i in design.chosen]
-    where, *ends = ranges_of(part, place.model.coordinates)
+    varied, *ends = ranges_of(part, place.model.coordinates)
     tests = drawn
-    if where.size:
-        tests = improved(place, drawn, made, basis, part.criterion, where, (ends[0], ends[1]))
+    if varied.size:
+        tests = improved(place, drawn, made, basis, part.criterion, varied, (ends[0], ends[1]))
     after = rows if tests is drawn else information_of(place, tests)
     return NextTests(
         part=part,
@@ -177,7 +177,7 @@ def choose_next(
 
 
 def known_directions(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d r"]:
-    """An orthonormal basis of what acts on some of the rows; the identity where all does."""
+    """Orthonormal basis of the identifiable directions of the parameters; the identity if all are identifiable."""
     svd = scaled_svd(rows)
     if svd.rank == svd.scale.size:
         return np.eye(svd.rank)
@@ -185,7 +185,7 @@ def known_directions(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d r"]
 
 
 def criterion_of(criterion: str, rows: Float[np.ndarray, "m d"]) -> float:
-    """trace M^-1 ("A") or -log det M ("D") with M = R^T R; inf where M has not full rank."""
+    """trace M^-1 ("A") or -log det M ("D") with M = R^T R; inf if M is rank-deficient."""
     svd = scaled_svd(rows)
     if svd.rank < svd.scale.size:
         return float("inf")

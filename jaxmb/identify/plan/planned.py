@@ -1,4 +1,4 @@
-"""What `[next]` asks for and what is found for it, whatever kind of test it is."""
+"""Input and output of the selection of next tests, for all kinds of tests."""
 
 from typing import Any, NamedTuple
 
@@ -10,26 +10,26 @@ from jaxmb.identify.plan.candidates import Candidate
 
 
 class Known(NamedTuple):
-    """What is known before the next tests."""
+    """Information before the next tests."""
 
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""
     made: Float[np.ndarray, "m d"]
-    """Rows of what is planned and known, by u."""
+    """Information rows of the planned tests and the prior, by u."""
     prior_std: Float[np.ndarray, "d"] | None
-    """The prior's standard deviations, where there is one; its rows are in `made`."""
+    """The prior's standard deviations, if any; its rows are in `made`."""
     sums: Sums | None
-    """Base parameters, where there are torque tests."""
+    """Base parameters; None without torque tests."""
 
 
 class Planned(NamedTuple):
     """The next tests, or why there are none."""
 
     chosen: Any
-    """They have `part`, `known` and `as_json`; None where there are none."""
+    """An object with `part`, `known` and `as_json`; None without next tests."""
     remark: str
     """A sentence on them."""
     pool: tuple[Candidate, ...] = ()
-    """Candidates that they were chosen from."""
+    """Feasible candidates."""
     information: Float[np.ndarray, "c r d"] | None = None
-    """What each of them tells."""
+    """Information rows of each candidate."""

@@ -23,11 +23,11 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Mapping[str, Any]]
     Args:
         study: the study.
         like: name of the existing test, whose other keys are copied.
-        proposed: keys of each proposed test that replace those of the existing one; None leaves a key out, and
-            `simulate` adds to that of a simulated test only.
+        proposed: keys of each proposed test that replace those of the existing one; None removes a key, and `simulate`
+            is merged with that of a simulated test only.
 
     Returns:
-        TOML. The file of a measured test is named after the test and is still to be measured.
+        TOML. The file of a measured test is named after the test and does not exist yet.
     """
     if study.origin is None:
         return ""
@@ -46,7 +46,7 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Mapping[str, Any]]
             test["simulate"] = simulate | {"noise_seed": simulate.get("noise_seed", 0) + k}
         tests.append({key: value for key, value in test.items() if value is not None})
     text = tomli_w.dumps({"test": tests})
-    for pattern, short in ((r",\n\s*(?=\])", ""), (r"(?<=\[)\n\s*", ""), (r",\n\s*", ", ")):  # an array, a line
+    for pattern, short in ((r",\n\s*(?=\])", ""), (r"(?<=\[)\n\s*", ""), (r",\n\s*", ", ")):  # one line per array
         text = re.sub(pattern, short, text)
     return text
 

@@ -1,4 +1,4 @@
-"""Why a parameter will not be known well, in a sentence with numbers, and what would help."""
+"""Causes of and remedies for parameters that are not identifiable, as sentences with numbers."""
 
 import dataclasses
 import math
@@ -15,30 +15,30 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
 BEYOND = 1.1
-"""How far above a mode a band has to end, of the mode's frequency, for its resonance to be seen whole."""
+"""End of an extended band over the frequency of the mode whose resonance it includes."""
 MOST_EXTRA_LINES = 4000
-"""To which a band is extended."""
+"""Largest number of lines by which a band is extended."""
 MOST_FRAMES = 32
-"""At which sensors are tried."""
+"""Largest number of frames for trial sensors."""
 HELPS = 0.9
-"""Of the standard deviation before, below which that after a remedy is called better."""
+"""Ratio of the standard deviations after and before a remedy below which it is an improvement."""
 NAMED = 3
-"""Modes that a sentence names."""
+"""Largest number of modes named in a sentence."""
 SHOWN = 6
-"""Points that a sentence names."""
+"""Largest number of points named in a sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Remedy:
-    """A change of what is planned that was tried."""
+    """A trial change of the planned tests."""
 
     text: str
     std: Float[np.ndarray, "d"]
     """Standard deviations of u after it."""
     test: str | None = None
-    """Test whose band it extends."""
+    """Test whose band it extends, if any."""
     end_hz: float = math.inf
-    """To where."""
+    """End of the extended band."""
 
 
 def remedies(
@@ -49,13 +49,13 @@ def remedies(
     pool: Sequence[Candidate] = (),
     information: Float[np.ndarray, "c d d"] | None = None,
 ) -> list[Remedy]:
-    """Everything that is tried: wider bands, sensors and forces at other frames, and candidates for the next test.
+    """Trial remedies: wider bands, sensors and forces at other frames, and candidates for the next test.
 
     Args:
         place: machine, free parameters, values.
-        tests: what is planned.
+        tests: planned tests.
         shares: modes at the posture of each.
-        made: rows of what is planned.
+        made: information rows of the planned tests.
         pool: candidates for the next test.
         information: their `compressed` rows.
     """
@@ -73,7 +73,7 @@ def remedies(
 
 
 def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
-    """The band extended to just above each mode beyond it, by lines of the same step."""
+    """Extensions of the band to just above each mode beyond it, with the same line spacing."""
     probe, q = planned(test)
     omega, end = np.asarray(probe.omega), test.highest_hz
     beyond = BEYOND * modes.frequency_hz[modes.frequency_hz > end]
@@ -90,10 +90,10 @@ def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, 
 
 
 def _other_points(place: Place, test: Test, made: np.ndarray, many: bool) -> Iterator[Remedy]:
-    """A test in the same posture with sensors and forces along x, y and z of another frame."""
+    """Tests in the same posture with sensors and forces along x, y and z of another frame."""
     probe, q = planned(test)
-    seen = {frame for end in probe.ends for frame, _ in end}
-    frames = [frame for frame in place.model.frames[1:] if frame not in seen][:MOST_FRAMES]
+    used = {frame for end in probe.ends for frame, _ in end}
+    frames = [frame for frame in place.model.frames[1:] if frame not in used][:MOST_FRAMES]
     points = [(frame, axis) for frame in frames for axis in "xyz"]
     ends = [tuple((frame, axis) for axis in "xyz") for frame in frames]
     probes = [Candidate(probe.changed(None, (end, end), points), q) for end in ends]
@@ -121,33 +121,35 @@ def why(
     shares: Sequence[ModeShares],
     tried: Sequence[Remedy],
 ) -> str:
-    """One sentence on why a parameter is known weakly or not at all: its modes, what it is confused with, what helps.
+    """A sentence on why a parameter is weakly or not identifiable: its modes, correlated parameters, best remedy.
 
     Args:
         index: of the parameter.
-        names: of all.
-        known: what the planned tests tell.
+        names: of all parameters.
+        known: predicted identifiability from the planned tests.
         correlation: of the parameters.
         groups: see `identifiability.groups`.
-        tests: what is planned.
+        tests: planned tests.
         shares: modes at the posture of each.
         tried: remedies.
     """
     null = [group for group in groups if np.isinf(group.std) and index in group.members]
-    alone = any(len(group.members) == 1 for group in null)
-    said = ["does not act on what is measured" + _unseen_clause(index, names[index], tests, shares)] if alone else []
-    if any(modes.frequency_hz.size for modes in shares) and not alone:
-        said += [_modes_clause(index, names[index], tests, shares)]
-    if null and not alone:
+    insensitive = any(len(group.members) == 1 for group in null)
+    clauses = []
+    if insensitive:
+        clauses.append("has no effect on the data" + _unobserved_clause(index, names[index], tests, shares))
+    if any(modes.frequency_hz.size for modes in shares) and not insensitive:
+        clauses.append(_modes_clause(index, names[index], tests, shares))
+    if null and not insensitive:
         others = [names[i] for i in null[0].members if i != index]
-        said.append(f"acts only together with {_listed(others)}")
-    elif not alone:
+        clauses.append(f"is identifiable only in combination with {_listed(others)}")
+    elif not insensitive:
         partner = _partner(index, correlation)
         if partner is not None:
-            said.append(f"is confused with {names[partner]} (correlation {correlation[index, partner]:+.2f})")
+            clauses.append(f"is correlated with {names[partner]} (correlation {correlation[index, partner]:+.2f})")
     if tried:
-        said.append(_remedy_clause(index, known, tests, shares, tried))
-    return "; ".join(said) if said else "the measurements are too few or too noisy for it"
+        clauses.append(_remedy_clause(index, known, tests, shares, tried))
+    return "; ".join(clauses) if clauses else "the measurements are too few or too noisy for it"
 
 
 def _partner(index: int, correlation: np.ndarray) -> int | None:
@@ -157,21 +159,23 @@ def _partner(index: int, correlation: np.ndarray) -> int | None:
     return best if size[best] >= TOGETHER else None
 
 
-def _unseen_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
-    """Of a parameter that does not act: the modes that it governs within the band of a test and nothing shows."""
-    of = _of(name)
+def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
+    """Clause on unobserved modes that a parameter without effect governs within the band of a test."""
+    of = _energy(name)
     for test, modes in zip(tests, shares, strict=True):
-        seen = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= test.highest_hz)
-        if test.probe() is not None and seen.any():
-            those = "that mode" if seen.sum() == 1 else "those modes"
-            governed = _modes_text(modes.frequency_hz[seen], modes.share[seen, index], of, f"below {_end_text(test)}")
-            return f": it governs {governed}, but no sensor of the test sees {those}"
+        governed = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= test.highest_hz)
+        if test.probe() is not None and governed.any():
+            noun = "that mode" if governed.sum() == 1 else "those modes"
+            text = _modes_text(
+                modes.frequency_hz[governed], modes.share[governed, index], of, f"below {_end_text(test)}"
+            )
+            return f": it governs {text}, but no sensor of the test observes {noun}"
     return ""
 
 
 def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
-    """Which modes a parameter governs, in the test that is nearest to seeing one, and where that test's band ends."""
-    of = _of(name)
+    """Clause on the modes that a parameter governs, in the test whose band is closest to one of them."""
+    of = _energy(name)
     best, nearest = None, math.inf
     largest = (0.0, 0.0)
     for test, modes in zip(tests, shares, strict=True):
@@ -198,8 +202,8 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
     return f"governs {', and '.join(modes)}"
 
 
-def _of(name: str) -> str:
-    """Of what of a mode a parameter has its share."""
+def _energy(name: str) -> str:
+    """Modal quantity of which a parameter has a share."""
     return {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
 
 
@@ -208,7 +212,7 @@ def _end_text(test: Test) -> str:
 
 
 def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str) -> str:
-    """Modes with the share of each that a parameter holds."""
+    """Text on modes with a parameter's share of each."""
     each = [f"{f:.3g} Hz ({_percent(s)} of its {of})" for f, s in zip(frequency_hz[:NAMED], share, strict=False)]
     return f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where}"
 
@@ -221,27 +225,27 @@ def _remedy_clause(
     best = min(own, key=lambda r: float(r.std[index]), default=None)
     before = float(known.std[index])
     if best is None or not float(best.std[index]) < HELPS * before:
-        return f"none of {len(own)} remedies that were tried helps"
+        return f"none of {len(own)} remedies tried improves it"
     return (
-        f"best of {len(own)} remedies tried: {best.text}, by which its standard deviation becomes"
-        f" {std_text(float(best.std[index]))} instead of {std_text(before)}"
+        f"best of {len(own)} remedies tried: {best.text}, which reduces its standard deviation from {std_text(before)}"
+        f" to {std_text(float(best.std[index]))}"
     )
 
 
 def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
-    """To where a band would be extended for a parameter: above the modes beyond it that it governs; where it governs
-    none, above that of which it holds most; where it holds nothing, above the next one."""
+    """End of the extended band for a parameter: above the modes beyond the band that it governs, else above the mode
+    with its largest share, else above the next mode."""
     beyond = modes.frequency_hz > test.highest_hz
     if not beyond.any():
         return None
     share = np.where(beyond, modes.share[:, index], 0.0)
-    wanted = share >= GOVERNS if (share >= GOVERNS).any() else share == share.max()
-    frequency_hz = modes.frequency_hz[wanted & beyond]
+    selected = share >= GOVERNS if (share >= GOVERNS).any() else share == share.max()
+    frequency_hz = modes.frequency_hz[selected & beyond]
     return float(BEYOND * (frequency_hz.max() if share.any() else frequency_hz.min()))
 
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
-    """Coordinates that differ from zero, in deg or m; of closed chains the independent ones."""
+    """Text of the non-zero independent coordinates, in deg or m."""
     given = independent_coordinates(model)
     coordinates = [
         f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
@@ -252,7 +256,7 @@ def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
 
 
 def points_text(points: Sequence[tuple[str, str]]) -> str:
-    """ "tool x, y, z" for directions of one frame, else each point by its name."""
+    """Text of points: "tool x, y, z" for directions of one frame, else each point by name."""
     if len({frame for frame, _ in points}) == 1:
         return f"{points[0][0]} {', '.join(axis for _, axis in points)}"
     names = [" ".join(point) for point in points]
@@ -260,7 +264,7 @@ def points_text(points: Sequence[tuple[str, str]]) -> str:
 
 
 def std_text(std: float) -> str:
-    """A standard deviation of a logarithm as a percentage."""
+    """Text of a standard deviation of a logarithm, as a percentage."""
     if not math.isfinite(std):
         return "unbounded"
     return ">1000 %" if std > 10.0 else f"{100.0 * std:.2g} %" if std < 0.995 else f"{100.0 * std:.0f} %"

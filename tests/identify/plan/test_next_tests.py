@@ -205,10 +205,10 @@ def test_too_few_tests_are_told(made):
     found = jaxmb.inspect(made(line, next={"postures": postures[1:] * 2, "count": 1}, free=free))
     assert found.next is not None
     assert found.next.directions == 4
-    assert "for the 4 of 8 directions of the parameters that they can tell" in found.next_remark
+    assert "for the 4 identifiable of 8 directions of the parameters" in found.next_remark
     more = [*postures, {"a": 0.9, "b": -1.3}]
     found = jaxmb.inspect(made(line, next={"postures": more, "count": 1}, free=free))
     assert found.next is None
     assert found.next_remark == (
-        "no next test could be chosen: 1 tests leave some of 6 parameters unknown, expected more tests"
+        "no next test could be chosen: not all of 6 parameters are identifiable from 1 tests, expected more tests"
     )

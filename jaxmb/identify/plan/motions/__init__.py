@@ -1,1 +1,1 @@
-"""Motions that tell most of inertial and friction parameters."""
+"""Exciting motions for the identification of inertial and friction parameters."""

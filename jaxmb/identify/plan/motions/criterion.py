@@ -1,4 +1,4 @@
-"""How much a motion tells of parameters: its information, and the criterion that is made small."""
+"""Information of a motion on the parameters, and the minimised design criterion."""
 
 from typing import NamedTuple
 
@@ -15,37 +15,36 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.loop_path import closed_along
 from jaxmb.mechanics.loops import independent_coordinates, loop_motion
 
-WAY = 256
+APPROACH_STEPS = 256
 """Steps from the reference posture to the start of a motion, along which loops are closed."""
 SMOOTH = 0.1
-"""Of the slowest coordinate's speed limit: below this rate the sign of Coulomb friction is smooth while motions are
-improved."""
+"""Speed over the smallest speed limit below which the sign of Coulomb friction is smoothed during the optimization."""
 
 
 class Aim(eqx.Module):
-    """What motions are to tell, by which machine, and what is known already."""
+    """Design objective of motions: machine, parameters, noise and prior information."""
 
     model: Model
     moved: Int[np.ndarray, "m"]
-    """Places of the coordinates that move among the independent ones."""
+    """Indices of the driven coordinates among the independent ones."""
     rest: Float[np.ndarray, "i"]
-    """All independent coordinates where nothing moves them."""
+    """All independent coordinates at rest, rad or m."""
     columns: Float[np.ndarray, "runs p r"]
-    """For each run of the motion, from the directions of the parameters that can be told to the columns of Y."""
+    """For each run of the motion, map from the identifiable directions of the parameters to the columns of Y."""
     weight: Float[np.ndarray, "i"]
-    """1 / standard deviation of the effort at each independent coordinate; 0 where it is not measured."""
+    """1 / standard deviation of the torque or force at each independent coordinate; 0 if it is not measured."""
     samples: float
-    """Independent ones, in one run."""
+    """Number of independent samples in one run."""
     made: Float[np.ndarray, "k r"]
-    """Rows of what is known before."""
+    """Information rows of the planned tests and the prior."""
     wanted: Float[np.ndarray, "w r"]
-    """Wanted parameters over their tolerances, in these directions; none where all count."""
+    """Target parameters over their tolerances, in these directions; empty if all parameters count."""
     by_condition: bool = eqx.field(static=True, default=False)
-    """Whether the condition number of the rows is made small, and not what is left unknown."""
+    """Whether the criterion is the condition number of the rows instead of the variances."""
 
 
 class Along(NamedTuple):
-    """States along a motion, of the independent coordinates."""
+    """Trajectory samples of the independent coordinates: positions, rates and accelerations, SI units."""
 
     z: Float[np.ndarray, "K i"]
     zd: Float[np.ndarray, "K i"]
@@ -53,34 +52,34 @@ class Along(NamedTuple):
 
 
 def criterion_of(aim: Aim, rows: np.ndarray) -> float:
-    """-log det M of the directions; log of the sum of squares of wanted deviations over their tolerances; or log of the
-    condition number of the rows, their columns scaled to length 1."""
+    """Design criterion: -log det M over the directions; log of the sum of squares of the target parameters' standard
+    deviations over their tolerances; or log of the condition number of the rows with columns scaled to length 1."""
     return float(compiled(_criterion)(aim, jax.device_put(rows)))
 
 
 def rows_along(aim: Aim, along: Along) -> Float[np.ndarray, "runs K i p"]:
-    """Rows of Y over their standard deviations, so that their squares sum up to the information of a whole motion."""
+    """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion."""
     Y = stacked_torque_regressor(aim.model, closed(aim, along.z), along.zd, along.zdd)
     return Y * (aim.weight * np.sqrt(aim.samples / len(along.z)))[:, None]
 
 
 def closed(aim: Aim, z: np.ndarray) -> np.ndarray:
-    """All coordinates along a motion, on the branch of the reference posture.
+    """All coordinates [K, n] along a motion, on the branch of the reference posture.
 
     Raises:
-        ValueError: a loop opens on the way.
+        ValueError: a loop cannot be closed along the motion.
     """
     model = aim.model
     if not model.loops:
         return z
     reference = np.asarray(model.reference)
-    before = reference[[model.coordinates.index(name) for name in independent_coordinates(model)]]
-    way = before + np.linspace(0.0, 1.0, WAY, endpoint=False)[:, None] * (z[0] - before)
-    return closed_along(model, np.concatenate([way, z]), reference)[WAY:]
+    first = reference[[model.coordinates.index(name) for name in independent_coordinates(model)]]
+    approach = first + np.linspace(0.0, 1.0, APPROACH_STEPS, endpoint=False)[:, None] * (z[0] - first)
+    return closed_along(model, np.concatenate([approach, z]), reference)[APPROACH_STEPS:]
 
 
 def states(aim: Aim, series: Series, c: np.ndarray, start: np.ndarray) -> Along:
-    """Of all independent coordinates, by NumPy."""
+    """Trajectory samples of all independent coordinates, in NumPy."""
     z = np.tile(aim.rest, (len(series.position), 1))
     zd, zdd = np.zeros_like(z), np.zeros_like(z)
     z[:, aim.moved] = start + series.position @ c.T
@@ -91,7 +90,7 @@ def states(aim: Aim, series: Series, c: np.ndarray, start: np.ndarray) -> Along:
 
 @compiled
 def positions(aim: Aim, series: Series, choice: Array) -> Float[Array, "K i"]:
-    """Independent coordinates of a choice."""
+    """Independent coordinates along the motion of an optimization vector."""
     return _states(aim, series, choice)[0]
 
 
@@ -99,19 +98,19 @@ def positions(aim: Aim, series: Series, choice: Array) -> Float[Array, "K i"]:
 def value_and_slope(
     aim: Aim, series: Series, choice: Array, q_closed: Array, z_closed: Array
 ) -> tuple[Float[Array, ""], Float[Array, "m v+1"]]:
-    """Criterion of a choice, and its gradient.
+    """Criterion of an optimization vector, and its gradient.
 
     Args:
-        aim: what is to be told.
+        aim: design objective.
         series: of the motion.
-        choice: see `within`.
-        q_closed: all coordinates at the choice, loops closed.
-        z_closed: the independent ones there.
+        choice: optimization vector [m, v+1], see `within`.
+        q_closed: all coordinates along the motion [K, n], loops closed.
+        z_closed: independent coordinates along the motion [K, i].
     """
     slowest = SMOOTH * jnp.min(jnp.asarray(series.limits.speed))
 
     def of_sample(q: Array, at: Array, z: Array, zd: Array, zdd: Array) -> Array:
-        # to first order, which is what the gradient needs
+        # first order suffices for the gradient
         q = q + (loop_motion(aim.model, q, zd)[0] @ (z - at) if aim.model.loops else z - at)
         return torque_regressor(aim.model, q, zd, zdd, friction_speed=slowest)
 

@@ -1,4 +1,4 @@
-"""Exciting motions: periodic, within the limits of the drives, and such that torques tell most of the parameters."""
+"""Exciting motions: periodic, within the limits of the drives, optimal for the identification from torques."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,44 +28,44 @@ from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import build_model, posture
 
 REFERENCES = 4
-"""Random motions from which it is found which directions of the parameters can be told."""
+"""Number of random motions that determine the identifiable directions of the parameters."""
 
 
 class BaseDeviation(NamedTuple):
-    """What a motion tells of a base parameter."""
+    """Predicted standard deviation of a base parameter."""
 
     name: str
     formula: str
     std: float
-    """SI units; inf where it is not told."""
+    """SI units; inf if it is not identifiable."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExcitingMotion:
-    """A periodic motion that starts and ends at rest, and what torques along it tell."""
+    """A periodic motion from rest to rest, and the predicted standard deviations of the parameters."""
 
     motion: dict[str, Motion]
     """Series of each coordinate, as in `motion` of a simulated torque test."""
     posture: dict[str, float]
-    """Where it starts, rad or m."""
+    """Start posture, rad or m."""
     base_hz: float
     periods: int
     std: dict[str, float]
-    """Predicted standard deviation of each free parameter, SI units; inf where torques do not tell it alone."""
+    """Predicted standard deviation of each free parameter, SI units; inf if it is not identifiable separately."""
     base: tuple[BaseDeviation, ...]
-    """Of each base parameter that has something free in it."""
+    """Of each base parameter that contains a free parameter."""
     condition_number: float
     """Of the regressor of the base parameters along the motion, rows over their standard deviations, columns scaled to
     length 1."""
     criterion: float
-    """That was made least: -log det of the information (of directions scaled alike for every motion of one machine and
-    seed); with wanted parameters, log of the sum of (std / wanted std)^2; or log of the condition number."""
+    """Minimised criterion: -log det of the information (in directions with a common scale for one machine and seed);
+    with `wanted`, log of the sum of (std / wanted std)^2; or log of the condition number."""
     rows: Float[np.ndarray, "d d"]
     """R with R^T R the information of the motion alone on the free parameters."""
 
     @property
     def duration_s(self) -> float:
-        """Of all periods."""
+        """Duration of all periods, s."""
         return self.periods / self.base_hz
 
     def states(
@@ -77,8 +77,8 @@ class ExcitingMotion:
         return z + np.array([self.posture[name] for name in names]), zd, zdd
 
     def as_test(self) -> dict[str, Any]:
-        """What of it belongs in a torque test of a study: `posture`, and of `simulate` `base_hz`, `duration_s` and
-        `motion`; plain data."""
+        """Its keys for a torque test of a study as plain data: `posture`, and `base_hz`, `duration_s` and `motion` of
+        `simulate`."""
         motion = {name: {"sine": list(m.sine), "cosine": list(m.cosine)} for name, m in self.motion.items()}
         return {
             "kind": "torque",
@@ -95,30 +95,30 @@ def exciting_motion(
     rate_hz: float = 100.0,
     **settings: Any,
 ) -> ExcitingMotion:
-    """The motion along which torques of the drives tell most of inertial and friction parameters.
+    """Optimal exciting motion for the identification of inertial and friction parameters from drive torques.
 
     Each coordinate moves by q(t) = q_0 + sum_k a_k sin(k w t) + b_k (cos(k w t) - 1) with sum k a_k = 0 and
-    sum k^2 b_k = 0, so that a period begins and ends at rest without acceleration. From random motions quasi-Newton
-    steps go down the gradient of -log det (J^T J), J the regressor over the standard deviations of the torques, on the
-    directions of the parameters that can be told; of the sum of the variances of `wanted`; or, with the criterion
-    "condition", of the condition number of the regressor of base parameters, columns scaled to length 1. The motion
-    keeps the limits of range, speed and acceleration at all times. Collisions are not looked at.
+    sum k^2 b_k = 0, so that a period begins and ends at rest without acceleration. Starting from random motions,
+    quasi-Newton steps minimise -log det (J^T J), J the regressor over the standard deviations of the torques, on the
+    identifiable directions of the parameters; the sum of the variances of `wanted`; or, with the criterion "condition",
+    the condition number of the regressor of base parameters, columns scaled to length 1. The motion respects the limits
+    of range, speed and acceleration at all times. Collisions are not checked.
 
     Args:
-        machine: its coordinates have `speed_limit`, and `range` and `acceleration_limit` where there are such.
-        free: names or patterns of `regressor_names` that are to be found; where not given, those of base parameters:
-            of masses, and of all else what is not 0.
+        machine: its coordinates have `speed_limit` and optionally `range` and `acceleration_limit`.
+        free: names or patterns of `regressor_names` to identify; default: those of base parameters, masses and all
+            others that are not 0.
         torque_std: standard deviation of each sample of the torque, Nm or N: a number, or by coordinate.
         rate_hz: independent samples per second.
         settings: as in `[next]` of kind "torque": `base_hz`, `harmonics`, `periods`, `limits`, `wanted`,
             `criterion`, `without`, `starts`, `steps` (0: a random motion at its limits), `seed`.
 
     Returns:
-        The motion with the standard deviations that are to be expected.
+        The motion with the predicted standard deviations.
 
     Raises:
-        ValueError: a name is none of a parameter or coordinate, there is no speed limit, a wanted parameter cannot be
-            told by any motion, or a loop opens along one.
+        ValueError: a parameter or coordinate is unknown, a speed limit is missing, a wanted parameter is not
+            identifiable by any motion, or a loop cannot be closed along a motion.
 
     Source: Swevers et al. 1997, "Optimal robot excitation and identification"; Gautier and Khalil 1992, "Exciting
     trajectories for the identification of base inertial parameters of robots".
@@ -135,9 +135,9 @@ def exciting_motion(
     for name in std:
         if name not in coordinates:
             raise ValueError(known_name("torque_std: coordinate", name, coordinates))
-    for what, given in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
-        if not 0.0 < given < np.inf:
-            raise ValueError(f"{what} is {given}, expected a finite number above 0")
+    for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
+        if not 0.0 < value < np.inf:
+            raise ValueError(f"{label} is {value}, expected a finite number above 0")
     if not std:
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
@@ -147,73 +147,75 @@ def exciting_motion(
 
 
 class Sought(NamedTuple):
-    """What a motion is to tell of d parameters, and what is known of them."""
+    """The d parameters to identify by a motion, the noise, and the prior information."""
 
     names: tuple[str, ...]
-    """One for each."""
+    """Names of the parameters."""
     size: Float[np.ndarray, "d"]
-    """SI units of one unit of each."""
+    """Scale of each parameter, SI units."""
     columns: Float[np.ndarray, "p d"]
-    """Change of each number of `regressor_names` with each."""
+    """Derivatives of the numbers of `regressor_names` by the parameters."""
     weight: Float[np.ndarray, "i"]
-    """1 / standard deviation of the effort at each independent coordinate; 0 where it is not measured."""
+    """1 / standard deviation of the torque or force at each independent coordinate; 0 if it is not measured."""
     rate_hz: float
     """Independent samples per second."""
     made: Float[np.ndarray, "k d"]
-    """Rows of what is known before."""
+    """Information rows of the planned tests and the prior."""
     base: Sums
+    """Base parameters."""
 
 
 def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: Sought) -> ExcitingMotion:
-    """The best of several improved motions; see `exciting_motion`."""
-    # The matrices are small: more threads in LAPACK only wait for each other.
+    """The best of several optimized motions; see `exciting_motion`."""
+    # For small matrices threads within LAPACK only add overhead.
     with threadpool_limits(1, user_api="blas"):
-        return _found_motion(machine, model, part, sought)
+        return _optimize(machine, model, part, sought)
 
 
-def _found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: Sought) -> ExcitingMotion:
+def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: Sought) -> ExcitingMotion:
     coordinates = independent_coordinates(model)
-    moved = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
+    driven = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
     reference = np.asarray(posture(model, {}))
     rest = reference[[model.coordinates.index(name) for name in coordinates]]
-    limits = limits_of(machine, moved, part.limits)
-    places = np.array([coordinates.index(name) for name in moved])
-    coarse, fine = (series_of(part.harmonics, part.base_hz, limits, rest[places], n) for n in (SAMPLES, FINE))
+    limits = limits_of(machine, driven, part.limits)
+    index = np.array([coordinates.index(name) for name in driven])
+    coarse, fine = (series_of(part.harmonics, part.base_hz, limits, rest[index], n) for n in (SAMPLES, FINE))
     draw = np.random.default_rng(part.seed)
     drawn = [random_choice(fine, draw) for _ in range(max(part.starts, REFERENCES))]
-    runs = np.stack([_carried(model, machine, payloads) @ sought.columns for payloads in part.without])
+    runs = np.stack([_payload_mask(model, machine, payloads) @ sought.columns for payloads in part.without])
     aim = Aim(
-        model=model, moved=places, rest=rest, columns=runs, weight=sought.weight,
+        model=model, moved=index, rest=rest, columns=runs, weight=sought.weight,
         samples=sought.rate_hz * part.periods / part.base_hz, made=sought.made,
-        wanted=_wanted(part.wanted, sought.names) * sought.size,
+        wanted=_target_rows(part.wanted, sought.names) * sought.size,
     )  # fmt: skip
     if part.criterion == "condition":
         base = base_columns(sought)
-        sharp = dataclasses.replace(
-            aim, columns=np.stack([_carried(model, machine, payloads) @ base for payloads in part.without]),
+        reduced = dataclasses.replace(
+            aim, columns=np.stack([_payload_mask(model, machine, payloads) @ base for payloads in part.without]),
             made=np.zeros((0, base.shape[1])), wanted=np.zeros((0, base.shape[1])), by_condition=True,
         )  # fmt: skip
     else:
-        told = _told(aim, fine, drawn)
-        sharp = dataclasses.replace(
-            aim, columns=runs @ told, made=_triangle(sought.made @ told), wanted=_in_directions(aim, told, sought.names)
-        )
+        basis = _identifiable_directions(aim, fine, drawn)
+        reduced = dataclasses.replace(
+            aim, columns=runs @ basis, made=_triangle(sought.made @ basis),
+            wanted=_in_directions(aim, basis, sought.names),
+        )  # fmt: skip
     best = min(
-        (improved(sharp, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
+        (improved(reduced, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
         key=lambda found: found.criterion,
     )
-    return _described(aim, fine, best, moved, part, sought)
+    return _exciting_motion(aim, fine, best, driven, part, sought)
 
 
-def _carried(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
-    """Diagonal matrix that leaves out columns of payloads."""
+def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
+    """Diagonal matrix that removes the columns of absent payloads."""
     keep = np.ones(len(regressor_names(model)))
     keep[payload_columns(model, without, [payload.name for payload in machine.payload])] = 0.0
     return np.diag(keep)
 
 
-def _wanted(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
-    """Rows of wanted parameters over their tolerances; a full name overrules a pattern."""
+def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
     by_name: dict[str, float] = {}
     for exact in (False, True):
         for pattern, tolerance in wanted.items():
@@ -229,7 +231,7 @@ def _wanted(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
 
 
 def _rows(aim: Aim, series: Series, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Triangular factor of what a motion tells of the d parameters."""
+    """Triangular factor of the information rows of a motion on the d parameters."""
     Y = rows_along(aim, states(aim, series, *found))
     return _triangle(np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns]))
 
@@ -238,33 +240,34 @@ def _triangle(rows: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
-def _told(aim: Aim, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
-    """Directions [d, r] of the parameters that motions can tell, scaled so that random ones tell each alike."""
+def _identifiable_directions(aim: Aim, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
+    """Identifiable directions [d, r] of the parameters, scaled to equal information from random motions."""
     rows = [_rows(aim, fine, at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
     svd = scaled_svd(np.concatenate([*rows, aim.made]), RANK_TOLERANCE)
     return svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
 
 
-def _in_directions(aim: Aim, told: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Rows of wanted parameters in the directions that can be told.
+def _in_directions(aim: Aim, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Rows of the target parameters in the identifiable directions.
 
     Raises:
-        ValueError: one has a part in a direction that cannot.
+        ValueError: a target parameter has a component outside these directions.
     """
-    found = aim.wanted @ told
-    lost = aim.wanted - found @ np.linalg.pinv(told)
+    rows = aim.wanted @ basis
+    outside = aim.wanted - rows @ np.linalg.pinv(basis)
     size = np.abs(aim.wanted).max(axis=1)
-    for row, whole, left in zip(aim.wanted, size, lost, strict=True):
-        if np.abs(left).max() > 1e-6 * whole:
+    for row, whole, rest in zip(aim.wanted, size, outside, strict=True):
+        if np.abs(rest).max() > 1e-6 * whole:
             name = names[int(np.argmax(np.abs(row)))]
             raise ValueError(
-                f"wanted: no motion tells '{name}' by itself, expected a parameter that torques tell alone"
+                f"wanted: '{name}' is identifiable only in combination with others, expected a parameter that torques"
+                " identify separately"
             )
-    return found
+    return rows
 
 
-def _described(
-    aim: Aim, fine: Series, best: Found, moved: Sequence[str], part: NextMotionPart, sought: Sought
+def _exciting_motion(
+    aim: Aim, fine: Series, best: Found, driven: Sequence[str], part: NextMotionPart, sought: Sought
 ) -> ExcitingMotion:
     amplitudes = best.coefficients @ fine.amplitudes.T
     sine, cosine = np.split(amplitudes, 2, axis=1)
@@ -272,9 +275,10 @@ def _described(
     rows = np.concatenate([own, sought.made])
     return ExcitingMotion(
         motion={
-            name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist())) for i, name in enumerate(moved)
+            name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
+            for i, name in enumerate(driven)
         },
-        posture=dict(zip(moved, best.start.tolist(), strict=True)),
+        posture=dict(zip(driven, best.start.tolist(), strict=True)),
         base_hz=part.base_hz,
         periods=part.periods,
         std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
@@ -293,7 +297,7 @@ def _condition(aim: Aim, fine: Series, best: Found, base: np.ndarray) -> float:
 
 
 def base_columns(sought: Sought) -> np.ndarray:
-    """Which columns of Y stand for base parameters that have something free in them [p, b]."""
+    """Selection matrix [p, b] of the columns of Y of base parameters that contain a free parameter."""
     base = sought.base
     free = [name for name, row in zip(base.names, base.matrix @ sought.columns, strict=True) if row.any()]
     return np.eye(len(base.parameters))[:, [base.parameters.index(name) for name in free]]
@@ -302,13 +306,13 @@ def base_columns(sought: Sought) -> np.ndarray:
 def base_deviations(
     rows: Float[np.ndarray, "k d"], base: Sums, columns: Float[np.ndarray, "p d"]
 ) -> tuple[BaseDeviation, ...]:
-    """What rows of tests tell of the base parameters that have something free in them.
+    """Predicted standard deviations of the base parameters that contain a free parameter.
 
     Args:
-        rows: of the free parameters, in units of the noise.
+        rows: information rows on the free parameters, in units of the noise.
         base: base parameters.
-        columns: change of each number of the machine with each free parameter.
+        columns: derivatives of the numbers of the machine by the free parameters.
     """
-    moved = base.matrix @ columns
-    told = zip(base.names, base.formulas, deviations(rows, moved), moved, strict=True)
-    return tuple(BaseDeviation(name, formula, float(std)) for name, formula, std, row in told if row.any())
+    matrix = base.matrix @ columns
+    entries = zip(base.names, base.formulas, deviations(rows, matrix), matrix, strict=True)
+    return tuple(BaseDeviation(name, formula, float(std)) for name, formula, std, row in entries if row.any())

@@ -1,4 +1,4 @@
-"""What the drives of a machine may do: ranges, speeds and accelerations of its coordinates."""
+"""Limits of range, speed and acceleration of a machine's coordinates."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from jaxmb.machine.schema import Machine
 
 
 class Limits(NamedTuple):
-    """Of m coordinates, rad or m; infinite where there is none."""
+    """Limits of m coordinates, rad or m and s; infinite without a limit."""
 
     lower: Float[np.ndarray, "m"]
     upper: Float[np.ndarray, "m"]
@@ -21,15 +21,15 @@ class Limits(NamedTuple):
 
 
 def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, LimitsPart]) -> Limits:
-    """Limits of some coordinates: those of the machine, or narrower or wider ones that are given.
+    """Limits of coordinates: those of the machine, or the given ones in their place.
 
     Args:
-        machine: it has `range`, `speed_limit` and `acceleration_limit` of its coordinates.
+        machine: with `range`, `speed_limit` and `acceleration_limit` of its coordinates.
         names: of the coordinates.
-        given: by coordinate, what stands instead.
+        given: limits by coordinate that replace those of the machine.
 
     Raises:
-        ValueError: a name is none of the coordinates, or one has no speed limit.
+        ValueError: a coordinate is unknown, or one has no speed limit.
     """
     for name in given:
         if name not in names:

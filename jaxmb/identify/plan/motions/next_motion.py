@@ -1,4 +1,4 @@
-"""Which motion to make next, beside the tests of a study."""
+"""Selection of the next motion in addition to the tests of a study."""
 
 import dataclasses
 from typing import Any
@@ -25,22 +25,22 @@ PROPOSED = "one motion is proposed: periodic, from rest to rest, within the limi
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NextMotion:
-    """A motion to make next, and what will be known after it."""
+    """A proposed next motion, and the predicted identifiability after it."""
 
     part: NextMotionPart
     like: str
-    """Test whose sampling and noise it has."""
+    """Test with the same sampling and noise."""
     motion: ExcitingMotion
-    """Its deviations are those after the planned tests and this one."""
+    """Its standard deviations are those after the planned tests and this one."""
     limits: Limits
-    """Of its coordinates."""
+    """Limits of its coordinates."""
     revolute: tuple[bool, ...]
-    """Which of these turn, rad; the others move along, m."""
+    """Whether each coordinate is revolute (rad) or prismatic (m)."""
     known: Knowledge
-    """After all of them."""
+    """Identifiability after the planned tests and this one."""
 
     def as_json(self, model: Model) -> dict[str, Any]:
-        """For `inspect.json`."""
+        """The motion in the layout of `inspect.json`."""
         test = self.motion.as_test()
         return {
             "kind": "torque",
@@ -60,10 +60,14 @@ class NextMotion:
 
 
 def plan_motion(study: Study, place: Place, before: Known) -> Planned:
-    """The motion that a study asks for."""
+    """The next motion requested by a study.
+
+    Raises:
+        ValueError: the study has no torque test.
+    """
     part: Any = study.next
     if before.sums is None:
-        raise ValueError("[next]: the motion is like a torque test, and the study has none")
+        raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
     return Planned(next_motion(study, part, before.values, before.made, before.sums, before.prior_std), PROPOSED)
 
 
@@ -75,15 +79,15 @@ def next_motion(
     base: Sums,
     prior_std: Float[np.ndarray, "d"] | None,
 ) -> NextMotion:
-    """The motion that tells most beside what is planned.
+    """Optimal motion in addition to the planned tests.
 
     Args:
-        study: its torque tests say how a motion is measured.
-        part: what is asked for.
+        study: its torque tests define sampling and noise.
+        part: the table `[next]`.
         values: physical values of the free parameters.
-        made: rows of what is planned and known before, by u.
+        made: information rows of the planned tests and the prior, by u.
         base: base parameters.
-        prior_std: the prior's standard deviations, where there is one; its rows are in `made`.
+        prior_std: the prior's standard deviations, if any; its rows are in `made`.
 
     Raises:
         ValueError: see `exciting_motion`.
@@ -102,8 +106,8 @@ def next_motion(
 
 
 def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
-    """1 / standard deviation of the effort at each independent coordinate, 0 where none was measured, and samples per
-    second."""
+    """1 / standard deviation of the torque or force at each independent coordinate, 0 if it was not measured, and the
+    samples per second."""
     test: Any = entry.test
     number, std = np.asarray(test.coordinate), np.asarray(test.std)
     names = independent_coordinates(model)
@@ -119,5 +123,5 @@ def unit_sizes(free: FreeParameters, values: Float[np.ndarray, "d"]) -> Float[np
 
 
 def shares(free: FreeParameters, names: tuple[str, ...]) -> Float[np.ndarray, "p d"]:
-    """Which numbers of the machine each free parameter sets."""
+    """Incidence matrix [p, d] of the machine's numbers and the free parameters."""
     return np.array([[float(name in tied) for tied in free.tied] for name in names])

@@ -1,4 +1,4 @@
-"""Motions improved along the gradient of what they tell."""
+"""Gradient-based optimization of motions."""
 
 from typing import NamedTuple
 
@@ -18,11 +18,11 @@ from jaxmb.identify.plan.motions.criterion import (
 from jaxmb.identify.plan.motions.series import Series, at_limits, within
 
 REFUSED = 1e6
-"""Criterion of a motion that a machine cannot make."""
+"""Criterion of an infeasible motion."""
 
 
 class Found(NamedTuple):
-    """A motion at its limits."""
+    """An optimized motion scaled to its limits."""
 
     coefficients: np.ndarray
     start: np.ndarray
@@ -30,10 +30,10 @@ class Found(NamedTuple):
 
 
 def improved(aim: Aim, series: Series, fine: Series, choice: np.ndarray, steps: int) -> Found:
-    """The motion of a choice, brought to its limits, after some quasi-Newton steps.
+    """The motion of an optimization vector after quasi-Newton steps, scaled to its limits.
 
     Raises:
-        ValueError: a loop opens along the motion to begin with.
+        ValueError: a loop cannot be closed along the initial motion.
 
     Source: Byrd et al. 1995, L-BFGS-B.
     """
@@ -50,7 +50,7 @@ def improved(aim: Aim, series: Series, fine: Series, choice: np.ndarray, steps: 
 
 
 def judged(aim: Aim, fine: Series, c: np.ndarray, start: np.ndarray) -> float:
-    """Criterion of a motion on fine samples, Coulomb friction by its exact sign."""
+    """Criterion of a motion on fine samples, with the exact sign of Coulomb friction."""
     Y = rows_along(aim, states(aim, fine, c, start))
     rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns])
     return criterion_of(aim, np.asarray(np.linalg.qr(rows, mode="r")))
@@ -59,7 +59,7 @@ def judged(aim: Aim, fine: Series, c: np.ndarray, start: np.ndarray) -> float:
 def value(
     aim: Aim, series: Series, flat: np.ndarray, shape: tuple[int, ...], refuse: bool = True
 ) -> tuple[float, np.ndarray]:
-    """Criterion and gradient; a motion that opens a loop is refused."""
+    """Criterion and gradient; `REFUSED` for a motion along which a loop cannot be closed."""
     choice = jax.device_put(flat.reshape(shape))
     z = np.asarray(positions(aim, series, choice))
     try:

@@ -1,4 +1,4 @@
-"""Periodic motions that start and end at rest, as Fourier series, and how they are kept within limits."""
+"""Fourier series of periodic motions from rest to rest, and their scaling to limits."""
 
 from typing import NamedTuple, TypeVar
 
@@ -14,13 +14,13 @@ from jaxmb.identify.plan.motions.limits import Limits
 Vector = TypeVar("Vector", np.ndarray, Array)
 
 SAMPLES = 16
-"""Of a period, for each harmonic: on which motions are improved."""
+"""Samples per period and harmonic during the optimization."""
 FINE = 64
-"""Likewise, on which they are brought to their limits and judged."""
+"""Samples per period and harmonic for the scaling to limits and the final criterion."""
 SHARP = 40.0
-"""Exponent of the norm that stands for the largest of many ratios: 2 to 10 % above it."""
+"""Exponent of the p-norm that approximates the largest of many ratios, 2 to 10 % above it."""
 SHARP_RANGE = 100.0
-"""Factor in the exponent that stands for the largest of many positions."""
+"""Sharpness of the log-sum-exp that approximates the largest of many positions."""
 
 
 class Series(NamedTuple):
@@ -35,32 +35,32 @@ class Series(NamedTuple):
     velocity: Float[np.ndarray, "K v"]
     acceleration: Float[np.ndarray, "K v"]
     amplitudes: Float[np.ndarray, "2h v"]
-    """Sines, then cosines."""
+    """Null-space basis of the amplitudes, sines then cosines."""
     limits: Limits
     around: Float[np.ndarray, "m"]
-    """Where coordinates without a range start, but for what is chosen."""
+    """Reference start of coordinates without a range."""
     margin: float
-    """A series that is at most 1 at the samples is at most this between them."""
+    """Bound of a series between the samples if it is at most 1 at the samples."""
 
 
 def series_of(harmonics: int, base_hz: float, limits: Limits, around: Float[np.ndarray, "m"], density: int) -> Series:
-    """The series of some harmonics.
+    """Series of `harmonics` harmonics.
 
     Args:
-        harmonics: how many, 2 or more: with one the conditions of rest leave nothing.
-        base_hz: of the first of them.
+        harmonics: number of harmonics, 2 or more: with one only the zero motion starts and ends at rest.
+        base_hz: frequency of the first.
         limits: of the coordinates.
-        around: where coordinates without a range start.
-        density: samples of a period for each harmonic.
+        around: reference start of coordinates without a range.
+        density: samples per period and harmonic.
 
-    Source: Swevers et al. 1997, "Optimal robot excitation and identification"; of the largest value between samples,
-    Ehlich and Zeller 1964, "Schwankung von Polynomen zwischen Gitterpunkten".
+    Source: Swevers et al. 1997, "Optimal robot excitation and identification"; for the bound between samples, Ehlich
+    and Zeller 1964, "Schwankung von Polynomen zwischen Gitterpunkten".
     """
     k = np.arange(1, harmonics + 1)
     phase = 2.0 * np.pi * np.outer(np.arange(density * harmonics) / (density * harmonics), k)
     w = 2.0 * np.pi * base_hz * k
-    still = [np.asarray(scipy.linalg.null_space(row[None])) for row in (1.0 * k, k**2.0)]
-    rest = np.asarray(scipy.linalg.block_diag(*still))
+    null_spaces = [np.asarray(scipy.linalg.null_space(row[None])) for row in (1.0 * k, k**2.0)]
+    rest = np.asarray(scipy.linalg.block_diag(*null_spaces))
     sine, cosine = np.sin(phase), np.cos(phase)
     return Series(
         position=np.hstack([sine, cosine - 1.0]) @ rest,
@@ -74,7 +74,7 @@ def series_of(harmonics: int, base_hz: float, limits: Limits, around: Float[np.n
 
 
 def random_choice(series: Series, draw: np.random.Generator) -> Float[np.ndarray, "m v+1"]:
-    """What is to be chosen, drawn: amplitudes that fall with the harmonic, and a start."""
+    """Random optimization vector: coefficients of amplitudes that decrease with the harmonic, and a start."""
     count, harmonics = len(series.around), len(series.amplitudes) // 2
     drawn = draw.normal(size=(count, 2 * harmonics)) / np.tile(np.arange(1, harmonics + 1), 2)
     return np.hstack([drawn @ series.amplitudes, draw.normal(size=(count, 1))])
@@ -82,7 +82,7 @@ def random_choice(series: Series, draw: np.random.Generator) -> Float[np.ndarray
 
 @compiled
 def within(series: Series, choice: Float[Array, "m v+1"]) -> tuple[Float[Array, "m v"], Float[Array, "m"]]:
-    """Coefficients and starts [m] of a motion within all limits, for any choice, as a smooth function of it.
+    """Coefficients and starts [m] of a motion within all limits, a smooth function of any optimization vector.
 
     A series is scaled by (1 + sum r^p)^(-1/p), r the ratios of its values to their limits, which is below 1 / max r.
     """
@@ -106,12 +106,13 @@ def within(series: Series, choice: Float[Array, "m v+1"]) -> tuple[Float[Array, 
 
 
 def at_limits(series: Series, c: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same motion as large as its limits allow, and its starts.
+    """The motion scaled to its limits, and its starts [m].
 
     Args:
-        series: at its finest.
+        series: at fine samples.
         c: coefficients [m, v].
-        where: of a range the start takes [m], -inf to inf; or the distance from `around` where there is no range.
+        where: start variable [m], -inf to inf over the range; for coordinates without a range the distance from
+            `around`.
     """
     limits = series.limits
     position = c @ series.position.T
@@ -130,7 +131,7 @@ def at_limits(series: Series, c: np.ndarray, where: np.ndarray) -> tuple[np.ndar
 
 
 def _ends(position: Array) -> tuple[Array, Array]:
-    """Smooth lowest and highest value of each row, a little beyond them."""
+    """Smooth lower and upper bound of the values of each row."""
     size = jax.lax.stop_gradient(jnp.ptp(position, axis=1, keepdims=True)) / SHARP_RANGE + 1e-12
     high = size * jax.nn.logsumexp(position / size, axis=1, keepdims=True)
     low = -size * jax.nn.logsumexp(-position / size, axis=1, keepdims=True)
@@ -138,7 +139,7 @@ def _ends(position: Array) -> tuple[Array, Array]:
 
 
 def _start(series: Series, where: Vector, low: Vector, high: Vector) -> Vector:
-    """Where the motion starts: anywhere in its range that leaves room for it."""
+    """Start of the motion within the part of its range that contains the whole motion."""
     xp = where.__array_namespace__()
     bounded = xp.isfinite(xp.asarray(series.limits.lower))
     lower, upper = (xp.where(bounded, xp.asarray(limit), 0.0) for limit in series.limits[:2])

@@ -112,7 +112,7 @@ def test_closed_chain():
     [
         (FREE, {"limits": {}}, "'a' has no speed limit, expected one in the machine or in limits"),
         (FREE, {"limits": {"c": {"speed": 1.0}}}, "limits: coordinate 'c'"),
-        (FREE, {"wanted": {"mass.fore": 0.1}}, "no motion tells 'mass.fore' by itself"),
+        (FREE, {"wanted": {"mass.fore": 0.1}}, "wanted: 'mass.fore' is identifiable only in combination"),
         (FREE, {"wanted": {"mass.hand": 0.1}}, "wanted: free parameter 'mass.hand'"),
         (FREE, {"without": [["load"]]}, "without: payload 'load'"),
         (FREE, {"wanted": {"friction.a": 0.1}, "criterion": "condition"}, "both wanted and the criterion"),
