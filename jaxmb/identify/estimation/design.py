@@ -1,7 +1,7 @@
-"""Which tests to make: a few out of many candidates, after which the parameters, or what they serve, are known best.
+"""Optimal design of experiments: selection of tests from candidates for the precision of parameters or predictions.
 
-Every candidate is the observation matrix of one test in units of its noise. Tests add up: M = sum_i A_i^T A_i is the
-inverse of the covariance of the parameters.
+Every candidate is the observation matrix A_i of one test in units of its noise; M = sum_i A_i^T A_i is the inverse of
+the covariance of the parameters.
 """
 
 import dataclasses
@@ -12,30 +12,30 @@ from jaxtyping import Float
 
 Criterion = Literal["D", "A", "test-pose"]
 START = 1e-9
-"""Part of what all candidates together tell, that makes M regular while there are fewer rows than parameters."""
+"""Ridge, relative to the information of all candidates, that keeps M regular while rows are fewer than parameters."""
 RESTARTS = 4
-"""Exchanges from random sets, beside those from the greedy one: each ends in an optimum of single exchanges, not all in
-the same. The draws are the same in every call."""
+"""Exchange runs from random sets in addition to the greedy one, since single exchanges end in local optima. The draws
+are the same in every call."""
 ROUNDING = 1e-9
-"""Relative difference of two criteria that is none: the same tests in another order."""
+"""Relative difference up to which two criteria are equal: the same tests in another order."""
 MOST_PASSES = 20
-"""Over all chosen tests: each exchange betters the criterion, so the last pass leaves the best set there was."""
+"""Largest number of passes over the chosen tests; every exchange improves the criterion."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Design:
-    """Chosen tests, and what they promise."""
+    """Chosen tests, their criterion and the predicted covariance."""
 
     chosen: tuple[int, ...]
-    """Candidates in the order of the first choice; one may be taken more than once where that was allowed."""
+    """Indices of the candidates, with repetitions if allowed."""
     criterion: Criterion
     value: float
     """-log det M, trace M^-1, or trace W M^-1: smaller is better."""
     greedy_value: float
-    """Of the tests that are chosen one after the other, before any exchange."""
+    """Criterion of the greedy selection before any exchange."""
     covariance: Float[np.ndarray, "d d"]
     exchanges: int
-    """That led to the chosen tests from where they began: the greedy choice, or a random one."""
+    """Number of exchanges from the initial set, greedy or random, to the chosen one."""
 
 
 def choose_tests(
@@ -46,25 +46,26 @@ def choose_tests(
     made: Float[np.ndarray, "m d"] | None = None,
     repeat: bool = False,
 ) -> Design:
-    """The best of some sets of tests, each exchanged one by one while that helps, in at most `MOST_PASSES` passes.
+    """Tests by greedy selection followed by single exchanges (Fedorov), in at most `MOST_PASSES` passes.
 
-    One set begins with tests chosen one after the other, each the best given those before; `RESTARTS` others begin at
-    random. So the tests are never worse than the greedy ones, and need not be the best of all sets.
+    Exchanges start from the greedy set, in which each test is the best given the preceding ones, and from `RESTARTS`
+    random sets; the best result is returned. It is at least as good as the greedy set but not necessarily the global
+    optimum.
 
-    D-optimal tests make det M largest: the smallest volume of the parameters' confidence region. A-optimal ones make
-    the sum of the parameters' variances least, test-pose ones the variance of what the parameters are to predict:
-    trace(P M^-1 P^T), P the observation matrix at the poses where accuracy is wanted.
+    D-optimal tests maximise det M, that is, minimise the volume of the parameters' confidence region. A-optimal ones
+    minimise the sum of the parameters' variances, test-pose ones the variance of the predictions: trace(P M^-1 P^T), P
+    the observation matrix at the poses where accuracy is required.
 
     Args:
-        candidates: observation matrices [candidate, row, parameter] in units of the noise; rows of zeros fill up.
-        count: how many tests to choose.
+        candidates: observation matrices [candidate, row, parameter] in units of the noise, padded by rows of zeros.
+        count: number of tests to choose.
         criterion: "D", "A" or "test-pose".
-        purpose: P [row, parameter], for "test-pose" alone.
-        made: rows of tests that were made already.
-        repeat: whether a candidate may be chosen again.
+        purpose: P [row, parameter], for "test-pose" only.
+        made: observation rows of existing tests.
+        repeat: whether a candidate may be chosen repeatedly.
 
     Raises:
-        ValueError: sizes do not fit, or all candidates together leave a parameter unknown.
+        ValueError: sizes do not match, or a parameter is not identifiable from all candidates together.
 
     Source: Fedorov, Theory of optimal experiments, 1972; Wu et al., "Industry-oriented performance measures for design
     of robot calibration experiment", 2013, for the test pose.
@@ -73,29 +74,29 @@ def choose_tests(
     _check(candidates, count, criterion, purpose, repeat)
     size = candidates.shape[2]
     purpose, made = _rows("purpose", purpose, size), _rows("made", made, size)
-    turn = _turn(candidates, made)
-    before = np.zeros((size, size)) if made is None else (made @ turn).T @ (made @ turn)
-    wanted = np.eye(size) if purpose is None else purpose
-    race = _Race(candidates @ turn, (wanted @ turn).T @ (wanted @ turn), criterion, repeat)
-    chosen, matrix = _greedy(race, before, count)
-    greedy = _value(matrix, race.weight, criterion)
-    chosen, matrix, exchanges = _exchanged(race, chosen, matrix)
-    value = _value(matrix, race.weight, criterion)
+    whitening = _whitening(candidates, made)
+    before = np.zeros((size, size)) if made is None else (made @ whitening).T @ (made @ whitening)
+    target = np.eye(size) if purpose is None else purpose
+    problem = _Problem(candidates @ whitening, (target @ whitening).T @ (target @ whitening), criterion, repeat)
+    chosen, matrix = _greedy(problem, before, count)
+    greedy = _value(matrix, problem.weight, criterion)
+    chosen, matrix, exchanges = _exchange(problem, chosen, matrix)
+    value = _value(matrix, problem.weight, criterion)
     rng = np.random.default_rng(0)
     for _ in range(RESTARTS):
-        start = _drawn(rng, len(candidates), count)
-        end = _exchanged(race, start, before + sum(map(race.information, start)))
-        other = _value(end[1], race.weight, criterion)
+        start = _random_set(rng, len(candidates), count)
+        end = _exchange(problem, start, before + sum(map(problem.information, start)))
+        other = _value(end[1], problem.weight, criterion)
         if other < value - ROUNDING * abs(value):
             (chosen, matrix, exchanges), value = end, other
-    covariance = turn @ np.linalg.inv(matrix) @ turn.T
-    shift = 2.0 * float(np.linalg.slogdet(turn)[1]) if criterion == "D" else 0.0
+    covariance = whitening @ np.linalg.inv(matrix) @ whitening.T
+    shift = 2.0 * float(np.linalg.slogdet(whitening)[1]) if criterion == "D" else 0.0
     return Design(tuple(chosen), criterion, value + shift, greedy + shift, covariance, exchanges)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Race:
-    """Candidates in turned parameters, and what they are judged by."""
+class _Problem:
+    """Candidates in whitened parameters, and the criterion."""
 
     candidates: Float[np.ndarray, "c r d"]
     weight: Float[np.ndarray, "d d"]
@@ -104,19 +105,19 @@ class _Race:
 
     @property
     def ridge(self) -> np.ndarray:
-        """What makes M regular while there are too few rows."""
+        """Regularization of M for too few rows."""
         size = len(self.weight)
         return START / size * np.eye(size)
 
-    def best(self, matrix: np.ndarray, taken: list[int]) -> int:
-        """The candidate that betters the criterion most beside M."""
+    def best(self, matrix: np.ndarray, chosen: list[int]) -> int:
+        """The candidate with the largest gain when added to M."""
         gains = _gains(self.candidates, matrix, self.weight, self.criterion)
         if not self.repeat:
-            gains[taken] = -np.inf
+            gains[chosen] = -np.inf
         return int(np.argmax(gains))
 
     def information(self, candidate: int) -> np.ndarray:
-        """What one test adds to M."""
+        """Contribution of one test to M."""
         return self.candidates[candidate].T @ self.candidates[candidate]
 
 
@@ -127,92 +128,93 @@ def _check(candidates: np.ndarray, count: int, criterion: str, purpose: np.ndarr
     if criterion not in ("D", "A", "test-pose"):
         raise ValueError(f"criterion is '{criterion}', expected 'D', 'A' or 'test-pose'")
     if (purpose is None) == (criterion == "test-pose"):
-        raise ValueError("purpose is for the criterion 'test-pose', and needed there")
+        raise ValueError("purpose is required for the criterion 'test-pose', and only for this")
     if count < 1 or (count > number and not repeat):
-        raise ValueError(f"{count} tests are to be chosen out of {number} candidates")
+        raise ValueError(f"count is {count}, expected 1 to {number}, the number of candidates")
     if not np.all(np.isfinite(candidates)):
         raise ValueError(f"candidate {int(np.argwhere(~np.isfinite(candidates))[0][0])} is not finite")
 
 
-def _turn(candidates: np.ndarray, made: np.ndarray | None) -> np.ndarray:
-    """Parameters by which all tests together would be the identity: what is regular hangs on no units and couplings.
+def _whitening(candidates: np.ndarray, made: np.ndarray | None) -> np.ndarray:
+    """Transformation of the parameters that makes the information of all tests together the identity, so that
+    regularity does not depend on units and couplings.
 
     Raises:
-        ValueError: a parameter acts on no test, or some are unknown after all of them.
+        ValueError: a parameter has no effect on any test, or the tests together are rank-deficient.
     """
     number, _, size = candidates.shape
-    everything = candidates.reshape(-1, size) if made is None else np.concatenate([candidates.reshape(-1, size), made])
-    length = np.linalg.norm(everything, axis=0)
+    rows = candidates.reshape(-1, size) if made is None else np.concatenate([candidates.reshape(-1, size), made])
+    length = np.linalg.norm(rows, axis=0)
     if not length.all():
-        raise ValueError(f"parameter {int(np.argmin(length))} acts on no candidate, expected it left out")
-    if np.linalg.matrix_rank(everything / length) < size:
-        raise ValueError(f"all {number} candidates together leave some of {size} parameters unknown")
-    return np.linalg.inv(np.linalg.qr(everything / length, mode="r")) / length[:, None]
+        raise ValueError(f"parameter {int(np.argmin(length))} has no effect on any candidate, expected it removed")
+    if np.linalg.matrix_rank(rows / length) < size:
+        raise ValueError(f"not all of {size} parameters are identifiable from all {number} candidates together")
+    return np.linalg.inv(np.linalg.qr(rows / length, mode="r")) / length[:, None]
 
 
-def _greedy(race: _Race, before: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
-    """Tests chosen one after the other, and M with them.
+def _greedy(problem: _Problem, before: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
+    """Greedy selection of tests, and M with them.
 
     Raises:
-        ValueError: they leave a parameter unknown.
+        ValueError: a parameter is not identifiable from them.
     """
     chosen: list[int] = []
-    matrix = before + race.ridge
+    matrix = before + problem.ridge
     for _ in range(count):
-        chosen.append(race.best(matrix, chosen))
-        matrix = matrix + race.information(chosen[-1])
+        chosen.append(problem.best(matrix, chosen))
+        matrix = matrix + problem.information(chosen[-1])
     size = len(matrix)
-    if np.linalg.matrix_rank(matrix - race.ridge, hermitian=True) < size:
-        raise ValueError(f"{count} tests leave some of {size} parameters unknown, expected more tests")
-    return chosen, matrix - race.ridge
+    if np.linalg.matrix_rank(matrix - problem.ridge, hermitian=True) < size:
+        raise ValueError(f"not all of {size} parameters are identifiable from {count} tests, expected more tests")
+    return chosen, matrix - problem.ridge
 
 
-def _drawn(rng: np.random.Generator, number: int, count: int) -> list[int]:
-    """Random candidates, each as often as any other where there are fewer of them than tests."""
+def _random_set(rng: np.random.Generator, number: int, count: int) -> list[int]:
+    """Random candidates, repeated equally often if there are fewer than tests."""
     rounds = [rng.permutation(number) for _ in range(-(-count // number))]
     return np.concatenate(rounds)[:count].tolist()
 
 
-def _exchanged(race: _Race, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:
-    """Tests exchanged one by one while that betters the criterion, M with them, and the number of exchanges."""
+def _exchange(problem: _Problem, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:
+    """Tests after single exchanges that improve the criterion, M with them, and the number of exchanges."""
     chosen, exchanges = list(chosen), 0
-    ridge = 1e-3 * race.ridge  # random tests may leave a parameter unknown: exchanges then find out
+    ridge = 1e-3 * problem.ridge  # M of a random set may be singular
     for _ in range(MOST_PASSES):
-        moved = 0
-        for place, old in enumerate(chosen):
-            without = matrix - race.information(old)
-            new = race.best(without + ridge, [c for c in chosen if c != old])
-            trial = without + race.information(new)
-            now, then = (_value(m + ridge, race.weight, race.criterion) for m in (matrix, trial))
+        count = 0
+        for i, old in enumerate(chosen):
+            without = matrix - problem.information(old)
+            new = problem.best(without + ridge, [c for c in chosen if c != old])
+            trial = without + problem.information(new)
+            now, then = (_value(m + ridge, problem.weight, problem.criterion) for m in (matrix, trial))
             if new != old and then < now:
-                chosen[place], matrix, moved = new, trial, moved + 1
-        exchanges += moved
-        if not moved:
+                chosen[i], matrix, count = new, trial, count + 1
+        exchanges += count
+        if not count:
             break
     return chosen, matrix, exchanges
 
 
-def _rows(what: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:
+def _rows(name: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:
     if rows is None:
         return None
     rows = np.asarray(rows, float)
     if rows.ndim != 2 or rows.shape[1] != size:
-        raise ValueError(f"{what} has shape {rows.shape}, expected rows of {size} parameters, as candidates have")
+        raise ValueError(f"{name} has shape {rows.shape}, expected rows of {size} parameters, as candidates have")
     if not np.all(np.isfinite(rows)):
-        raise ValueError(f"{what}: row {int(np.argwhere(~np.isfinite(rows))[0][0])} is not finite")
+        raise ValueError(f"{name}: row {int(np.argwhere(~np.isfinite(rows))[0][0])} is not finite")
     return rows
 
 
 def _gains(
     candidates: Float[np.ndarray, "c r d"], matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion
 ) -> Float[np.ndarray, "c"]:
-    """How much each candidate betters the criterion, by the matrix determinant lemma and Woodbury's identity."""
+    """Decrease of the criterion by each candidate, by the matrix determinant lemma and Woodbury's identity."""
     inverse = np.linalg.inv(matrix)
-    spread = candidates @ inverse
-    inner = np.eye(candidates.shape[1]) + spread @ np.swapaxes(candidates, 1, 2)
+    product = candidates @ inverse
+    inner = np.eye(candidates.shape[1]) + product @ np.swapaxes(candidates, 1, 2)
     if criterion == "D":
         return np.linalg.slogdet(inner)[1]
-    return np.einsum("crr->c", np.linalg.solve(inner, spread @ weight @ np.swapaxes(spread, 1, 2)))
+    return np.einsum("crr->c", np.linalg.solve(inner, product @ weight @ np.swapaxes(product, 1, 2)))
 
 
 def _value(matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion) -> float:

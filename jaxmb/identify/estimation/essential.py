@@ -1,4 +1,4 @@
-"""Which parameters of a linear model the data really tell: the smaller model that explains them as well."""
+"""Essential parameters of a linear model: the smallest model that fits the data equally well."""
 
 import dataclasses
 
@@ -9,23 +9,23 @@ from scipy.special import fdtri
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 
 CHANCE = 0.05
-"""Probability with which parameters that are 0 are kept for what they explain of the noise."""
+"""Significance level of the F test: probability of keeping parameters that are 0."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EssentialParameters:
-    """The parameters that are left of a linear model, the others taken as 0."""
+    """Essential parameters of a linear model; the others are 0."""
 
     names: tuple[str, ...]
     values: Float[np.ndarray, "k"]
     std: Float[np.ndarray, "k"]
-    """inf where the data do not determine one."""
+    """inf for parameters that are not identifiable."""
     eliminated: tuple[str, ...]
-    """In the order in which they went."""
+    """Names in the order of elimination."""
     chi_square: float
     """Sum of squared errors over variances of the smaller model."""
     full_chi_square: float
-    """The same of all parameters."""
+    """The same for all parameters."""
 
 
 def essential_parameters(
@@ -35,28 +35,29 @@ def essential_parameters(
     names: tuple[str, ...],
     chance: float = CHANCE,
 ) -> EssentialParameters:
-    """Parameters without which a linear model explains its data significantly worse.
+    """Essential parameters by backward elimination.
 
-    The one of the largest relative standard deviation is taken as 0 and the others are fitted again, as long as the sum
-    of squares does not grow significantly over that of all d parameters: with k of them eliminated
+    The parameter with the largest relative standard deviation is set to 0 and the others are fitted again, as long as
+    the sum of squares does not increase significantly over that of all d parameters: with k of them eliminated
 
         F = ((chi^2_k - chi^2_0) / k) / max(chi^2_0 / (m - r), 1)
 
-    stays below the quantile of Fisher's distribution of k and m - r degrees of freedom, r the rank. The noise is taken
-    as what the full model leaves, and as no less than stated, as it is where neighbouring samples are alike.
+    is below the quantile of Fisher's distribution with k and m - r degrees of freedom, r the rank. The noise variance
+    is that of the full model's residual, but at least the stated one, which the residual underestimates for
+    autocorrelated samples.
 
     Args:
-        matrix: of the equations; `torque_regressor` on base parameters, say.
-        measured: what they are to give.
-        std: standard deviation of each.
+        matrix: of the linear model [m, d], for example `torque_regressor` on base parameters.
+        measured: measured values [m].
+        std: their standard deviations [m].
         names: of the parameters.
-        chance: probability of a larger F where all that was eliminated is 0.
+        chance: significance level.
 
     Returns:
-        What is left, with values and standard deviations of the smaller model.
+        Essential parameters with values and standard deviations of the smaller model.
 
     Raises:
-        ValueError: sizes differ, or a deviation is not above 0.
+        ValueError: sizes differ, or a standard deviation is not positive.
 
     Source: Pham and Gautier, "Essential parameters of robots", CDC 1991; Gautier and Khalil, "Exciting trajectories for
         the identification of base inertial parameters of robots", Int. J. Robotics Research 11 (1992).
@@ -71,29 +72,30 @@ def essential_parameters(
         raise ValueError(f"std has {std[~(std > 0.0)][0]:g}, expected numbers above 0")
     rows = np.column_stack([matrix, measured]) / std[:, None]
     corner = np.asarray(np.linalg.qr(rows, mode="r"))
-    left = list(range(len(names)))
-    gone: list[int] = []
-    values, spread, full, rank = _fitted(corner, left)
+    essential = list(range(len(names)))
+    eliminated: list[int] = []
+    values, deviations, full, rank = _fit(corner, essential)
     chi_square, freedom = full, max(len(rows) - rank, 1)
     scale = max(full / freedom, 1.0)
-    while left:
+    while essential:
         size = np.abs(values)
-        relative = np.where(np.isfinite(spread), spread / np.where(size > 0.0, size, 1e-300), np.inf)
-        worst = left[int(np.argmax(relative))]
-        fewer = [i for i in left if i != worst]
-        tried = _fitted(corner, fewer)
-        ratio = (tried[2] - full) / (len(gone) + 1) / scale
-        if ratio > 1.0 / float(fdtri(freedom, len(gone) + 1, chance)):
+        relative = np.where(np.isfinite(deviations), deviations / np.where(size > 0.0, size, 1e-300), np.inf)
+        worst = essential[int(np.argmax(relative))]
+        fewer = [i for i in essential if i != worst]
+        trial = _fit(corner, fewer)
+        ratio = (trial[2] - full) / (len(eliminated) + 1) / scale
+        if ratio > 1.0 / float(fdtri(freedom, len(eliminated) + 1, chance)):
             break
-        left, (values, spread, chi_square, _) = fewer, tried
-        gone.append(worst)
+        essential, (values, deviations, chi_square, _) = fewer, trial
+        eliminated.append(worst)
     return EssentialParameters(
-        tuple(names[i] for i in left), values, np.sqrt(scale) * spread, tuple(names[i] for i in gone), chi_square, full
-    )
+        tuple(names[i] for i in essential), values, np.sqrt(scale) * deviations,
+        tuple(names[i] for i in eliminated), chi_square, full,
+    )  # fmt: skip
 
 
-def _fitted(corner: np.ndarray, columns: list[int]) -> tuple[np.ndarray, np.ndarray, float, int]:
-    """Values, standard deviations by the stated noise, sum of squares and rank of a fit of some columns."""
+def _fit(corner: np.ndarray, columns: list[int]) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Values, standard deviations by the stated noise, sum of squares and rank of a fit of selected columns."""
     if not columns:
         return np.zeros(0), np.zeros(0), float(corner[:, -1] @ corner[:, -1]), 0
     svd = scaled_svd(corner[:, columns], RANK_TOLERANCE)

@@ -1,4 +1,4 @@
-"""What can be known of the free parameters from the tests: one SVD of the weighted Jacobian answers."""
+"""Identifiability of the free parameters from the tests, by one SVD of the weighted Jacobian."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -10,22 +10,22 @@ from jaxtyping import Float
 Verdict = Literal["yes", "weak", "no"]
 
 RANK_TOLERANCE = 1e-10
-"""Singular value, of the largest, below which a direction of a linear model does not act on the data: rounding leaves
-1e-16 of what is dependent, and what is weaker than 1e-10 no instrument could tell."""
+"""Singular value over the largest, below which a direction of a linear model has no effect on the data: rounding of
+dependent columns is 1e-16, and no instrument resolves effects below 1e-10."""
 SMALLEST_COLUMN = 1e-14
-"""Length of a column of a linear model, of the longest, below which it is the rounding of zeros."""
+"""Length of a column of a linear model over the longest, below which it is the rounding of zeros."""
 COUPLED = 1e-6
-"""Part of a scaled parameter in a direction of length 1, from which on it has one."""
+"""Component of a scaled parameter in a unit direction above which it is not zero."""
 TOGETHER = 0.5
-"""Correlation from which on two parameters are taken to be known together rather than each for itself."""
+"""Absolute correlation from which two parameters are analysed in combination."""
 NOTABLE = 0.2
-"""Part of a parameter in a direction of length 1, from which on it belongs to it."""
+"""Component of a parameter in a unit direction from which it is a member of the group."""
 CHUNK = 1000
-"""Rows of a Jacobian that are factorized together: they stay in the cache."""
+"""Rows of a Jacobian per factorization, which fit the cache."""
 
 
 class BlockJacobian(Protocol):
-    """A Jacobian [m, d] of which only some blocks of rows are in the memory at a time."""
+    """A Jacobian [m, d] that is computed in blocks of rows."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,7 +34,7 @@ class BlockJacobian(Protocol):
 
     @property
     def blocks(self) -> Sequence[slice]:
-        """Blocks of rows; they cover all."""
+        """Blocks of rows that cover all rows."""
         ...
 
     def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
@@ -46,7 +46,7 @@ Jacobian = Float[np.ndarray, "m d"] | BlockJacobian
 
 
 def row_blocks(jacobian: Jacobian, rows: slice | None = None) -> list[slice]:
-    """Blocks of some rows of a Jacobian, of all where not given; of an array the rows themselves."""
+    """Blocks of the given rows of a Jacobian, default: all; for an array a single block."""
     rows = slice(0, jacobian.shape[0]) if rows is None else rows
     if isinstance(jacobian, np.ndarray):
         return [rows]
@@ -70,21 +70,21 @@ def triangular_factor(blocks: Iterable[Float[np.ndarray, "k d"]]) -> Float[np.nd
 
 
 class Knowledge(NamedTuple):
-    """How well the tests fix each entry of u, at one point."""
+    """Standard deviations and identifiability of the entries of u, linearized at one point."""
 
     std: Float[np.ndarray, "d"]
-    """Standard deviation of each entry; inf where nothing acts on the data."""
+    """Standard deviation of each entry; inf for entries that are not identifiable separately."""
     covariance: Float[np.ndarray, "d d"]
     singular_values: Float[np.ndarray, "d"]
     """Of the Jacobian in units of the noise, descending: 1 over the standard deviation along each direction."""
     directions: Float[np.ndarray, "d d"]
-    """Those directions in u, as columns."""
+    """The corresponding directions in u, as columns."""
     prior_std: Float[np.ndarray, "d"] | None
     verdict: tuple[Verdict, ...]
 
 
 class ScaledSvd(NamedTuple):
-    """A = left diag(values) right diag(scale); with fewer rows than columns A is filled up with rows of zeros."""
+    """A = left diag(values) right diag(scale); with fewer rows than columns A is padded by rows of zeros."""
 
     scale: Float[np.ndarray, "d"]
     """Length of each column; 1 for a column of zeros."""
@@ -92,38 +92,38 @@ class ScaledSvd(NamedTuple):
     values: Float[np.ndarray, "d"]
     right: Float[np.ndarray, "d d"]
     rank: int
-    """Directions that act on the data."""
+    """Number of directions with an effect on the data."""
 
     def basis(self, rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "k r"]:
-        """Rows of the first `rank` left singular vectors, from those rows of the matrix."""
+        """Rows [k, r] of the first `rank` left singular vectors, from the same rows of the matrix."""
         return rows @ (self.right[: self.rank].T / self.values[: self.rank] / self.scale[:, None])
 
     @property
     def unknown(self) -> np.ndarray:
-        """Which parameters have a part in a direction that does not act on the data [d]."""
+        """Mask [d] of the parameters with a component in a direction without effect on the data."""
         return np.linalg.norm(self.right[self.rank :], axis=0) > COUPLED
 
 
 def without_rounding(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d"]:
-    """The matrix with columns that are the rounding of zeros (see `SMALLEST_COLUMN`) as zeros."""
+    """The matrix with columns at the level of rounding (see `SMALLEST_COLUMN`) set to zero."""
     length = np.linalg.norm(matrix, axis=0)
     return np.where(length > SMALLEST_COLUMN * length.max(initial=0.0), matrix, 0.0)
 
 
 def jacobian_svd(jacobian: Jacobian) -> ScaledSvd:
-    """`scaled_svd` of a Jacobian of any number of rows; `left` is that of its triangular factor."""
+    """`scaled_svd` of a Jacobian with any number of rows; `left` is that of its triangular factor."""
     rows = jacobian.shape[0]
     return scaled_svd(triangular_factor(jacobian[block] for block in row_blocks(jacobian)), rows=rows)
 
 
 def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None, rows: int = 0) -> ScaledSvd:
-    """Singular value decomposition with the columns scaled to length 1: what is weak by its units alone is resolved.
+    """Singular value decomposition with columns scaled to length 1, independent of the parameters' units.
 
     Args:
-        matrix: of any sizes; with fewer rows than columns, rows of zeros are added, so that all d directions come back.
-        tolerance: singular value, of the largest, below which a direction does not act; of the size of rounding where
-            not given. Where it is given, columns that are the rounding of zeros count as zeros.
-        rows: number of rows of the matrix of which this is the triangular factor.
+        matrix: of any size; with fewer rows than columns, rows of zeros are added, so that all d directions result.
+        tolerance: singular value over the largest below which a direction has no effect, default: rounding. If given,
+            columns at the level of rounding are set to zero.
+        rows: number of rows of the matrix whose triangular factor is given, if it is one.
     """
     matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
     if tolerance is not None:
@@ -135,7 +135,7 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
         tolerance = max(rows, *matrix.shape) * np.finfo(float).eps
     least = tolerance * values.max(initial=0.0)
     rank = int(np.sum(values > least))
-    right[:rank, ~matrix.any(axis=0)] = 0.0  # the rounding there would couple what does not act to what does
+    right[:rank, ~matrix.any(axis=0)] = 0.0  # rounding would couple parameters without effect to others
     return ScaledSvd(scale, left, values, right, rank)
 
 
@@ -144,67 +144,66 @@ def knowledge(
     row_weights: Float[np.ndarray, "m"],
     prior_std: Float[np.ndarray, "d"] | None = None,
 ) -> Knowledge:
-    """Standard deviations of a weighted least-squares estimate, and the directions that the data fix well or badly.
+    """Standard deviations and identifiability of a weighted least-squares estimate.
 
-    With J = U S V^T the estimate moves by G e, G = V S^-1 U^T, under residual errors e; the errors of an FRF scaled by
-    sqrt(W) have the variance W, so the covariance is G diag(W) G^T. It is (J^T J)^-1 where all weights are 1.
+    With J = U S V^T the estimate changes by G e, G = V S^-1 U^T, for residual errors e; the errors of an FRF scaled by
+    sqrt(W) have the variance W, so the covariance is G diag(W) G^T, and (J^T J)^-1 for unit weights.
 
     Args:
-        jacobian: of the residuals in units of the noise, rows scaled by sqrt(W), the prior's rows among them.
+        jacobian: of the residuals in units of the noise, rows scaled by sqrt(W), including the prior's rows.
         row_weights: W of each row.
-        prior_std: the prior's standard deviations, where there is one.
+        prior_std: the prior's standard deviations, if any.
 
     Returns:
-        What is known. A parameter is identifiable ("yes") where its standard deviation is below 0.1, "weak" below 1,
-        "no" above; with a prior where the standard deviation falls below half, or 0.95, of the prior's.
+        A parameter is identifiable ("yes") for a standard deviation below 0.1, "weak" below 1 and "no" above; with a
+        prior, below 0.5 and 0.95 of the prior's.
     """
     factor = triangular_factor(jacobian[block] for block in row_blocks(jacobian))
     svd = scaled_svd(factor, rows=jacobian.shape[0])
     gain = svd.right[: svd.rank].T / svd.values[: svd.rank]
-    spread = gain @ _weighted(svd, jacobian, row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
-    std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(spread), 0.0)))
+    covariance = gain @ _weighted(svd, jacobian, row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
+    std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
-    return Knowledge(std, spread, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+    return Knowledge(std, covariance, singular_values, directions.T, prior_std, verdicts(std, prior_std))
 
 
 def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Float[np.ndarray, "r r"]:
-    """U^T diag(W) U of the left singular vectors U of a Jacobian."""
+    """U^T diag(W) U for the left singular vectors U of a Jacobian."""
     bases = ((svd.basis(jacobian[block]), row_weights[block]) for block in row_blocks(jacobian))
     return sum(((basis.T * weights) @ basis for basis, weights in bases), start=np.zeros((svd.rank, svd.rank)))
 
 
 def deviations(rows: Float[np.ndarray, "k d"], sums: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
-    """Standard deviations of some sums of parameters after linear tests; inf where these do not tell them.
+    """Standard deviations [s] of linear combinations of parameters from linear tests; inf if not identifiable.
 
     Args:
-        rows: of the tests, in units of their noise.
-        sums: factors of the parameters in each.
+        rows: of the tests [k, d], in units of their noise.
+        sums: coefficients of the parameters in each combination [s, d].
     """
     svd = scaled_svd(rows, RANK_TOLERANCE)
     parts = sums / svd.scale @ svd.right.T
-    told = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
-    return np.where(told, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
+    identifiable = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
+    return np.where(identifiable, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
 
 
 class Group(NamedTuple):
-    """Parameters that the data know only together, along one direction or (std inf) along all of a few."""
+    """Parameters identifiable only in combination: a weak direction or (std inf) a subspace without effect."""
 
     std: float
-    """Standard deviation along the direction; inf where moving along it changes nothing that is measured."""
+    """Standard deviation along the direction; inf if it has no effect on the data."""
     parts: Float[np.ndarray, "d"]
-    """The direction, of length 1; the lengths of the parameters' parts where there are several."""
+    """The direction, of length 1; for several directions the norms of the parameters' components."""
     members: tuple[int, ...]
-    """Parameters with a notable part, the largest first."""
+    """Parameters with a component of `NOTABLE` or more, largest first."""
     dimension: int = 1
     """Number of independent directions."""
 
 
 def information_rows(jacobian: Jacobian, row_weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
-    """R with R^T R = M, the information of the weighted estimate of `knowledge`: its covariance is M^-1.
+    """R [d, d] with R^T R = M, the information of the weighted estimate of `knowledge` with covariance M^-1.
 
-    With J = U S V^T and U^T diag(W) U = L L^T it is R = L^-1 S V^T, without ever squaring S; the triangular factor of
-    J where all weights are 1, but for a rotation. Rows of further tests below it, in units of their noise, give what is
-    known of all of them together, and a test is no more than d rows.
+    With J = U S V^T and U^T diag(W) U = L L^T, R = L^-1 S V^T without squaring S; for unit weights it is the triangular
+    factor of J up to a rotation. Stacking the rows of further tests, in units of their noise, adds their information.
     """
     svd = jacobian_svd(jacobian)
     lower = np.linalg.cholesky(_weighted(svd, jacobian, row_weights))
@@ -213,16 +212,16 @@ def information_rows(jacobian: Jacobian, row_weights: Float[np.ndarray, "m"]) ->
 
 
 def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | None = None) -> tuple[Group, ...]:
-    """Directions that the data fix weakly or not at all, and the parameters that are known only together along them.
+    """Weak directions and directions without effect, and the parameters identifiable only in combination along them.
 
-    Directions that act on nothing come first: where they couple parameters, those are in one group (the null space is
-    the sum of those of its groups). Then, among the others, those along which the standard deviation is above the limit
-    of "weak", from the widest on: principal axes of the covariance, taken apart for sets of parameters that correlate
-    by less than a half, so that two of equal deviation are not mixed.
+    Directions without effect come first, one group for each set of parameters coupled by the null space (which is the
+    sum of the groups' subspaces). Then directions of the remaining parameters with a standard deviation above the limit
+    of "weak", in descending order: principal axes of the covariance, computed separately for sets of parameters with
+    mutual correlations below `TOGETHER`, so that directions of equal standard deviation are not mixed.
 
     Args:
-        rows: of weight 1, in units of the noise: `information_rows`.
-        prior_std: the prior's standard deviations, where there is one: u is then measured in them.
+        rows: of unit weight, in units of the noise: `information_rows`.
+        prior_std: the prior's standard deviations, if any; u is then measured in them.
     """
     svd = scaled_svd(rows)
     null = svd.right[svd.rank :].T
@@ -249,34 +248,34 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
 
 @dataclasses.dataclass(frozen=True)
 class KnownTogether:
-    """A `Group` as results hold it."""
+    """A `Group` in the form of results."""
 
     std: float
     dimension: int
     parameters: dict[str, float]
-    """Their parts, by name."""
+    """Components of the parameters by name."""
 
 
 def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> tuple[KnownTogether, ...]:
-    """Groups with the parts of their parameters by name."""
+    """Groups with the components of their parameters by name."""
     return tuple(KnownTogether(g.std, g.dimension, {names[i]: float(g.parts[i]) for i in g.members}) for g in found)
 
 
-def _components(joined: np.ndarray) -> list[np.ndarray]:
-    """Indices of each connected part of a symmetric graph [n, n]."""
-    left, found = set(range(len(joined))), []
-    while left:
-        part, new = set(), {min(left)}
+def _components(adjacency: np.ndarray) -> list[np.ndarray]:
+    """Indices of each connected component of a symmetric graph [n, n]."""
+    remaining, found = set(range(len(adjacency))), []
+    while remaining:
+        part, new = set(), {min(remaining)}
         while new:
             part |= new
-            new = set(np.flatnonzero(joined[sorted(new)].any(axis=0)).tolist()) - part
-        left -= part
+            new = set(np.flatnonzero(adjacency[sorted(new)].any(axis=0)).tolist()) - part
+        remaining -= part
         found.append(np.array(sorted(part)))
     return found
 
 
 def _null_group(part: np.ndarray, null: Float[np.ndarray, "d k"], dimension: int) -> Group:
-    """Some parameters that directions without effect (columns of `null`) couple."""
+    """Group of parameters coupled by directions without effect (columns of `null`)."""
     axes = np.linalg.svd(null[part].T, full_matrices=False)[2][:dimension]
     first = axes[0] * np.sign(axes[0][np.argmax(np.abs(axes[0]))])
     parts = np.zeros(len(null))
@@ -291,20 +290,20 @@ def _members(parts: np.ndarray) -> tuple[int, ...]:
 
 
 def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-    """Correlation matrix of a covariance; 0 beside what has no variance."""
+    """Correlation matrix of a covariance; 0 for parameters without variance."""
     size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     scale = np.where(size > 0.0, size, 1.0)
     return covariance / np.outer(scale, scale)
 
 
 def verdicts(std: Float[np.ndarray, "d"], prior_std: Float[np.ndarray, "d"] | None) -> tuple[Verdict, ...]:
-    """What standard deviations say: "yes", "weak" or "no", see `knowledge`."""
+    """Identifiability by standard deviation: "yes", "weak" or "no", see `knowledge`."""
     yes, weak = limits(prior_std)
     return tuple("yes" if s < a else "weak" if s < b else "no" for s, a, b in np.broadcast(std, yes, weak))
 
 
 def limits(prior_std: Float[np.ndarray, "d"] | None) -> tuple[Float[np.ndarray, "*d"], Float[np.ndarray, "*d"]]:
-    """Standard deviations from which an entry of u is known weakly only, and from which it is not known."""
+    """Standard deviations from which an entry of u is weakly identifiable, and from which it is not identifiable."""
     if prior_std is None:
         return np.array(0.1), np.array(1.0)
     known = np.isfinite(prior_std)

@@ -1,9 +1,9 @@
 """Bounded least squares with the exact Jacobian.
 
-A Levenberg-Marquardt method on the box: coordinates that lie on a bound and are pushed against it are held, what a step
-would carry out of the box is put on its bound and the rest solved for again, and the ratio of achieved to predicted
-decrease steers the damping (Nielsen's rule). A minimum on a bound is reached exactly, which no change of variables onto
-an open interval can do.
+A Levenberg-Marquardt method on the box: coordinates limited by a bound are fixed, those that a step would take out of
+the box are set to their bound and the others solved again, and the damping follows the ratio of actual to predicted
+decrease (Nielsen's rule). A minimum on a bound is reached exactly, in contrast to a change of variables to an open
+interval.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from jaxtyping import Array, Bool, Float, Int
 LARGEST_STEP = 1.0
 """Largest change of any u in one step: a factor e of a logarithmic parameter."""
 BOUND_PASSES = 5
-"""How often a step is solved again with what left the box put on its bound."""
+"""Largest number of solutions of a step with further coordinates set to their bound."""
 SMALLEST = 1e-300
 
 Residual = Callable[[Float[Array, "d"]], Float[Array, "m"]]
 
 
 class NormalEquations(NamedTuple):
-    """What a step needs of residual r and Jacobian J."""
+    """Objective, gradient and normal matrix of a residual r with Jacobian J."""
 
     objective: Float[Array, ""]
     """r^T r."""
@@ -34,7 +34,7 @@ class NormalEquations(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Bounds of u, and which of its entries are logarithms."""
+    """Bounds of u, and a mask of its logarithmic entries."""
 
     lower: Float[Array, "d"]
     upper: Float[Array, "d"]
@@ -42,7 +42,7 @@ class Box(NamedTuple):
 
 
 class LeastSquaresState(NamedTuple):
-    """One start on its way; all of it is an array, so that starts are batched and saved."""
+    """State of the iteration from one start; arrays only, so that starts can be batched and saved."""
 
     u: Float[Array, "d"]
     objective: Float[Array, ""]
@@ -54,28 +54,28 @@ class LeastSquaresState(NamedTuple):
     growth: Float[Array, ""]
     evaluations: Int[Array, ""]
     non_finite: Int[Array, ""]
-    """How many trial steps had no finite cost."""
+    """Number of trial steps without a finite cost."""
     stationary: Bool[Array, ""]
-    """The gradient vanishes along all coordinates that may move."""
+    """The gradient vanishes along all coordinates not limited by a bound."""
     stalled: Bool[Array, ""]
-    """No step makes it better, though the gradient does not vanish; or the start is not finite."""
+    """No step decreases the objective although the gradient does not vanish; or the start is not finite."""
 
 
 def residual_and_jacobian(residual: Residual, u: Float[Array, "d"]) -> tuple[Float[Array, "m"], Float[Array, "m d"]]:
-    """Residual and its Jacobian in one pass."""
+    """Residual [m] and its Jacobian [m, d] in one pass."""
     jacobian, value = jax.jacfwd(lambda x: (residual(x),) * 2, has_aux=True)(u)
     return value, jacobian
 
 
 def normal_equations(residual: Residual, u: Float[Array, "d"]) -> NormalEquations:
-    """Those of a residual at u."""
+    """Normal equations of a residual at u."""
     value, jacobian = residual_and_jacobian(residual, u)
     return NormalEquations(value @ value, jacobian.T @ value, jacobian.T @ jacobian)
 
 
 def start(u: Any) -> LeastSquaresState:
-    """State of a start at u [d], or of several [s, d], not evaluated yet: with nothing known its first step does not
-    move. NumPy in, NumPy out.
+    """State of a start at u [d], or of several [s, d], before its first evaluation, which is a step of length 0. NumPy
+    in, NumPy out.
     """
     xp, batch, size = u.__array_namespace__(), u.shape[:-1], u.shape[-1]
     return LeastSquaresState(
@@ -98,17 +98,17 @@ def step(
     gradient_tolerance: float | Float[Array, ""],
     state: LeastSquaresState,
 ) -> LeastSquaresState:
-    """One trial step; nothing changes once the start is stationary or stalled.
+    """State after one trial step; unchanged once the start is stationary or stalled.
 
     Args:
-        equations: the normal equations at any u (`normal_equations` of a residual).
+        equations: normal equations as a function of u (`normal_equations` of a residual).
         box: bounds.
-        gradient_tolerance: cosine between residual and Jacobian at which a point is a minimum.
+        gradient_tolerance: cosine between residual and Jacobian up to which a point is a minimum.
         state: before the step.
     """
     move = _box_step(state, box)
-    # A response is nearly linear in a stiffness or damping itself, so upwards the step of a logarithm is taken in the
-    # value: e^u (1 + move). Downwards that could pass zero.
+    # A response is nearly linear in a stiffness or damping, so an increasing logarithm is stepped in the value,
+    # e^u (1 + move). A decreasing one could pass zero.
     change = jnp.where(box.logarithmic & (move > 0.0), jnp.log1p(jnp.maximum(move, 0.0)), move)
     new = jnp.clip(state.u + change, box.lower, box.upper)
     predicted = -(2.0 * state.gradient @ move + move @ state.normal @ move)
@@ -131,37 +131,37 @@ def step(
         stalled=state.stalled,
     )
     stationary = better & (slope_cosine(trial, box) <= gradient_tolerance)
-    # Where even the undamped step promises less than the objective's rounding, there is nothing left to gain.
+    # The predicted decrease of even the undamped step is below the rounding of the objective.
     rounding = (state.damping < 1.0) & (predicted >= 0.0) & (predicted < 1e-14 * state.objective)
-    no_way = (trial.damping > 1e12) | (~first & (rounding | (jnp.max(jnp.abs(change)) < 1e-15)))
-    stalled = ~stationary & (no_way | (first & ~finite))
+    no_decrease = (trial.damping > 1e12) | (~first & (rounding | (jnp.max(jnp.abs(change)) < 1e-15)))
+    stalled = ~stationary & (no_decrease | (first & ~finite))
     trial = trial._replace(stationary=stationary, stalled=stalled)
     end = finished(state)
     return jax.tree.map(lambda old, now: jnp.where(end, old, now), state, trial)
 
 
 def held(u: Float[Array, "d"], gradient: Float[Array, "d"], box: Box) -> Bool[Array, "d"]:
-    """Which coordinates lie on a bound and would leave the box downhill."""
+    """Mask of the coordinates limited by their bound: on it, with the negative gradient pointing out of the box."""
     return ((u <= box.lower) & (gradient > 0.0)) | ((u >= box.upper) & (gradient < 0.0))
 
 
 def slope_cosine(state: LeastSquaresState, box: Box) -> Float[Array, ""]:
-    """Largest cosine between the residual and a movable column of the Jacobian: 0 at a minimum, whatever the units."""
+    """Largest cosine between the residual and a column of the Jacobian not limited by a bound: 0 at a minimum."""
     columns = jnp.maximum(jnp.diagonal(state.normal), SMALLEST)
     size = jnp.sqrt(columns * jnp.maximum(state.objective, SMALLEST))
     return jnp.max(jnp.where(held(state.u, state.gradient, box), 0.0, jnp.abs(state.gradient) / size))
 
 
 def finished(state: LeastSquaresState) -> Bool[Array, ""]:
-    """Whether a start has come to its end, at a minimum or not."""
+    """Whether the iteration has ended, at a minimum or not."""
     return state.stationary | state.stalled
 
 
 def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
-    """Damped Gauss-Newton step within the box and within LARGEST_STEP.
+    """Damped Gauss-Newton step within the box and within `LARGEST_STEP`.
 
-    What would leave is put on its bound and the others are solved for again, given that: a step that is merely clipped
-    need not lead downhill, and the search then creeps along the bound.
+    Coordinates that would leave are set to their bound and the others are solved again: a merely clipped step need not
+    be a descent direction and makes slow progress along the bound.
     """
     scale = 1.0 / jnp.sqrt(jnp.maximum(jnp.diagonal(state.normal), SMALLEST))
     scaled = state.normal * scale[:, None] * scale[None, :]
@@ -171,7 +171,7 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
     low = jnp.maximum(box.lower - state.u, -LARGEST_STEP) / scale
     slope = state.gradient * scale
 
-    def settle(found: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def fix_outside(found: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         count, _, fixed, move = found
         free = ~fixed
         both = free[:, None] & free[None, :]
@@ -183,5 +183,5 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
         return count + 1, jnp.any(outside), fixed | outside, jnp.clip(move, low, high)
 
     first = (jnp.asarray(0), jnp.asarray(True), held(state.u, state.gradient, box), jnp.zeros_like(slope))
-    *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), settle, first)
+    *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), fix_outside, first)
     return jnp.where(jnp.isfinite(move), move, 0.0) * scale

@@ -1,4 +1,4 @@
-"""Weighted linear least squares for parameters that act linearly on the data: bounded, robust, of any rank."""
+"""Weighted linear least squares: bounded, robust, of any rank."""
 
 import dataclasses
 
@@ -9,34 +9,34 @@ from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, ScaledSvd,
 
 HUBER = 1.345
 BISQUARE = 4.685
-"""Tuning constants, in standard deviations: both keep 95 % of the efficiency of least squares on normal errors."""
+"""Tuning constants, standard deviations: both have 95 % of the efficiency of least squares for normal errors."""
 MOST_ROUNDS = 100
 PULL = 1e-3
-"""Of the least singular value that acts: weight by which what the data do not determine stays near its centre."""
+"""Regularization weight of directions without effect, over the smallest singular value with an effect."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearFit:
-    """Parameters of a linear model, and what the data say of them."""
+    """Parameters of a linear model with their covariance."""
 
     values: Float[np.ndarray, "d"]
     covariance: Float[np.ndarray, "d d"]
-    """By the stated deviations; of what the data determine only. A parameter held on its bound has none."""
+    """By the stated standard deviations, in the identifiable directions; zero for bound-limited parameters."""
     std: Float[np.ndarray, "d"]
-    """inf where the data do not determine a parameter, 0 where it is held on its bound."""
+    """inf for parameters that are not identifiable, 0 for bound-limited ones."""
     residual: Float[np.ndarray, "m"]
     """Measured minus fitted, in the measurement's units."""
     weights: Float[np.ndarray, "m"]
-    """What the robust fit gave each measurement, 0 to 1; all 1 without it."""
+    """Robust weights, 0 to 1; all 1 without a robust fit."""
     rank: int
     singular_values: Float[np.ndarray, "d"]
     """Of the weighted matrix, columns scaled to length 1, descending."""
     on_bound: Bool[np.ndarray, "d"]
-    """Which parameters the data would move beyond a bound, and which are held there."""
+    """Mask of the parameters limited by their bound."""
     settled: bool = True
-    """Whether the robust weights came to rest within `MOST_ROUNDS` rounds."""
+    """Whether the robust weights converged within `MOST_ROUNDS` rounds."""
     solved: bool = True
-    """Whether it was found which parameters are held on their bound, in up to 100 exchanges for each parameter."""
+    """Whether the active set of the bounds was identified, in up to 100 exchanges per parameter."""
 
 
 def linear_fit(
@@ -50,30 +50,30 @@ def linear_fit(
 ) -> LinearFit:
     """Parameters pi that minimise the sum of w ((measured - A pi) / std)^2 within bounds.
 
-    Where many do, those of smallest scaled norm; where the bounds exclude 0, of smallest scaled distance from the place
-    within them that is nearest to 0.
+    If the minimum is not unique, the one of smallest scaled norm; if the bounds exclude 0, of smallest scaled distance
+    from the point within them closest to 0.
 
-    Columns of A / std are scaled to length 1 first. So rank, values and deviations do not depend on the parameters'
-    units, as long as these make no column as short as `SMALLEST_COLUMN` (1e-14) of the longest: such a column counts
-    as zeros, its parameter becomes 0 and is not determined. Of the scaled matrix, singular values up to
-    `RANK_TOLERANCE` (1e-10) of the largest count as zeros.
+    Columns of A / std are first scaled to length 1, so that rank, values and standard deviations do not depend on the
+    parameters' units. Columns shorter than `SMALLEST_COLUMN` (1e-14) of the longest are treated as zeros: their
+    parameters become 0 and are not identifiable. Singular values of the scaled matrix up to `RANK_TOLERANCE` (1e-10) of
+    the largest are treated as zeros.
 
     Args:
-        matrix: A, the observation matrix.
-        measured: what was measured.
-        std: its standard deviations.
-        lower: bounds that no parameter is below; -inf, or not given: none.
-        upper: the same that none is above.
-        robust: weigh each measurement by its residual: Huber's weights first, then Tukey's bisquare, which leaves gross
-            outliers out altogether. Their scale is the stated deviation, or what the median residual says if more.
+        matrix: observation matrix A [m, d].
+        measured: measured values [m].
+        std: their standard deviations [m].
+        lower: lower bounds [d]; default: -inf.
+        upper: upper bounds [d]; default: inf.
+        robust: weight each measurement by its residual: Huber's weights first, then Tukey's bisquare, which rejects
+            gross outliers. Their scale is the stated standard deviation or, if larger, that of the median residual.
         names: of the parameters, for errors.
 
     Returns:
-        The fit. Its covariance is that of a weighted estimate with errors of the stated deviations.
+        The fit, with the covariance of a weighted estimate with errors of the stated standard deviations.
 
     Raises:
-        ValueError: sizes differ, a number is not finite, a deviation is not above 0, a lower bound is not below its
-            upper one, or there are fewer equations than parameters.
+        ValueError: sizes differ, a number is not finite, a standard deviation is not positive, a lower bound is not
+            below its upper one, or there are fewer equations than parameters.
 
     Source: Klimchik et al. 2014, eq. 7-9; Dumas et al. 2011, eq. 18; Huber and Ronchetti, Robust Statistics (2009).
     """
@@ -84,27 +84,27 @@ def linear_fit(
     centre = np.clip(0.0, lower, upper)
     rows, right = without_rounding(matrix / std[:, None]), (measured - matrix @ centre) / std
     box = lower - centre, upper - centre
-    values, held, solved = _solve(rows, right, *box)
+    values, limited, solved = _solve(rows, right, *box)
     weights = np.ones(measured.size)
-    settled = True
+    converged = True
     if robust:
-        values, held, weights, settled, solved = _reweighted(rows, right, box, values)
-    # the sum of a centre and the way to a bound is not always the bound
+        values, limited, weights, converged, solved = _reweight(rows, right, box, values)
+    # the centre plus the distance to a bound may differ from the bound by rounding
     values = np.where(values <= box[0], lower, np.where(values >= box[1], upper, centre + values))
     root = np.sqrt(weights)
     weighted = rows * root[:, None]
-    covariance, deviation = _spread(weighted, weights, held)
-    whole = scaled_svd(weighted, RANK_TOLERANCE)
+    covariance, deviation = _covariance(weighted, weights, limited)
+    svd = scaled_svd(weighted, RANK_TOLERANCE)
     return LinearFit(
         values=values,
         covariance=covariance,
         std=deviation,
         residual=measured - matrix @ values,
         weights=weights,
-        rank=whole.rank,
-        singular_values=whole.values,
-        on_bound=held,
-        settled=settled,
+        rank=svd.rank,
+        singular_values=svd.values,
+        on_bound=limited,
+        settled=converged,
         solved=solved,
     )
 
@@ -112,16 +112,16 @@ def linear_fit(
 def _solve(
     rows: np.ndarray, right: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Least-squares parameters of smallest scaled norm in a box about 0 [d], which the data hold on its faces [d], and
-    whether that was found."""
+    """Least-squares parameters of smallest scaled norm in a box about 0 [d], mask of the bound-limited ones [d], and
+    whether the active set was identified."""
     svd = scaled_svd(rows, RANK_TOLERANCE)
     values = _smallest(svd, right)
     if np.all((lower <= values) & (values <= upper)):
         return values, np.zeros(values.size, bool), True
     from scipy.optimize import lsq_linear
 
-    # In the left singular vectors the problem is small, and with a right side of length 1 the solver's tolerances mean
-    # something. Directions that the data do not determine are pulled to 0, weakly.
+    # Projection on the left singular vectors makes the problem small, and a right-hand side of length 1 gives the
+    # solver's tolerances a scale. Directions without effect are weakly regularized to 0.
     length, r = np.linalg.norm(right) or 1.0, svd.rank
     small, target = svd.values[:r, None] * svd.right[:r], svd.left[:, :r].T @ right / length
     pull = max(PULL * float(svd.values[:r].min(initial=1.0)), 1e-7) * svd.right[r:]
@@ -130,20 +130,20 @@ def _solve(
         np.concatenate([small, pull]), np.concatenate([target, np.zeros(len(pull))]), (low, high), method="bvls",
         tol=1e-14, max_iter=100 * values.size,
     )  # fmt: skip
-    # the solver may leave what it holds on a bound a rounding off it
+    # active values may differ from their bound by rounding
     below = (found.x <= low) | (found.active_mask < 0)
     above = (found.x >= high) | (found.active_mask > 0)
     values = np.where(below, lower, np.where(above, upper, found.x * length / svd.scale))
-    # With what is on the bounds kept there the rest is exact, and the pull is gone.
+    # With the active set fixed, the others are solved exactly and without regularization.
     free = ~(below | above)
     polished = values.copy()
     polished[free] = _smallest(scaled_svd(rows[:, free], RANK_TOLERANCE), right - rows[:, ~free] @ values[~free])
     if np.all((lower <= polished) & (polished <= upper)):
         values = polished
-    # Held is what the data would move beyond; what is there by chance, or for nearness to 0, is free.
+    # Bound-limited means that the gradient points beyond the bound; others on a bound count as free.
     slope = small.T @ (small @ (values * svd.scale / length) - target)
-    held = below & (slope > 1e-12) | above & (slope < -1e-12)
-    return values, held, bool(found.success)
+    limited = below & (slope > 1e-12) | above & (slope < -1e-12)
+    return values, limited, bool(found.success)
 
 
 def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
@@ -151,42 +151,42 @@ def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
     return (svd.right[:r].T @ ((svd.left[:, :r].T @ right) / svd.values[:r])) / svd.scale
 
 
-def _reweighted(
+def _reweight(
     rows: np.ndarray, right: np.ndarray, box: tuple[np.ndarray, np.ndarray], values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, bool]:
-    """Iteratively reweighted least squares, from the convex loss on to the one that leaves outliers out."""
-    held, weights, settled, solved = np.zeros(values.size, bool), np.ones(right.size), False, False
+    """Iteratively reweighted least squares, first with the convex loss, then with the redescending one."""
+    limited, weights, converged, solved = np.zeros(values.size, bool), np.ones(right.size), False, False
     for bisquare in (False, True):
         for _ in range(MOST_ROUNDS):
             residual = right - rows @ values
-            # A median residual of more than the stated deviation says that the stated one is too small.
+            # A median residual above the stated standard deviation indicates that the latter is too small.
             size = np.abs(residual) / max(1.0, 1.4826 * float(np.median(np.abs(residual))))
             if bisquare:
                 weights = tukey(size)
             else:
                 weights = HUBER / np.maximum(size, HUBER)
             root, before = np.sqrt(weights), values
-            values, held, solved = _solve(rows * root[:, None], right * root, *box)
+            values, limited, solved = _solve(rows * root[:, None], right * root, *box)
             change = np.abs(rows @ (values - before)).max(initial=0.0)
-            settled = change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0)))
-            if settled:
+            converged = change <= 1e-9 * max(1.0, float(np.abs(rows @ values).max(initial=0.0)))
+            if converged:
                 break
-    return values, held, weights, settled, solved
+    return values, limited, weights, converged, solved
 
 
 def tukey(size: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-    """Tukey's weights of residuals in standard deviations: 0 from `BISQUARE` on."""
+    """Tukey's bisquare weights of residuals in standard deviations: 0 from `BISQUARE`."""
     return np.where(np.abs(size) < BISQUARE, (1.0 - (size / BISQUARE) ** 2) ** 2, 0.0)
 
 
-def _spread(weighted: np.ndarray, weights: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance [d, d] of a weighted estimate, and standard deviations [d]."""
-    d = held.size
-    svd = scaled_svd(weighted[:, ~held], RANK_TOLERANCE)
+def _covariance(weighted: np.ndarray, weights: np.ndarray, limited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance [d, d] and standard deviations [d] of a weighted estimate."""
+    d = limited.size
+    svd = scaled_svd(weighted[:, ~limited], RANK_TOLERANCE)
     gain = (svd.right[: svd.rank].T / svd.values[: svd.rank]) @ svd.left[:, : svd.rank].T / svd.scale[:, None]
     covariance, std = np.zeros((d, d)), np.zeros(d)
-    covariance[np.ix_(~held, ~held)] = (gain * weights) @ gain.T
-    std[~held] = np.where(svd.unknown, np.inf, np.sqrt(np.diagonal(covariance)[~held]))
+    covariance[np.ix_(~limited, ~limited)] = (gain * weights) @ gain.T
+    std[~limited] = np.where(svd.unknown, np.inf, np.sqrt(np.diagonal(covariance)[~limited]))
     return covariance, std
 
 
@@ -197,30 +197,30 @@ def _check(
     if matrix.ndim != 2:
         raise ValueError(f"matrix has shape {matrix.shape}, expected (measurements, parameters)")
     m, d = matrix.shape
-    for what, given, expected in (
+    for argument, shape, expected in (
         ("measured", measured.shape, (m,)),
         ("std", std.shape, (m,)),
         ("lower", lower.shape, (d,)),
         ("upper", upper.shape, (d,)),
         ("names", (d,) if names is None else (len(names),), (d,)),
     ):
-        if given != expected:
-            raise ValueError(f"{what} has shape {given}, expected {expected} for a matrix of shape {matrix.shape}")
-    called = tuple(map(str, range(d))) if names is None else names
+        if shape != expected:
+            raise ValueError(f"{argument} has shape {shape}, expected {expected} for a matrix of shape {matrix.shape}")
+    labels = tuple(map(str, range(d))) if names is None else names
     if not np.all(np.isfinite(matrix)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{called[column]}'")
-    for what, numbers in (("measured", measured), ("std", std)):
+        raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{labels[column]}'")
+    for argument, numbers in (("measured", measured), ("std", std)):
         if not np.all(np.isfinite(numbers)):
             row = np.flatnonzero(~np.isfinite(numbers))[0]
-            raise ValueError(f"{what} has {numbers[row]} in row {row}, expected a finite number")
+            raise ValueError(f"{argument} has {numbers[row]} in row {row}, expected a finite number")
     if not np.all(std > 0.0):
         row = np.flatnonzero(std <= 0.0)[0]
         raise ValueError(f"std has {std[row]:g} in row {row}, expected a number above 0")
     if not np.all(lower < upper):
         i = np.flatnonzero(~(lower < upper))[0]
         raise ValueError(
-            f"parameter '{called[i]}' has the bounds {lower[i]:g} and {upper[i]:g}, expected lower < upper"
+            f"parameter '{labels[i]}' has the bounds {lower[i]:g} and {upper[i]:g}, expected lower < upper"
         )
     if m < d:
         raise ValueError(f"there are {m} equations for {d} parameters, expected at least as many equations")

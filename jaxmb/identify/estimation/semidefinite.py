@@ -1,4 +1,4 @@
-"""Small convex problems over positive semi-definite matrices, by Newton's method along the central path."""
+"""Small convex problems over positive semi-definite matrices, by an interior-point method."""
 
 import dataclasses
 
@@ -10,14 +10,14 @@ MOST_STEPS = 500
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cone:
-    """Where matrices affine in w [k] are positive semi-definite, and a part of w lies in a ball."""
+    """Feasible set of w [k]: matrices affine in w are positive semi-definite, selected entries are within a ball."""
 
     base: Float[np.ndarray, "b n n"]
-    """At w = 0; a smaller matrix is filled up with ones on its diagonal."""
+    """Matrices at w = 0; smaller ones are padded by ones on the diagonal."""
     slope: Float[np.ndarray, "k b n n"]
-    """Of each entry of w."""
+    """Derivatives by each entry of w."""
     ball: Float[np.ndarray, "k"]
-    """Which entries of w lie in the ball, 1 or 0."""
+    """Mask of the entries of w within the ball, 1 or 0."""
     radius: float = np.inf
 
     def matrices(self, w: Float[np.ndarray, "k"]) -> Float[np.ndarray, "b n n"]:
@@ -26,7 +26,7 @@ class Cone:
 
     @property
     def size(self) -> float:
-        """Of the barrier: how far from the minimum its minimum lies at weight 1."""
+        """Barrier parameter: bound of the duality gap at weight 1."""
         return self.base.shape[0] * self.base.shape[1] + float(np.isfinite(self.radius))
 
 
@@ -37,26 +37,25 @@ def minimise_over(
     start: Float[np.ndarray, "k"],
     gap: float = 1e-12,
 ) -> tuple[Float[np.ndarray, "k"], float]:
-    """w that minimises w^T H w / 2 + g^T w over the inside of a cone, and how near that is to the least value.
+    """w that minimises w^T H w / 2 + g^T w over the interior of a cone, and the gap of its objective to the minimum.
 
     Args:
         cone: the matrices and the ball.
-        hessian: H, positive semi-definite.
-        gradient: g.
-        start: a point inside.
-        gap: of the objective, at which the search ends.
+        hessian: H [k, k], positive semi-definite.
+        gradient: g [k].
+        start: an interior point [k].
+        gap: of the objective at convergence.
 
     Returns:
-        w, and about how far its objective may be above the least: more than `gap` where `MOST_STEPS` or rounding ended
-        the search before.
+        w, and an estimate of the gap: larger than `gap` if `MOST_STEPS` or rounding ended the search.
 
     Raises:
-        ValueError: the start is not inside.
+        ValueError: the start is not an interior point.
 
     Source: Boyd and Vandenberghe, Convex Optimization (2004), section 11.3.
     """
     if not np.isfinite(_barrier(cone, start)):
-        raise ValueError("the start is not inside: a matrix is not positive definite there, or the ball is left")
+        raise ValueError("the start is not an interior point: a matrix is not positive definite, or the ball is left")
     w = np.array(start, float)
     weight = max(1.0, abs(float(0.5 * w @ hessian @ w + gradient @ w)))
     steps = 0
@@ -64,14 +63,14 @@ def minimise_over(
         last = weight * cone.size <= gap
         for _ in range(MOST_STEPS):
             change, decrement = _newton(cone, hessian, gradient, w, weight)
-            # The decrement tells how far below the value here the minimum on the path lies, in units of the weight.
+            # The Newton decrement estimates the distance to the minimum on the central path, in units of the weight.
             if decrement <= (1e-9 if last else 1e-2):
                 break
-            moved = _search(cone, hessian, gradient, w, change, weight)
+            new = _line_search(cone, hessian, gradient, w, change, weight)
             steps += 1
-            if moved is None or steps > MOST_STEPS:
+            if new is None or steps > MOST_STEPS:
                 return w, weight * (cone.size + decrement)
-            w = moved
+            w = new
         if last:
             return w, weight * cone.size
         weight *= 0.1
@@ -86,41 +85,41 @@ def _newton(
     flat = scaled.reshape(w.size, -1)
     curvature = flat @ flat.T
     if np.isfinite(cone.radius):
-        inside, left = cone.ball * w, cone.radius**2 - np.sum((cone.ball * w) ** 2)
-        slope = slope + 2.0 * inside / left
-        curvature = curvature + np.diag(2.0 * cone.ball / left) + 4.0 * np.outer(inside, inside) / left**2
+        inside, slack = cone.ball * w, cone.radius**2 - np.sum((cone.ball * w) ** 2)
+        slope = slope + 2.0 * inside / slack
+        curvature = curvature + np.diag(2.0 * cone.ball / slack) + 4.0 * np.outer(inside, inside) / slack**2
     first = (hessian @ w + gradient) / weight + slope
     second = hessian / weight + curvature
     scale = 1.0 / np.sqrt(np.diagonal(second))
     try:
         change = -scale * np.linalg.solve(second * np.outer(scale, scale), scale * first)
-    except np.linalg.LinAlgError:  # a direction in which nothing changes
+    except np.linalg.LinAlgError:  # singular: a direction without effect
         change = -scale * np.linalg.lstsq(second * np.outer(scale, scale), scale * first, rcond=None)[0]
     return change, float(-first @ change)
 
 
-def _search(
+def _line_search(
     cone: Cone, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray, change: np.ndarray, weight: float
 ) -> np.ndarray | None:
-    """A step that lowers objective plus barrier; None where rounding leaves none."""
+    """Point with a smaller sum of objective and barrier; None if rounding prevents a decrease."""
     before = _barrier(cone, w)
-    # The change of the objective itself: the difference of its values would be lost in rounding.
-    slope, bend = float((hessian @ w + gradient) @ change), float(change @ hessian @ change)
+    # The change of the objective is computed directly: the difference of its values suffers from cancellation.
+    slope, curvature = float((hessian @ w + gradient) @ change), float(change @ hessian @ change)
     size = 1.0
     while size > 1e-10:
         after = _barrier(cone, w + size * change)
-        if np.isfinite(after) and (size * slope + 0.5 * size**2 * bend) / weight + after - before < 0.0:
+        if np.isfinite(after) and (size * slope + 0.5 * size**2 * curvature) / weight + after - before < 0.0:
             return w + size * change
         size *= 0.5
     return None
 
 
 def _barrier(cone: Cone, w: np.ndarray) -> float:
-    left = cone.radius**2 - float(np.sum((cone.ball * w) ** 2)) if np.isfinite(cone.radius) else 1.0
-    if left <= 0.0:
+    slack = cone.radius**2 - float(np.sum((cone.ball * w) ** 2)) if np.isfinite(cone.radius) else 1.0
+    if slack <= 0.0:
         return np.inf
     try:
         factor = np.linalg.cholesky(cone.matrices(w))
     except np.linalg.LinAlgError:
         return np.inf
-    return float(-2.0 * np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2))) - np.log(left))
+    return float(-2.0 * np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2))) - np.log(slack))

@@ -1,4 +1,4 @@
-"""Base parameters: the combinations of a machine's numbers on which its efforts depend, and no more than these."""
+"""Base parameters: the minimal set of combinations of a machine's parameters on which its torques depend."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
 OF_BODIES = ("mass", "first_moment", "inertia", "density")
-"""Families of what every machine has."""
+"""Families of parameters of bodies and beams."""
 PREFERRED = (
     ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
     ("stribeck", ""), ("cubic_damping", ""), ("load_friction", ""), ("damping_slope", ""),
@@ -28,33 +28,33 @@ PREFERRED = (
     ("first_moment", "x"), ("first_moment", "y"), ("first_moment", "z"),
     ("rotor_inertia", ""), ("mass", ""), ("density", ""),
 )  # fmt: skip
-"""Families with their axes, from those that rather stand for a base parameter to those that are rather added to one.
-With joints that turn about z this is the usual choice for robots."""
+"""Families with their axes by decreasing priority as independent parameters; for joints about z the usual choice for
+robots."""
 DIGITS = 10
-"""Significant digits that are kept of a coefficient: the last ones are rounding."""
+"""Significant digits of a coefficient: further ones are rounding."""
 WEAK = 1e-5
-"""Singular value, of the largest, from which on a direction counts: weaker ones are rounding of a description, and no
-torque that is measured determines them."""
+"""Singular value over the largest, from which a direction counts for the rank: smaller ones are rounding of the machine
+description, and no measured torque determines them."""
 GAP = 30.0
-"""Factor on that limit, up and down, within which the rank must not change."""
+"""Factor on that limit, up and down, within which the rank must be constant."""
 NO_TERM = 1e-8
-"""Part of a dependent parameter's column, below which a term of a formula is rounding: of the regression, or of
+"""Share of a dependent parameter's column below which a term of a formula is rounding, of the regression or of
 calibrated offsets of 1e-11 m."""
 ROUNDED_ANGLE = 2e-5
-"""rad, by which axes that are meant to be parallel or perpendicular deviate where angles have four digits (1.5708)."""
+"""Deviation from parallel or perpendicular axes due to angles with four digits (1.5708), rad."""
 ROWS = 3
-"""Rows of the regressor for each of its columns."""
+"""Rows of the regressor per column."""
 
 
 class BaseParameters(NamedTuple):
     """The b base parameters of a machine, each the sum of an independent parameter and multiples of dependent ones."""
 
     names: tuple[str, ...]
-    """Of the independent parameters: the base parameters take their places where dependent ones are 0."""
+    """Names of the independent parameters, which equal the base parameters if the dependent ones are 0."""
     matrix: Float[np.ndarray, "b p"]
     """Values of base parameters = matrix @ [value of each of `regressor_names`]."""
     formulas: tuple[str, ...]
-    """The rows of the matrix as text, such as "inertia.crank.zz + 0.0064 mass.slider"."""
+    """Rows of the matrix as text, such as "inertia.crank.zz + 0.0064 mass.slider"."""
 
 
 def base_parameters(
@@ -65,21 +65,21 @@ def base_parameters(
     samples: int | None = None,
     seed: int = 0,
 ) -> BaseParameters:
-    """Base parameters of a machine, found from its regressor at random states.
+    """Base parameters of a machine from its regressor at random states.
 
     Columns of zeros have no effect. The others are split into independent and dependent ones, Y_d = Y_i beta, by the
-    rank of Y, so that Y K = Y_i (K_i + beta K_d) = Y_i K_B. Which are independent follows an order of preference and
-    not the random numbers: inertias before first moments before masses, bodies in the order of the machine. Axes and
-    offsets of open chains that are parallel or perpendicular but for 2e-5 rad, as where angles have four digits
-    (1.5708), are taken as exactly so.
+    rank of Y, so that Y K = Y_i (K_i + beta K_d) = Y_i K_B. The choice of independent ones follows a fixed priority:
+    inertias before first moments before masses, bodies in the order of the machine. Axes and offsets of open chains
+    that are parallel or perpendicular up to 2e-5 rad, as by angles with four digits (1.5708), are treated as exactly
+    so.
 
     Args:
         model: the machine; its loops stay on the branch of the reference posture.
-        of: names or patterns ("inertia.*") of `regressor_names` that are to be looked at, the others being known; where
-            not given, those of masses, and of all else what the machine has, that is what is not 0.
-        by: "torque" takes the regressor of `actuator_effort`; "energy" that of the total energy, which knows nothing of
-            dampers, friction and offsets.
-        samples: number of states; three rows a column where not given.
+        of: names or patterns ("inertia.*") of the unknown parameters among `regressor_names`; default: those of bodies
+            and all others that are not 0.
+        by: "torque" uses the regressor of `actuator_effort`; "energy" that of the total energy, without dampers,
+            friction and offsets.
+        samples: number of states; default: three rows per column.
         seed: of the random states.
 
     Returns:
@@ -109,19 +109,19 @@ def base_parameters(
     else:
         stacked = np.asarray(_energies(model, jax.device_put(states.q), jax.device_put(states.qd)))
     Y = stacked.reshape(-1, len(names))[:, [names.index(name) for name in chosen]]
-    # Some states, near dead points, have larger efforts by far; the rank is that of rows of one size.
+    # States near dead points have much larger torques: rows are normalised before the rank is determined.
     size = np.linalg.norm(Y, axis=1, keepdims=True)
     Y = Y / np.where(size > 0.0, size, 1.0)
     length = np.linalg.norm(Y, axis=0)
-    acts = length > SMALLEST_COLUMN * length.max(initial=0.0)
-    chosen, length = [name for name, some in zip(chosen, acts, strict=True) if some], length[acts]
-    scaled = Y[:, acts] / length
+    effective = length > SMALLEST_COLUMN * length.max(initial=0.0)
+    chosen, length = [name for name, kept in zip(chosen, effective, strict=True) if kept], length[effective]
+    scaled = Y[:, effective] / length
     values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
     least, rank, most = (int(np.sum(values > part * WEAK * values[0])) for part in (GAP, 1.0, 1.0 / GAP))
     if least != most:
         warnings.warn(
-            f"'{model.name}' has {least} to {most} base parameters, by the tolerance of their rank:"
-            " some hardly act by themselves",
+            f"'{model.name}' has {least} to {most} base parameters, depending on the tolerance of their rank:"
+            " some are nearly dependent",
             stacklevel=2,
         )
     kept = _independent(scaled, sorted(range(len(chosen)), key=lambda i: _preference(chosen[i])), rank)
@@ -141,42 +141,42 @@ def standard_values(
     values: Sequence[float] | Float[np.ndarray, "b"],
     dependent: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Values by name of all parameters that base parameters are made of, with the dependent ones at wanted values.
+    """Standard parameters by name that have given base parameters, with the dependent ones at given values.
 
-    K_i = K_B - beta K_d: every choice gives the same efforts.
+    K_i = K_B - beta K_d: every choice of K_d gives the same torques.
 
     Args:
         model: the machine.
         base: its base parameters.
-        values: K_B [b].
-        dependent: K_d by name, 0 where not named.
+        values: K_B [b], SI units.
+        dependent: K_d by name, SI units; default: 0.
 
     Raises:
-        ValueError: a name is not that of a dependent parameter, or there is not one value for each base parameter.
+        ValueError: a name is not a dependent parameter, or the number of values is not b.
 
     Source: Pyrhonen et al. 2024, eq. 8 and 10.
     """
     names, values = regressor_names(model), _of_base(base, values)
-    acting = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
-    following = [name for name in acting if name not in base.names]
-    found = dict.fromkeys(acting, 0.0)
+    effective = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
+    dependent_names = [name for name in effective if name not in base.names]
+    found = dict.fromkeys(effective, 0.0)
     for name, value in (dependent or {}).items():
-        if name not in following:
-            raise ValueError(known_name("dependent parameter", name, following))
+        if name not in dependent_names:
+            raise ValueError(known_name("dependent parameter", name, dependent_names))
         found[name] = float(value)
-    wanted = np.array([found.get(name, 0.0) for name in names])
-    return found | dict(zip(base.names, (values - base.matrix @ wanted).tolist(), strict=True))
+    fixed = np.array([found.get(name, 0.0) for name in names])
+    return found | dict(zip(base.names, (values - base.matrix @ fixed).tolist(), strict=True))
 
 
 def minimum_norm_values(
     model: Model, base: BaseParameters, values: Sequence[float] | Float[np.ndarray, "b"]
 ) -> dict[str, float]:
-    """Values by name of all parameters that base parameters are made of, of the least sum of squares.
+    """Standard parameters by name that have given base parameters and minimum norm.
 
     K = B^+ K_B, B the matrix of the base parameters, in SI units.
 
     Raises:
-        ValueError: there is not one value for each base parameter.
+        ValueError: the number of values is not b.
 
     Source: Pyrhonen et al. 2024, section 2.1.
     """
@@ -186,12 +186,12 @@ def minimum_norm_values(
 
 
 class WithoutKnown(NamedTuple):
-    """A linear problem with known values moved to its left-hand side."""
+    """A linear regression with the effect of known parameters subtracted from the torques."""
 
     regressor: Float[np.ndarray, "... d"]
     effort: Float[np.ndarray, "..."]
     names: tuple[str, ...]
-    """Of the columns that are left."""
+    """Names of the remaining columns."""
 
 
 def without_known(
@@ -200,13 +200,13 @@ def without_known(
     names: Sequence[str],
     known: Mapping[str, float],
 ) -> WithoutKnown:
-    """Y_u K_u = tau - Y_k K_k: a regression on the unknown parameters alone.
+    """Regression on the unknown parameters alone, Y_u K_u = tau - Y_k K_k.
 
     Args:
         regressor: Y [..., p].
-        effort: tau [...].
+        effort: tau [...], Nm or N.
         names: of the columns of Y.
-        known: K_k by name.
+        known: K_k by name, SI units.
 
     Raises:
         ValueError: a name is not that of a column, or sizes differ.
@@ -219,14 +219,14 @@ def without_known(
     for name in known:
         if name not in names:
             raise ValueError(known_name("parameter of the regressor", name, names))
-    moved = np.array([name in known for name in names], dtype=bool)
+    is_known = np.array([name in known for name in names], dtype=bool)
     values = np.array([known[name] for name in names if name in known], dtype=float)
-    left = tuple(name for name in names if name not in known)
-    return WithoutKnown(Y[..., ~moved], tau - Y[..., moved] @ values, left)
+    remaining = tuple(name for name in names if name not in known)
+    return WithoutKnown(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
 
 
 def acting_names(model: Model, free: Collection[str] = ()) -> list[str]:
-    """Those of `regressor_names` that a machine has: of bodies, of what is not 0, and what a fit may change."""
+    """Names of the relevant columns among `regressor_names`: of bodies, of non-zero parameters and of free ones."""
     values = parameters(model)
     return [
         name
@@ -248,10 +248,10 @@ def _chosen(model: Model, names: tuple[str, ...], of: Sequence[str] | None) -> l
 
 
 def _without_rounded_angles(model: Model) -> Model:
-    """The machine with axes exactly parallel or perpendicular that are so but for the rounding of angles.
+    """The machine with axes made exactly parallel or perpendicular where they are so up to rounded angles.
 
-    Otherwise 1.5708 rad in place of a right angle gives base parameters and terms of its own, 4e-6 in size. Machines
-    with loops stay as they are: theirs have to close.
+    Otherwise 1.5708 rad in place of a right angle causes additional base parameters and terms of size 4e-6. Machines
+    with loops are unchanged, since their loops must close.
     """
     if model.loops:
         return model
@@ -266,7 +266,7 @@ def _without_rounded_angles(model: Model) -> Model:
         size = np.linalg.norm(vectors, axis=-1, keepdims=True)
         return np.where(np.abs(vectors) <= ROUNDED_ANGLE * size, 0.0, vectors)
 
-    def placed(poses: Array) -> Array:
+    def exact_poses(poses: Array) -> Array:
         found = np.array(poses)
         for pose in found:
             pose[:3, :3], pose[:3, 3] = exact(pose[:3, :3]), straight(pose[:3, 3])
@@ -274,24 +274,24 @@ def _without_rounded_angles(model: Model) -> Model:
 
     return dataclasses.replace(
         model,
-        origin=placed(model.origin),
+        origin=exact_poses(model.origin),
         axis=jax.device_put(straight(np.asarray(model.axis))),
-        mass_offset=placed(model.mass_offset),
+        mass_offset=exact_poses(model.mass_offset),
         gravity=jax.device_put(straight(np.asarray(model.gravity))),
     )
 
 
 def _independent(scaled: np.ndarray, order: Sequence[int], rank: int) -> list[int]:
-    """Columns of length 1 that are independent, as many as the rank, the first of an order that stand out of those
-    before (Gautier 1990), by the orthogonalization of Gram and Schmidt."""
+    """Indices of independent columns, as many as the rank, in the given order of priority (Gautier 1990), by
+    Gram-Schmidt orthogonalization."""
     kept: list[int] = []
-    left = scaled.copy()
+    rest = scaled.copy()
     for least in (WEAK, 0.0):
         for i in order:
-            size = float(np.linalg.norm(left[:, i]))
+            size = float(np.linalg.norm(rest[:, i]))
             if len(kept) < rank and i not in kept and size > least:
-                along = left[:, i] / size
-                left = left - np.outer(along, along @ left)
+                along = rest[:, i] / size
+                rest = rest - np.outer(along, along @ rest)
                 kept.append(i)
     return sorted(kept)
 
@@ -307,7 +307,7 @@ def _energies(model: Model, q: Float[Array, "k n"], qd: Float[Array, "k m"]) -> 
 
 
 def _rounded(matrix: np.ndarray) -> np.ndarray:
-    """Coefficients without what rounding left behind their first digits."""
+    """Coefficients rounded to `DIGITS` significant digits."""
     return np.array([[float(f"{value:.{DIGITS - 1}e}") for value in row] for row in matrix]).reshape(matrix.shape)
 
 

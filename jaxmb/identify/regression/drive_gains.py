@@ -1,4 +1,4 @@
-"""Gains of drives from motor currents along motions with and without a known payload."""
+"""Drive gains from motor currents along motions with and without a known payload."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,26 +17,26 @@ from jaxmb.mechanics.loops import independent_coordinates
 UNKNOWN = (
     "mass.*", "first_moment.*", "inertia.*", "density.*", "rotor_inertia.*", "damping.*", "friction.*", "offset.*",
 )  # fmt: skip
-TOLD = 1e-6
-"""Part of the payload's effort that the unknown parameters leave, below which nothing tells the gain."""
+IDENTIFIABLE = 1e-6
+"""Share of the payload's torque that is independent of the unknown parameters, above which the gain is identifiable."""
 
 
 class CurrentRun(NamedTuple):
-    """A motion with what its drives drew: k samples, m independent coordinates."""
+    """A motion with the motor currents: k samples, m independent coordinates."""
 
     q: Float[np.ndarray, "k n"]
     """All coordinates, loops closed, rad or m."""
     qd: Float[np.ndarray, "k m"]
     qdd: Float[np.ndarray, "k m"]
     signal: Float[np.ndarray, "k m"]
-    """Current at each independent coordinate, or of each drive where these are given, in any unit; NaN throughout where
-    it was not measured."""
+    """Current at each independent coordinate or, with `ratio`, of each drive, in any unit; a column of NaN if not
+    measured."""
     without: tuple[str, ...] = ()
-    """Payloads of the machine that it did not carry."""
+    """Payloads of the machine that were absent."""
 
 
 class DriveGain(NamedTuple):
-    """Effort at a coordinate, Nm or N, or torque of a motor, for one unit of the signal."""
+    """Torque or force at a coordinate, or torque of a motor, per unit of the signal, with its standard deviation."""
 
     gain: float
     std: float
@@ -53,27 +53,25 @@ def drive_gains(
     """Absolute gains of the drives from runs with and without a known payload.
 
     tau_j = g_j i_j at each joint j, so i_j = Y_j theta_j + (1 / g_j) Y_load,j p_load with theta_j = p / g_j: linear in
-    theta_j and 1 / g_j, the known payload's effort among the columns and all noise on the left, so that least squares
-    has no bias. Motors that turn several joints have tau = N^T (g i) with their ratios N, so that rows of N^-T Y stand
-    for those of Y. Each joint or motor is solved by itself. Of neighbouring samples the errors are taken as
-    independent.
+    theta_j and 1 / g_j, with the known payload's torque as a column and all noise on the left-hand side, so that least
+    squares is unbiased. For motors coupled to several joints tau = N^T (g i) with their ratios N, and rows of N^-T Y
+    replace those of Y. Each joint or motor is solved separately. Errors of successive samples are assumed independent.
 
     Args:
-        model: the machine with its payload, whose ten parameters are known; its other numbers do not matter, but those
-            of springs, which it must not have.
+        model: the machine with its payload, whose ten parameters are known; the values of its other parameters have no
+            effect. It must not have springs.
         runs: at least one with the payload and one without, both moving every joint that carries it.
         payload: its name.
-        unknown: names or patterns of what is not known of the machine; numbers of the payload are always known.
-
-        ratio: turns of each motor for one of each coordinate, by name, as in the description of a recording: as many
-            motors as independent coordinates. Signals are those at the coordinates where not given.
+        unknown: names or patterns of the unknown parameters of the machine; those of the payload are always known.
+        ratio: motor turns per unit of each coordinate, by name, as in the description of a recording, for as many
+            motors as independent coordinates. Default: signals are those at the coordinates.
 
     Returns:
-        Gain and standard deviation by coordinate, or by motor, of those whose signal was measured in all runs.
+        Gain and standard deviation by coordinate, or by motor, for those whose signal was measured in all runs.
 
     Raises:
-        ValueError: the payload is none of the machine's, arrays do not fit, or a gain is not told: the payload does not
-            load the joint, or only as unknown parameters do.
+        ValueError: the machine has no such payload, sizes of arrays differ, or a gain is not identifiable: the payload
+            does not load the joint, or only as the unknown parameters do.
 
     Source: Gautier and Briot 2014, "Global identification of joint drive gains and dynamic parameters of robots".
     """
@@ -126,7 +124,7 @@ def drive_gains(
 def _drives(
     coordinates: Sequence[str], ratio: Mapping[str, Mapping[str, float]] | None
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "m m"]]:
-    """Names of the drives, and the matrix that takes efforts at the coordinates to torques of the motors."""
+    """Names of the drives, and the matrix from torques at the coordinates to torques of the motors."""
     if ratio is None:
         return tuple(coordinates), np.eye(len(coordinates))
     for drive, turns in ratio.items():
@@ -136,21 +134,21 @@ def _drives(
     matrix = np.array([[turns.get(name, 0.0) for name in coordinates] for turns in ratio.values()])
     if len(matrix) != len(coordinates) or np.linalg.matrix_rank(matrix) < len(coordinates):
         raise ValueError(
-            f"ratio: {len(matrix)} drives do not decide where {', '.join(coordinates)} are, expected one for each"
+            f"ratio: {len(matrix)} drives do not determine {', '.join(coordinates)}, expected as many independent ones"
         )
     return tuple(ratio), np.linalg.inv(matrix.T)
 
 
 def _gain(name: str, payload: str, Y: np.ndarray, load: np.ndarray, signal: np.ndarray) -> DriveGain:
-    """Of one joint: what of the payload's effort and of the signal the unknown parameters cannot give decides."""
+    """Gain of one drive, by regression of the signal on the payload's torque, both orthogonal to the columns Y."""
     svd = scaled_svd(Y, RANK_TOLERANCE)
     basis = svd.left[: len(Y), : svd.rank]
-    own, left = (part - basis @ (basis.T @ part) for part in (load, signal))
-    if not np.linalg.norm(own) > TOLD * np.linalg.norm(load):
+    own, rest = (part - basis @ (basis.T @ part) for part in (load, signal))
+    if not np.linalg.norm(own) > IDENTIFIABLE * np.linalg.norm(load):
         raise ValueError(
-            f"the gain of '{name}' is not told: payload '{payload}' loads it in no other way than unknown parameters,"
-            " expected a run with and a run without it that move it"
+            f"the gain of '{name}' is not identifiable: the torque of payload '{payload}' depends linearly on those of"
+            " unknown parameters, expected a run with and a run without it that move it"
         )
-    slope = float(own @ left / (own @ own))
-    variance = float(np.sum((left - slope * own) ** 2)) / max(len(signal) - svd.rank - 1, 1)
+    slope = float(own @ rest / (own @ own))
+    variance = float(np.sum((rest - slope * own) ** 2)) / max(len(signal) - svd.rank - 1, 1)
     return DriveGain(1.0 / slope, float(np.sqrt(variance / (own @ own))) / slope**2)

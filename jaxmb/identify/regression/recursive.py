@@ -1,4 +1,4 @@
-"""Least squares in one pass: each sample of a motion is added when it comes, none is kept."""
+"""Recursive least squares: samples of a motion are added one by one and not stored."""
 
 from typing import Any, NamedTuple
 
@@ -11,18 +11,18 @@ from jaxtyping import Array, Float
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE
 
 SHARE = 1e-6
-"""Of a parameter, in what cannot be told apart, above which it is not known itself."""
+"""Component of a parameter in the null space above which it is not identifiable separately."""
 
 
 BLOCK = 256
-"""Samples that NumPy decomposes at a time: few enough for the cache of a processor."""
+"""Samples per QR decomposition in NumPy, which fit the cache."""
 
 
 class RecursiveLeastSquares(eqx.Module):
-    """What all samples so far tell of p parameters, in square-root information form."""
+    """Information of all samples so far on p parameters, in square-root form."""
 
     triangle: Float[Array, "p+1 p+1"]
-    """[R, z; 0, rho], upper triangular: the sum of squares that parameters x leave is |R x - z|^2 + rho^2."""
+    """[R, z; 0, rho], upper triangular: the residual sum of squares at parameters x is |R x - z|^2 + rho^2."""
     weight: Float[Array, ""]
     """Sum of the weights of all rows."""
     forgetting: Float[Array, ""]
@@ -33,23 +33,23 @@ class RecursiveEstimate(NamedTuple):
     """Parameters from the samples so far."""
 
     values: Float[Array, "p"]
-    """The ones of smallest norm, times the lengths of their columns, where some act together only."""
+    """Minimum scaled norm solution if some parameters are identifiable only in combination."""
     std: Float[Array, "p"]
-    """Standard deviations, the noise of equal rows estimated from what is left; infinite where not known."""
+    """Standard deviations by the noise estimated from the residual; infinite if not identifiable."""
     rank: Any
-    """Number of combinations that are known."""
+    """Number of identifiable combinations."""
 
 
 def recursive_least_squares(count: int, forgetting: float = 1.0) -> RecursiveLeastSquares:
-    """The state before the first sample, in which nothing is known.
+    """State without information, before the first sample.
 
     Args:
         count: number p of parameters.
-        forgetting: weight of a sample over that of the next one, in (0, 1]: the last 1 / (1 - forgetting) samples count
-            most. 1 forgets nothing.
+        forgetting: forgetting factor in (0, 1], the weight of a sample over that of the next one: the memory is about
+            1 / (1 - forgetting) samples, infinite for 1.
 
     Raises:
-        ValueError: there is no parameter, or the forgetting factor is outside of (0, 1].
+        ValueError: there is no parameter, or the forgetting factor is outside (0, 1].
     """
     if count < 1:
         raise ValueError(f"count is {count}, expected at least one parameter")
@@ -65,18 +65,19 @@ def update_least_squares(
     effort: Float[Array, "k m"] | Float[Array, "m"] | np.ndarray,
     std: float | Float[Array, "m"] | np.ndarray = 1.0,
 ) -> RecursiveLeastSquares:
-    """The state with a further sample, or a block of samples.
+    """State with a further sample, or a block of samples.
 
-    It is the triangle of the QR decomposition of the old one, times the square root of what is not forgotten, above the
-    new rows [Y, tau] / std: after all samples, in blocks of any size, that of the weighted least squares of all rows,
-    with weights forgetting^(samples after it) / std^2. NumPy's arrays are computed by NumPy, JAX's by JAX, so that it
-    may stand in `jax.jit` and `jax.lax.scan`.
+    The new triangle is the R factor of the old one, times the square root of the forgetting factor, stacked on the new
+    rows [Y, tau] / std. After all samples, in blocks of any size, it equals that of weighted least squares of all rows
+    with weights forgetting^(number of later samples) / std^2. NumPy arrays are computed by NumPy, JAX arrays by JAX,
+    for use in `jax.jit` and `jax.lax.scan`.
 
     Args:
-        state: before.
-        regressor: rows Y [m, p] of a sample, or of k samples in their order [k, m, p].
-        effort: tau [m] or [k, m]. Prior values are a sample too: Y the identity, tau the values, std their deviations.
-        std: standard deviation of the efforts, of all or each of the m rows.
+        state: before the update.
+        regressor: rows Y [m, p] of a sample, or of k successive samples [k, m, p].
+        effort: tau [m] or [k, m], Nm or N. A prior is a sample as well: Y the identity, tau its values, std their
+            standard deviations.
+        std: standard deviation of tau, common or for each of the m rows.
 
     Raises:
         ValueError: sizes differ.
@@ -110,10 +111,10 @@ def update_least_squares(
 
 
 def least_squares_estimate(state: RecursiveLeastSquares) -> RecursiveEstimate:
-    """Parameters that the samples so far tell, with standard deviations and rank.
+    """Parameters from the samples so far, with standard deviations and rank.
 
-    Columns are scaled to length 1, as they are in identification: x = R^+ z, covariance s^2 (R^T R)^+, s^2 = rho^2 /
-    (sum of weights - rank). What is forgotten in part counts as noisier. Before the first sample all values are 0.
+    Columns are scaled to length 1, as in identification: x = R^+ z, covariance s^2 (R^T R)^+, s^2 = rho^2 / (sum of
+    weights - rank). Forgotten samples count as noisier ones. Before the first sample all values are 0.
 
     Args:
         state: from `update_least_squares`.
@@ -123,12 +124,12 @@ def least_squares_estimate(state: RecursiveLeastSquares) -> RecursiveEstimate:
     length = xp.linalg.norm(R, axis=0)
     scale = xp.where(length > 0.0, length, 1.0)
     left, singular, right = xp.linalg.svd(R / scale)
-    known = singular > RANK_TOLERANCE * xp.maximum(singular[0], 1e-300)
-    inverse = xp.where(known, 1.0 / xp.where(known, singular, 1.0), 0.0)
-    rank = xp.sum(known)
+    regular = singular > RANK_TOLERANCE * xp.maximum(singular[0], 1e-300)
+    inverse = xp.where(regular, 1.0 / xp.where(regular, singular, 1.0), 0.0)
+    rank = xp.sum(regular)
     degrees = state.weight - rank
     variance = xp.where(degrees > 0.0, rho**2 / xp.where(degrees > 0.0, degrees, 1.0), xp.inf)
-    spread = xp.sum((right * inverse[:, None]) ** 2, axis=0)
-    unknown = xp.sum(xp.where(known[:, None], 0.0, right) ** 2, axis=0) > SHARE**2
-    std = xp.where(unknown, xp.inf, xp.sqrt(variance * xp.where(unknown, 1.0, spread)) / scale)
+    cofactor = xp.sum((right * inverse[:, None]) ** 2, axis=0)
+    unknown = xp.sum(xp.where(regular[:, None], 0.0, right) ** 2, axis=0) > SHARE**2
+    std = xp.where(unknown, xp.inf, xp.sqrt(variance * xp.where(unknown, 1.0, cofactor)) / scale)
     return RecursiveEstimate(right.T @ (inverse * (left.T @ z)) / scale, std, rank)

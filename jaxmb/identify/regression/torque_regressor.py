@@ -1,4 +1,4 @@
-"""Efforts of the drives as a linear function of the numbers of a machine: the regressor of torque tests."""
+"""Torque regressor: joint torques as a linear function of a machine's parameters."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ LINEAR = (
     "stiffness", "damping", "rotor_inertia", "friction", "offset", "density", "mass", "first_moment", "inertia",
     *TERMS,
 )  # fmt: skip
-"""Families of parameters in which the effort of a rigid machine is linear. Beams do not bend in torque tests, and the
-free length of a spring is multiplied by its stiffness: it is taken as known."""
+"""Families of parameters in which the torque of a rigid machine is linear. Beams are rigid in torque tests; the free
+length of a spring is multiplied by its stiffness and assumed known."""
 RUBS = ("damping", "friction", "offset", *TERMS)
-"""Those that do not load a gear."""
+"""Families of friction, which do not load a gear."""
 BLOCK = 512
-"""Samples that one call of a compiled program takes: enough for speed, few for memory."""
+"""Samples per call of a compiled program, limited by memory."""
 
 
 def regressor_names(model: Model) -> tuple[str, ...]:
@@ -35,10 +35,10 @@ def regressor_names(model: Model) -> tuple[str, ...]:
 
     stiffness.*, damping.*, rotor_inertia.*, friction.*, offset.* of coordinates, stiffness.* and damping.* of springs,
     rotor_inertia.*, damping.* and friction.* of transmissions, density.* of beams, mass.*, first_moment.* and inertia.*
-    of bodies and payloads, stribeck.*, cubic_damping.*, load_friction.* and damping_slope.* of coordinates with further
-    friction, each without those that the machine does not have. Everything else is taken as known.
+    of bodies and payloads, stribeck.*, cubic_damping.*, load_friction.* and damping_slope.* of coordinates with these
+    friction terms, each only if the machine has it. All other parameters are assumed known.
     """
-    return tuple(_linear_places(model))
+    return tuple(_linear_parameters(model))
 
 
 @takes_numbers("q", "qd", "qdd", "q_rest")
@@ -54,27 +54,27 @@ def torque_regressor(
     *,
     friction_speed: float | Float[Array, ""] | None = None,
 ) -> Float[Array, "m p"]:
-    """Y [m, p] with `actuator_effort` = Y @ [value of each of `regressor_names`], at one state.
+    """Regressor Y [m, p] with `actuator_effort` = Y @ [value of each of `regressor_names`], at one state.
 
-    Y = d tau / d K, tau = R^T (f(q, qd, qdd; K) + friction + offset), exact as tau is linear in K: with first moments
-    and inertias about the origins of the bodies' frames, as the model holds them, and each of the ten numbers of a body
-    by itself (where `set_parameters` sets a mass alone, moments and inertia follow).
+    Y = d tau / d K, tau = R^T (f(q, qd, qdd; K) + friction + offset), exact since tau is linear in K: first moments and
+    inertias are about the origins of the bodies' frames, and each of the ten parameters of a body varies independently
+    (in contrast to `set_parameters`, where a mass scales its moments and inertia).
 
     Args:
-        model: the machine; Y does not depend on the values of these parameters, but for columns of load_friction.*,
-            |effort without friction| sign(qd), which take the machine's own. Those of damping_slope.* are 0, as they
-            are at the temperature for which the damping is stated.
-        q: coordinates [n] of a posture whose loops are closed, rad or m.
-        qd: rates of the m independent coordinates [m], which are all n without loops; or those of all [n].
-        qdd: their accelerations, of as many coordinates.
-        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        model: the machine; Y does not depend on the values of these parameters, except for columns of load_friction.*,
+            |torque without friction| sign(qd), which use the machine's own. Columns of damping_slope.* are 0, the value
+            at the reference temperature of the damping.
+        q: coordinates [n] of a closed posture, rad or m.
+        qd: rates of the m independent coordinates [m] (m = n without loops), or of all [n].
+        qdd: accelerations of the same coordinates.
+        q_rest: posture of unloaded springs [n]; default: the reference posture.
         friction_speed: as in `actuator_effort`.
 
     Returns:
         Y [m, p], Nm or N at the independent coordinates per unit of each parameter.
 
     Raises:
-        ValueError: an argument has not one value for each coordinate, or a loop is open at q.
+        ValueError: an argument has the wrong size, or a loop is open at q.
 
     Source: Pyrhonen et al. 2024, eq. 11 and 16.
     """
@@ -100,16 +100,16 @@ def stacked_torque_regressor(
 
     Args:
         model: the machine.
-        q: coordinates [k, n] of postures whose loops are closed, rad or m.
+        q: coordinates [k, n] of closed postures, rad or m.
         qd: rates of the independent coordinates [k, m], or of all [k, n].
-        qdd: their accelerations, of as many coordinates.
-        q_rest: where all springs are unloaded [n]; the reference posture where not given.
-        names: of the columns to return; all of `regressor_names` where not given.
+        qdd: accelerations of the same coordinates.
+        q_rest: posture of unloaded springs [n]; default: the reference posture.
+        names: of the columns to return; default: all of `regressor_names`.
         friction_speed: as in `actuator_effort`.
 
     Raises:
-        ValueError: the arguments have not as many samples, one has not a value for each coordinate, a name is not one
-            of `regressor_names`, or a loop is open at a sample.
+        ValueError: numbers of samples differ, an argument has the wrong size, a name is not one of `regressor_names`,
+            or a loop is open at a sample.
     """
     known = regressor_names(model)
     chosen = np.array([_column(known, name) for name in (known if names is None else names)], dtype=int)
@@ -123,9 +123,9 @@ def stacked_torque_regressor(
     found = np.empty((count, len(independent_coordinates(model)), chosen.size))
     for first in range(0, count, BLOCK):
         rows = slice(first, min(first + BLOCK, count))
-        filled = [_filled(part[rows]) for part in states]
-        Y, left = _block(model, filled[0], filled[1], filled[2], q_rest, friction_speed)
-        gaps = np.asarray(left)[: rows.stop - first]
+        padded = [_padded(part[rows]) for part in states]
+        Y, largest_gaps = _block(model, padded[0], padded[1], padded[2], q_rest, friction_speed)
+        gaps = np.asarray(largest_gaps)[: rows.stop - first]
         if not (gaps <= OPEN).all():
             sample = int(np.argmax(~(gaps <= OPEN)))
             raise ValueError(
@@ -141,15 +141,18 @@ def stacked_torque_regressor(
 def energy_regressor(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], q_rest: Float[Array, "n"] | None = None
 ) -> Float[Array, "p"]:
-    """Row h [p] with T + V at a state less V at the rest of all springs = h @ [value of each of `regressor_names`].
+    """Energy regressor h [p]: T + V at a state minus V at q_rest = h @ [value of each of `regressor_names`].
 
-    What it leaves out are constants, on which no motion depends. Dampers, friction and offsets have no energy.
+    Constants of the energy are omitted. Dampers, friction and offsets have no energy.
 
     Args:
         model: the machine.
-        q: coordinates [n] of a posture whose loops are closed, rad or m.
+        q: coordinates [n] of a closed posture, rad or m.
         qd: rates of the independent coordinates [m].
-        q_rest: where all springs are unloaded [n]; the reference posture where not given.
+        q_rest: posture of unloaded springs [n]; default: the reference posture.
+
+    Returns:
+        h [p], J per unit of each parameter.
 
     Source: Pyrhonen et al. 2024, eq. 2.
     """
@@ -157,51 +160,51 @@ def energy_regressor(
     rates = loop_motion(model, q, qd)[0] @ qd
 
     def energy(changed: Model) -> Array:
-        still = total_energy(changed, rest, jnp.zeros_like(rest), rest)
-        return jnp.atleast_1d(total_energy(changed, q, rates, rest) - still)
+        at_rest = total_energy(changed, rest, jnp.zeros_like(rest), rest)
+        return jnp.atleast_1d(total_energy(changed, q, rates, rest) - at_rest)
 
     return _columns(model, _slopes(model, energy, _leaves(model)))[0]
 
 
 def carried_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
-    """Which columns of the regressor make the effort that is carried without friction."""
+    """Mask of the columns of the regressor other than friction, which load a gear."""
     return np.array([name.split(".")[0] not in RUBS for name in names], dtype=bool)
 
 
 def _with_load_friction(
     model: Model, Y: Float[Array, "m p"], qd: Float[Array, "n"], friction_speed: float | Float[Array, ""] | None
 ) -> Float[Array, "m p"]:
-    """The regressor with columns of friction by what its other columns and the machine's own numbers carry."""
+    """The regressor with columns of load-dependent friction, from its other columns and the machine's parameters."""
     if not load_friction(model).any():
         return Y
-    where = _linear_places(model)
-    names, loads = list(where), carried_columns(list(where))
-    values = jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in where.values()])
-    carried = jnp.abs(Y[:, loads] @ values[loads])
+    specs = _linear_parameters(model)
+    names, loads = list(specs), carried_columns(list(specs))
+    values = jnp.stack([getattr(model, spec.leaf)[spec.entries[0]] for spec in specs.values()])
+    load = jnp.abs(Y[:, loads] @ values[loads])
     for row, name in enumerate(independent_coordinates(model)):
         if f"load_friction.{name}" in names:
-            column = carried[row] * direction(qd[model.coordinates.index(name)], friction_speed)
+            column = load[row] * direction(qd[model.coordinates.index(name)], friction_speed)
             Y = Y.at[row, names.index(f"load_friction.{name}")].set(column)
     return Y
 
 
-def _linear_places(model: Model) -> dict[str, Place]:
-    return {name: place for name, place in places(model).items() if name.split(".")[0] in LINEAR}
+def _linear_parameters(model: Model) -> dict[str, Place]:
+    return {name: spec for name, spec in places(model).items() if name.split(".")[0] in LINEAR}
 
 
 def _leaves(model: Model) -> list[str]:
-    return list(dict.fromkeys(place.leaf for place in _linear_places(model).values()))
+    return list(dict.fromkeys(spec.leaf for spec in _linear_parameters(model).values()))
 
 
 def _columns(model: Model, slopes: Mapping[str, Float[Array, "n ..."]]) -> Float[Array, "n p"]:
-    """Columns of `regressor_names` from the derivatives by the leaves of the model in which they stand."""
-    places_of = _linear_places(model).values()
-    found = [sum(slopes[place.leaf][(slice(None), *entry)] for entry in place.entries) for place in places_of]
+    """Columns of `regressor_names` from the derivatives by the leaves of the model."""
+    specs = _linear_parameters(model).values()
+    found = [sum(slopes[spec.leaf][(slice(None), *entry)] for entry in spec.entries) for spec in specs]
     return jnp.stack(found, axis=-1)
 
 
 def _slopes(model: Model, linear: Callable[[Model], Float[Array, "n"]], leaves: Iterable[str]) -> dict[str, Array]:
-    """Derivative of a linear function of a machine by some of its leaves."""
+    """Derivatives of a linear function of a machine by some of its leaves."""
     values = {leaf: getattr(model, leaf) for leaf in leaves}
     return jax.jacrev(lambda changed: linear(dataclasses.replace(model, **changed)))(values)
 
@@ -209,19 +212,19 @@ def _slopes(model: Model, linear: Callable[[Model], Float[Array, "n"]], leaves: 
 def _body_slopes(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "n"], qdd: Float[Array, "n"]
 ) -> dict[str, Float[Array, "n ..."]]:
-    """Derivatives of the effort at all coordinates by masses, first moments and inertias of bodies and payloads.
+    """Derivatives of the torque at all coordinates by masses, first moments and inertias of bodies and payloads.
 
-    By the pseudo-inertia P_b the effort trace(dT_b/dq_j P_b (T_b'' - G)^T) of a body has the derivative
+    With the pseudo-inertia P_b the torque trace(dT_b/dq_j P_b (T_b'' - G)^T) of a body has the derivative
     (dT_b/dq_j)^T (T_b'' - G), G with gravity as its last column; P_b holds mass, first moment and tr(I) / 2 E - I.
     """
     change, acceleration = body_motion(model, q, qd, qdd)
     slope = jnp.einsum("bxyj,bxz->jbyz", change, acceleration.at[:, :, 3].add(-model.gravity))
     of_second = slope[..., :3, :3]
-    spread = 0.5 * jnp.trace(of_second, axis1=-2, axis2=-1)[..., None, None] * jnp.eye(3)
+    half_trace = 0.5 * jnp.trace(of_second, axis1=-2, axis2=-1)[..., None, None] * jnp.eye(3)
     return {
         "mass": slope[..., 3, 3],
         "first_moment": slope[..., :3, 3] + slope[..., 3, :3],
-        "inertia": spread - of_second,
+        "inertia": half_trace - of_second,
     }
 
 
@@ -231,8 +234,8 @@ def _column(names: Sequence[str], name: str) -> int:
     return names.index(name)
 
 
-def _filled(part: np.ndarray) -> Array:
-    """Samples of a block, the last one repeated until it is full, so that one program serves any number of them."""
+def _padded(part: np.ndarray) -> Array:
+    """Samples padded to a full block by repeating the last one, so that one program serves any number of samples."""
     return jax.device_put(np.concatenate([part, np.repeat(part[-1:], BLOCK - part.shape[0], axis=0)]))
 
 

@@ -1,4 +1,4 @@
-"""Gravity compensators: what they do to the stiffness of the joint they work on, and which spring would do that."""
+"""Gravity compensators: effect on the stiffness of their joint, and identification of the spring from it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_stretch
 
 SAME = 1e-9
-"""m/rad: change of a spring's length below which a joint does not move it."""
+"""Change of a spring's length below which a joint has no effect on it, m/rad."""
 MOST_EVALUATIONS = 100
-"""For each number that is fitted."""
+"""Largest number of evaluations per fitted parameter."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Compensator:
-    """A spring along the line between a point of the carrier and one of the arm, about the joint's axis.
+    """A spring between a point of the carrier and a point of the arm, about the joint's axis.
 
     s^2 = a^2 + b^2 + 2 a b cos(q + alpha),  V = k (s - s0)^2 / 2.
     """
@@ -39,7 +39,7 @@ class Compensator:
 
 
 def added_stiffness(spring: Compensator, q: float | np.ndarray) -> Float[Array, "..."]:
-    """What the compensator adds to the joint's stiffness at q, d^2 V / dq^2 [Nm/rad]; it may be below zero."""
+    """Contribution of the compensator to the joint's stiffness at q, d^2 V / dq^2 [Nm/rad]; it may be negative."""
     leaves = jnp.asarray(dataclasses.astuple(spring))
     return jnp.vectorize(lambda x: _second_derivative(leaves, x))(jnp.asarray(q))
 
@@ -62,16 +62,16 @@ class CompensatorFit:
     """A joint and its compensator, fitted to the joint's compliance at several angles."""
 
     joint_stiffness: float
-    """Of the joint alone, Nm/rad."""
+    """Stiffness of the joint alone, Nm/rad."""
     spring: Compensator
     std: dict[str, float]
-    """Standard deviations of joint_stiffness and of the spring's numbers that were free; inf where not determined."""
+    """Standard deviations of joint_stiffness and of the free parameters of the spring; inf if not identifiable."""
     compliance: np.ndarray
     """Fitted compliance at each angle, rad/Nm."""
     chi_square: float
-    """Of the errors, by their covariance."""
+    """Chi-square of the residual, by the covariance of the compliances."""
     converged: bool
-    """Whether the fit came to a minimum within `MOST_EVALUATIONS`."""
+    """Whether the fit converged within `MOST_EVALUATIONS`."""
 
 
 NUMBERS = tuple(field.name for field in dataclasses.fields(Compensator))
@@ -87,23 +87,23 @@ def fit_compensator(
     free: Sequence[str] = FREE,
     correlation: Float[np.ndarray, "k k"] | None = None,
 ) -> CompensatorFit:
-    """The joint's own stiffness and the spring that explain its compliance at several angles.
+    """Stiffness of a joint and its compensator spring from the joint's compliance at several angles.
 
-    1 / c(q) = k_joint + d^2 V / dq^2, weighted by the inverse covariance of the compliances (generalized least
-    squares): those of one fit have what it found of all other parameters in common. Stiffness and free length act
-    through the products k and k s0, in which the problem is linear; points of attachment need many angles.
+    1 / c(q) = k_joint + d^2 V / dq^2, by generalized least squares with the inverse covariance of the compliances,
+    which are correlated when they stem from one fit. The problem is linear in the products k and k s0 of stiffness and
+    free length; attachment points need many angles.
 
     Args:
-        angle: of the joint, rad, one for each compliance.
-        compliance: of the joint there, rad/Nm.
-        std: standard deviations; inf of a compliance that is not known.
-        start: the spring as it is known: what is not free stays.
-        joint_stiffness: first value.
-        free: numbers of the spring that are fitted.
-        correlation: of the compliances; none where not given.
+        angle: of the joint [k], rad.
+        compliance: of the joint at each angle [k], rad/Nm.
+        std: standard deviations [k]; inf for an unknown compliance.
+        start: initial spring; fixed parameters keep its values.
+        joint_stiffness: initial value, Nm/rad.
+        free: fitted parameters of the spring.
+        correlation: of the compliances [k, k]; default: uncorrelated.
 
     Raises:
-        ValueError: fewer angles than numbers to fit; sizes, names or numbers that are wrong.
+        ValueError: there are fewer angles than parameters to fit, or sizes, names or numbers are wrong.
 
     Source: Klimchik et al. 2013, "Identification of geometrical and elastostatic parameters of heavy industrial
     robots".
@@ -124,11 +124,11 @@ def fit_compensator(
         gtol=1e-14,
         max_nfev=MOST_EVALUATIONS * problem.first.size,
     )
-    spread = knowledge(found.jac, np.ones(len(whitening))).std * problem.scale
+    deviations = knowledge(found.jac, np.ones(len(whitening))).std * problem.scale
     return CompensatorFit(
         joint_stiffness=float(found.x[0] * problem.scale[0]),
         spring=Compensator(*problem.leaves(found.x).tolist()),
-        std=dict(zip(("joint_stiffness", *free), spread.tolist(), strict=True)),
+        std=dict(zip(("joint_stiffness", *free), deviations.tolist(), strict=True)),
         compliance=problem.compliance(found.x),
         chi_square=float(2.0 * found.cost),
         converged=bool(found.success),
@@ -136,7 +136,7 @@ def fit_compensator(
 
 
 def _whitening(sigma: Float[np.ndarray, "k"], correlation: Float[np.ndarray, "k k"] | None) -> np.ndarray:
-    """W [known, k] by which errors become independent and of variance 1; those of no finite deviation do not count."""
+    """Whitening matrix W [known, k] of the errors; those without finite standard deviation are excluded."""
     known = np.isfinite(sigma)
     matrix = np.eye(sigma.size) if correlation is None else np.asarray(correlation, dtype=float)
     if matrix.shape != (sigma.size, sigma.size):
@@ -150,60 +150,60 @@ def _whitening(sigma: Float[np.ndarray, "k"], correlation: Float[np.ndarray, "k 
 def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
     wrong = [name for name in free if name not in NUMBERS]
     if wrong:
-        raise ValueError(f"free number '{wrong[0]}' is none of a compensator, expected some of {', '.join(NUMBERS)}")
+        raise ValueError(f"free: '{wrong[0]}' is not a compensator parameter, expected some of {', '.join(NUMBERS)}")
     if not at.shape == measured.shape == sigma.shape or at.ndim != 1:
         raise ValueError(f"{at.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
     if not np.all(np.isfinite(at)):
         raise ValueError(f"angle {int(np.argmin(np.isfinite(at)))} is not finite, expected rad")
-    # An infinite deviation is a compliance that is not known: it has no weight.
-    for what, numbers, good in (
+    # An infinite standard deviation marks an unknown compliance of weight 0.
+    for argument, numbers, good in (
         ("compliance", measured, np.isfinite(measured) & (measured > 0.0)),
         ("std", sigma, sigma > 0.0),
     ):
         if not good.all():
-            place = int(np.argmin(good))
-            raise ValueError(f"{what} {place} is {numbers[place]:g}, expected a number above 0")
+            k = int(np.argmin(good))
+            raise ValueError(f"{argument} {k} is {numbers[k]:g}, expected a number above 0")
     if not (np.isfinite(stiffness) and stiffness > 0.0):
         raise ValueError(f"joint_stiffness is {stiffness:g}, expected a finite number above 0")
     if np.unique(at).size < 1 + len(free):
         raise ValueError(
-            f"{np.unique(at).size} different angles for {1 + len(free)} numbers, expected at least as many angles"
+            f"{np.unique(at).size} different angles for {1 + len(free)} parameters, expected at least as many angles"
         )
 
 
 class _Problem:
-    """Compliance of a joint with its compensator as a function of scaled numbers x: joint stiffness, then the free ones
-    of the spring."""
+    """Compliance of a joint with its compensator as a function of scaled parameters x: joint stiffness, then the free
+    ones of the spring."""
 
-    def __init__(self, at: np.ndarray, known: Sequence[float], places: tuple[int, ...], joint_stiffness: float) -> None:
-        self.known, self.places = np.array(known), list(places)
-        size = np.abs(self.known[self.places])
+    def __init__(self, at: np.ndarray, known: Sequence[float], index: tuple[int, ...], joint_stiffness: float) -> None:
+        self.known, self.index = np.array(known), list(index)
+        size = np.abs(self.known[self.index])
         self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
-        self.first = np.concatenate([[joint_stiffness], self.known[self.places]]) / self.scale
+        self.first = np.concatenate([[joint_stiffness], self.known[self.index]]) / self.scale
         self.at = jnp.asarray(at)
 
     def leaves(self, x: np.ndarray) -> np.ndarray:
-        """Numbers of the spring."""
+        """Parameters of the spring."""
         values = self.known.copy()
-        values[self.places] = x[1:] * self.scale[1:]
+        values[self.index] = x[1:] * self.scale[1:]
         return values
 
     def compliance(self, x: np.ndarray) -> np.ndarray:
-        """At each angle, rad/Nm."""
+        """Compliance at each angle, rad/Nm."""
         return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.at)))
 
     def slope(self, x: np.ndarray) -> np.ndarray:
-        """d compliance / d x [angle, number]."""
-        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.at))[:, self.places]
+        """d compliance / d x [angle, parameter]."""
+        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.at))[:, self.index]
         stiffness = np.concatenate([np.ones((len(change), 1)), change], axis=1) * self.scale
         return -(self.compliance(x)[:, None] ** 2) * stiffness
 
 
 def spring_of(model: Model, joint: str) -> Compensator | None:
-    """The machine's spring along a line whose length only this joint changes, as radii about the joint's axis.
+    """The machine's compensator spring of a joint: one between two points whose distance only this joint changes; None
+    without one.
 
-    s^2 = A + B cos(q + alpha) along any one joint; three angles tell A, B and alpha, and no more is needed of where the
-    spring is attached.
+    s^2 = A + B cos(q + alpha) along any one joint; three angles determine A, B and alpha and with them the radii.
     """
     index = model.coordinates.index(joint)
     slope = np.asarray(_stretch_slope(model, model.reference + 0.1))
@@ -227,11 +227,11 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
 
 @compiled
 def _stretches(model: Model, q: Float[Array, "t n"]) -> Float[Array, "t s"]:
-    """Stretch of every spring between frames from its free length, at some postures."""
+    """Elongation of every spring between frames from its free length, at t postures."""
     return jax.vmap(lambda at: spring_stretch(model, at, at))(q)
 
 
 @compiled
 def _stretch_slope(model: Model, q: Float[Array, "n"]) -> Float[Array, "s n"]:
-    """Derivative of the stretches by the coordinates."""
+    """Derivatives of the elongations by the coordinates."""
     return jax.jacfwd(lambda at: spring_stretch(model, at, at))(q)

@@ -1,7 +1,8 @@
-"""Stiffness models of increasing detail fitted to the same deflection tests, and what each leaves uncompensated.
+"""Stiffness models of increasing detail fitted to the same deflection tests, and their residuals.
 
-J1: joints alone. J2: joints alone, one of them with another compliance at each of its angles, as a gravity compensator
-makes it. C1: complete model of joints and links, reduced to what the tests can tell. C2: with the compensator too.
+J1: joints only. J2: joints only, one of them with a separate compliance at each of its angles due to a gravity
+compensator. C1: complete model of joints and links, reduced to its identifiable parameters. C2: the same with the
+compensator.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ from jaxmb.machine.build import Model
 
 VARIANTS = ("J1", "J2", "C1", "C2")
 SAME_ANGLE = 1e-6
-"""rad: two tests are made at the same angle where they agree to this."""
+"""Largest difference between equal angles of two tests, rad."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compensated:
-    """A joint whose compliance depends on its angle, and the angles at which it was tested."""
+    """A joint with angle-dependent compliance, and its tested angles."""
 
     joint: str
     angles: tuple[float, ...]
@@ -44,46 +45,46 @@ class Compensated:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StiffnessModel:
-    """Compliances that some tests can tell apart, in which displacements are linear."""
+    """Compliances identifiable from deflection tests, linear in the displacements."""
 
     name: str
     terms: tuple[Term, ...]
-    """Of the parameters before the algebraic reduction."""
+    """Terms of the parameters before the algebraic reduction."""
     parameters: tuple[str, ...]
-    """Their names, a compensated one once."""
+    """Names of these parameters, a compensated one once."""
     compensated: tuple[Compensated, str] | None
-    """The compensated joint, and the parameter that stands once for each of its angles."""
+    """The compensated joint, and the parameter with one value per angle."""
     reduction: Reduction
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters that are left."""
+        """Names of the reduced parameters."""
         return self.reduction.names
 
     def observation(self, model: Model, tests: Sequence[LoadCase]) -> Float[np.ndarray, "m d"]:
-        """Observation matrix of the parameters that are left.
+        """Observation matrix [m, d] of the reduced parameters.
 
         Raises:
-            ValueError: a test is at an angle of the compensated joint at which its compliance is not a parameter.
+            ValueError: a test is at an angle of the compensated joint without a parameter.
         """
         matrix, columns = _matrix(self.terms, model, tests, self.parameters, self.compensated)
         return matrix[:, [columns.index(name) for name in self.names]]
 
     def angles_not_tested(self, model: Model, tests: Sequence[LoadCase]) -> list[tuple[str, float]]:
-        """Tests at an angle [rad] of the compensated joint at which its compliance is not a parameter."""
+        """Names and angles [rad] of tests at an angle of the compensated joint without a parameter."""
         return [] if self.compensated is None else _not_tested(self.compensated[0], model, tests)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Variant:
-    """One stiffness model, fitted."""
+    """A fitted stiffness model."""
 
     model: StiffnessModel
     fit: LinearFit
 
 
 def compensated_joint(model: Model, joint: str, tests: Sequence[LoadCase]) -> Compensated:
-    """A joint, and its different angles in some tests.
+    """A joint with its distinct angles in the tests.
 
     Raises:
         ValueError: the machine has no such joint.
@@ -103,31 +104,31 @@ def stiffness_models(
     compensated: Compensated | None = None,
     preference: Mapping[str, float] | None = None,
 ) -> tuple[CompleteModel, dict[str, StiffnessModel]]:
-    """All variants, those with a compensator where there is one, each reduced to full rank: what no test loads is
-    eliminated, and of parameters that act only together as many are kept as they are independent, by preference.
+    """Complete model and all variants by name, J2 and C2 only with a compensator, each reduced to full rank by
+    `reduction`.
 
     Args:
         model: the machine.
-        tests: what is measured of it.
+        tests: deflection tests.
         compensated: a joint with a gravity compensator.
-        preference: see `reduction`; `physical_preference` where not given.
+        preference: see `reduction`; default: `physical_preference`.
 
     Raises:
-        ValueError: the machine is no chain of elastic links.
+        ValueError: the machine is not a serial chain of elastic links.
     """
     frames = dict.fromkeys(name for test in tests for name in (test.frame, *test.points))
     complete = complete_model(model, tuple(frames))
-    wanted = dict(physical_preference(complete) if preference is None else preference)
+    priority = dict(physical_preference(complete) if preference is None else preference)
     joints = tuple(joint_terms(model, model.coordinates))
     found = {}
     for name, terms, names, steps, prefer in (
         ("J", joints, model.coordinates, (), None),
-        ("C", complete.terms, complete.names, complete.steps, wanted),
+        ("C", complete.terms, complete.names, complete.steps, priority),
     ):
         found[f"{name}1"] = _reduced(f"{name}1", model, tests, terms, names, None, steps, prefer)
         if compensated is not None:
             term = complete.aggregated.get(compensated.joint, compensated.joint) if name == "C" else compensated.joint
-            # another model from the start, whose physical steps are those of the plain one
+            # a separate model; its physical steps are those of the plain one
             found[f"{name}2"] = _reduced(f"{name}2", model, tests, terms, names, (compensated, term), (), prefer)
     return complete, {name: found[name] for name in VARIANTS if name in found}
 
@@ -139,23 +140,23 @@ def fitted_variant(
     robust: bool = False,
     weight: Float[np.ndarray, "m"] | None = None,
 ) -> Variant:
-    """A stiffness model fitted to tests; compliances of joints alone are kept from being negative.
+    """A stiffness model fitted to tests, with non-negative compliances for J1 and J2.
 
     Args:
         stiffness: the model.
         model: the machine.
-        tests: what was measured.
+        tests: deflection tests.
         robust: see `linear_fit`.
-        weight: by which the squared error of each displacement counts, over its variance; 1 where not given.
+        weight: of the squared error of each displacement over its variance [m]; default: 1.
 
     Raises:
-        ValueError: there are no more equations than parameters, so that nothing tells whether the model holds.
+        ValueError: there are not more equations than parameters, so that the model cannot be tested.
     """
     measured, std = measured_displacements(tests)
     if measured.size <= len(stiffness.names):
         raise ValueError(
-            f"deflection tests '{tests[0].name}' to '{tests[-1].name}': {measured.size} displacements are explained by"
-            f" {len(stiffness.names)} parameters of {stiffness.name} whatever they are, expected more tests"
+            f"deflection tests '{tests[0].name}' to '{tests[-1].name}': {measured.size} displacements for"
+            f" {len(stiffness.names)} parameters of {stiffness.name}, expected more tests to leave a residual"
         )
     scaled = std if weight is None else std / np.sqrt(weight)
     return Variant(stiffness, least_squares(stiffness, stiffness.observation(model, tests), measured, scaled, robust))
@@ -174,42 +175,46 @@ def least_squares(
 
 
 def predict(variant: Variant, model: Model, tests: Sequence[LoadCase]) -> Float[np.ndarray, "m"]:
-    """Displacements that a variant gives for what was measured in some tests [rows].
+    """Predicted displacements [m] for the measured components of the tests, m and rad.
 
     Raises:
-        ValueError: a test is at an angle of the compensated joint at which its compliance was not identified.
+        ValueError: a test is at an angle of the compensated joint without an identified compliance.
     """
     return variant.model.observation(model, tests) @ variant.fit.values
 
 
 def compensated_percent(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> float:
-    """100 (1 - RMS of what is left / RMS of the deflection), norms of the translations of all points."""
-    left, whole = residual_norms(measured, predicted)
-    return 100.0 * (1.0 - float(np.sqrt(np.mean(left**2) / np.mean(whole**2))))
+    """100 (1 - RMS of the residual / RMS of the deflection), over the norms of the translations of all points."""
+    residual, deflection = residual_norms(measured, predicted)
+    return 100.0 * (1.0 - float(np.sqrt(np.mean(residual**2) / np.mean(deflection**2))))
 
 
 def residual_norms(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> tuple[np.ndarray, np.ndarray]:
-    """Norms [point] of what a prediction leaves of each point's translation, and of the translation itself, m."""
-    left, whole = translations(measured, predicted)
-    return np.linalg.norm(left, axis=1), np.linalg.norm(whole, axis=1)
+    """Norms [point] of the residual of each point's translation, and of the measured translation, m."""
+    residual, deflection = translations(measured, predicted)
+    return np.linalg.norm(residual, axis=1), np.linalg.norm(deflection, axis=1)
 
 
 def translations(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> tuple[np.ndarray, np.ndarray]:
-    """What a prediction leaves of the measured translations [point, 3], and these, m; 0 for what was not measured."""
-    left, whole, row = [], [], 0
+    """Residuals of the measured translations [point, 3], and these, m; 0 for components that were not measured.
+
+    Raises:
+        ValueError: no translation was measured.
+    """
+    residuals, deflections, row = [], [], 0
     for test in measured:
         count = int(test.measured.sum())
         errors = np.full(test.displacement.shape, np.nan)
         errors[test.measured] = test.displacement[test.measured] - predicted[row : row + count]
         row += count
-        left.append(errors[:, :3])
-        whole.append(test.displacement[:, :3])
-    moved = np.concatenate(whole)
-    seen = np.isfinite(moved).any(axis=1)
-    if not seen.any():
+        residuals.append(errors[:, :3])
+        deflections.append(test.displacement[:, :3])
+    deflection = np.concatenate(deflections)
+    known = np.isfinite(deflection).any(axis=1)
+    if not known.any():
         raise ValueError(f"deflection tests '{measured[0].name}' to '{measured[-1].name}': no translation was measured")
-    # a direction that was not measured adds nothing to a norm
-    return np.nan_to_num(np.concatenate(left)[seen]), np.nan_to_num(moved[seen])
+    # components that were not measured do not contribute to a norm
+    return np.nan_to_num(np.concatenate(residuals)[known]), np.nan_to_num(deflection[known])
 
 
 def _reduced(
@@ -232,13 +237,13 @@ def _reduced(
 
 
 def _distances(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> np.ndarray:
-    """How far each test is from each of the angles [t, a], rad."""
+    """Distance of each test's angle from each of the joint's angles [t, a], rad."""
     at = np.array([float(test.q[model.coordinates.index(joint.joint)]) for test in tests])
     return np.abs(at[:, None] - np.array(joint.angles))
 
 
 def _not_tested(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> list[tuple[str, float]]:
-    """Names of tests whose angle is none of the joint's, with that angle [rad]."""
+    """Names and angles [rad] of tests at none of the joint's angles."""
     far = _distances(joint, model, tests).min(axis=1) > SAME_ANGLE
     index = model.coordinates.index(joint.joint)
     return [(test.name, float(test.q[index])) for test, other in zip(tests, far, strict=True) if other]
@@ -248,7 +253,7 @@ def _matrix(
     terms: Sequence[Term], model: Model, tests: Sequence[LoadCase], names: Sequence[str],
     compensated: tuple[Compensated, str] | None,
 ) -> tuple[np.ndarray, tuple[str, ...]]:  # fmt: skip
-    """Observation matrix with the compensated joint's column once for each of its angles, and names of the columns."""
+    """Observation matrix with one column per angle of the compensated joint, and names of the columns."""
     matrix = observation_matrix(model, tests, terms)
     if compensated is None:
         return matrix, tuple(names)
@@ -260,7 +265,8 @@ def _matrix(
         )
     nearest = _distances(joint, model, tests).argmin(axis=1)
     rows = np.repeat(nearest, [int(test.measured.sum()) for test in tests])
-    place = list(names).index(angled)
-    split = matrix[:, place, None] * (rows[:, None] == np.arange(len(joint.angles)))
+    column = list(names).index(angled)
+    split = matrix[:, column, None] * (rows[:, None] == np.arange(len(joint.angles)))
     labels = tuple(f"{angled} at {np.degrees(a):.6g} deg" for a in joint.angles)
-    return np.hstack([matrix[:, :place], split, matrix[:, place + 1 :]]), (*names[:place], *labels, *names[place + 1 :])
+    split_names = (*names[:column], *labels, *names[column + 1 :])
+    return np.hstack([matrix[:, :column], split, matrix[:, column + 1 :]]), split_names

@@ -75,12 +75,12 @@ def test_tests_that_were_made_count():
 
 def test_what_cannot_be_chosen():
     for arguments, message in (
-        ((CANDIDATES, 15), "15 tests are to be chosen out of 14 candidates"),
-        ((CANDIDATES, 1), "1 tests leave some of 3 parameters unknown"),
-        ((CANDIDATES, 3, "test-pose"), "purpose is for the criterion 'test-pose'"),
+        ((CANDIDATES, 15), "count is 15, expected 1 to 14"),
+        ((CANDIDATES, 1), "not all of 3 parameters are identifiable from 1 tests"),
+        ((CANDIDATES, 3, "test-pose"), "purpose is required for the criterion 'test-pose'"),
         ((CANDIDATES, 3, "E"), "expected 'D', 'A' or 'test-pose'"),
-        ((np.where(np.arange(3) == 1, 0.0, CANDIDATES), 3), "parameter 1 acts on no candidate"),
-        ((CANDIDATES[:, :, [0, 0]], 3), "all 14 candidates together leave some of 2 parameters unknown"),
+        ((np.where(np.arange(3) == 1, 0.0, CANDIDATES), 3), "parameter 1 has no effect on any candidate"),
+        ((CANDIDATES[:, :, [0, 0]], 3), "not all of 2 parameters are identifiable from all 14 candidates"),
         ((np.where(np.arange(14)[:, None, None] == 4, np.nan, CANDIDATES), 3), "candidate 4 is not finite"),
         ((CANDIDATES[0], 1), r"candidates have shape \(2, 3\), expected three axes"),
         ((CANDIDATES, 3, "test-pose", PURPOSE[:, :2]), r"purpose has shape \(2, 2\), expected rows of 3 parameters"),

@@ -73,5 +73,5 @@ def test_a_search_that_ends_before_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_start_outside() -> None:
     cone = Cone(-np.ones((1, 1, 1)), np.ones((1, 1, 1, 1)), np.zeros(1))
-    with pytest.raises(ValueError, match="the start is not inside"):
+    with pytest.raises(ValueError, match="the start is not an interior point"):
         minimise_over(cone, np.eye(1), np.zeros(1), np.zeros(1))

@@ -193,7 +193,7 @@ def test_a_rank_that_is_not_clear_is_told():
     ends = [{"name": "along", "body": "a"}, {"name": "beside", "body": "b"}]
     loop = [{"name": "rail", "frame_a": "along", "frame_b": "beside", "type": "prismatic", "axis": [0.0, 1.0, 0.0]}]
     model = built({"name": "slides", "body": slides, "frame": ends, "loop": loop, "gravity": [0.0, -9.81, 0.0]})
-    with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, by the tolerance of their rank"):
+    with pytest.warns(UserWarning, match="'slides' has 1 to 2 base parameters, depending on the tolerance"):
         jaxmb.base_parameters(model)
 
 

@@ -142,8 +142,8 @@ def test_a_joint_beside_the_axes_of_the_spring_is_kept() -> None:
     joint = {"name": "q", "axis": [1.0, 0.0, 0.0], "stiffness": 1e5}
     tip = {"name": "tip", "body": "b", "origin": {"xyz": [0.0, 1.0, 0.0]}}
     for origin, why in (
-        ({"xyz": [0.0, 0.0, 0.1]}, "the axis of joint 'q' passes 0.1 m beside virtual spring 'mast'"),
-        ({"rpy": [0.0, 0.0, 0.3]}, "the axis of joint 'q' is not along an axis of virtual spring 'mast'"),
+        ({"xyz": [0.0, 0.0, 0.1]}, "the axis of joint 'q' is 0.1 m off the preceding virtual spring 'mast'"),
+        ({"rpy": [0.0, 0.0, 0.3]}, "the axis of joint 'q' is not along an axis of the preceding virtual spring 'mast'"),
     ):
         spring = {"name": "mast", "body": "ground", "diagonal": [1e-7] * 6, "origin": origin}
         model = chain(0, 1, body=[{"name": "b", "joint": [joint]}], frame=[tip], virtual_spring=[spring])
@@ -153,7 +153,7 @@ def test_a_joint_beside_the_axes_of_the_spring_is_kept() -> None:
         assert len(complete.names) == 9
     behind = {"name": "arm", "body": "b", "diagonal": [1e-7] * 6}
     model = chain(0, 1, body=[{"name": "b", "joint": [joint]}], frame=[tip], virtual_spring=[behind])
-    assert "no virtual spring sits directly before joint 'q'" in complete_model(model).kept["q"]
+    assert "no virtual spring directly precedes joint 'q'" in complete_model(model).kept["q"]
 
 
 def test_a_point_between_link_and_joint_tells_them_apart() -> None:
@@ -164,7 +164,7 @@ def test_a_point_between_link_and_joint_tells_them_apart() -> None:
     model = chain(0, 1, body=bodies, frame=frames, virtual_spring=[spring])
     apart = pose_tests(model, 20, ("tip", "top"))
     complete, reduced = complete_reduction(model, apart)
-    assert "frame 'top' sits between virtual spring 'mast' and joint 'q'" in complete.kept["q"]
+    assert "frame 'top' is between virtual spring 'mast' and joint 'q'" in complete.kept["q"]
     assert {"q", "mast rz,rz"} <= set(reduced.names)
     assert complete_model(model, ("tip",)).aggregated == {"q": "mast rz,rz"}
 
@@ -176,5 +176,5 @@ def test_what_is_no_chain_with_springs() -> None:
     two = [{"name": name, "joint": [{"name": f"q{name}"}]} for name in "ab"]
     spring = {"name": "s", "body": "a"}
     tree = chain(0, 1, body=two, frame=[], virtual_spring=[spring])
-    with pytest.raises(ValueError, match="is not a chain: 'qa' and 'qb' both hang on 'the ground'"):
+    with pytest.raises(ValueError, match="is not a serial chain: 'qa' and 'qb' have the same parent 'the ground'"):
         complete_model(tree)

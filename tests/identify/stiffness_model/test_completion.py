@@ -115,7 +115,7 @@ def test_values_of_no_machine(robot: tuple[Any, ...]) -> None:
     found = completion(complete, reduced, wrong, covariance)
     assert not found.possible
     check_possible(found)
-    with pytest.raises(ValueError, match="no machine agrees with the values"):
+    with pytest.raises(ValueError, match="the values are not physically consistent: the closest machine"):
         compliance_intervals(complete, reduced, wrong, covariance, names=("q2",))
 
 
@@ -124,7 +124,7 @@ def test_searches_that_end_before_say_so(simple: tuple[Any, ...], monkeypatch: p
     assert completion(complete, reduced, truth, covariance).converged
     monkeypatch.setattr(semidefinite, "MOST_STEPS", 1)
     assert not completion(complete, reduced, truth, covariance).converged
-    with pytest.raises(ValueError, match="the search for the nearest did not converge"):
+    with pytest.raises(ValueError, match="the search for the closest machine did not converge"):
         compliance_intervals(complete, reduced, truth, 1e-6 * covariance)
     monkeypatch.undo()
     monkeypatch.setattr(limits, "NEAR", 0.0)
@@ -180,7 +180,7 @@ def test_wrong_input(simple: tuple[Any, ...]) -> None:
         completion(complete, reduced, truth[:3], covariance)
     with pytest.raises(ValueError, match="has the standard deviation inf, expected a finite number above 0"):
         completion(complete, reduced, truth, covariance + np.diag([np.inf] + [0.0] * 7))
-    with pytest.raises(ValueError, match="the covariance is not positive definite"):
+    with pytest.raises(ValueError, match="covariance is not positive definite"):
         completion(complete, reduced, truth, np.ones((8, 8)))
     with pytest.raises(ValueError, match="nominal compliance 'p' does not exist"):
         completion(complete, reduced, truth, covariance, {"p": 1.0})

@@ -90,7 +90,7 @@ def test_what_explains_anything_is_no_fit(models, fit_cases):
         return dataclasses.replace(case, displacement=np.where(rows <= count, case.displacement, np.nan))
 
     as_many = [*fit_cases[:2], cut(fit_cases[2], 8)]
-    with pytest.raises(ValueError, match="'t0' to 't2': 26 displacements are explained by 26 parameters of C1"):
+    with pytest.raises(ValueError, match="'t0' to 't2': 26 displacements for 26 parameters of C1"):
         fitted_variant(models["C1"], MODEL, as_many)
 
 
