@@ -165,7 +165,7 @@ def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
 
 def test_a_complete_stiffness_model_is_refused(narrow):
     study = dataclasses.replace(narrow.study, complete=CompletePart())
-    with pytest.raises(NotImplementedError, match="reduced to what its tests can tell by `identify`"):
+    with pytest.raises(NotImplementedError, match="a complete stiffness model cannot be inspected"):
         jaxmb.inspect(study)
 
 
