@@ -42,6 +42,8 @@ NARROWEST = 0.3
 """Half-power bandwidth of a mode in lines."""
 HALF_POWER = 2.35
 """Width of a normal distribution at half its height, in standard deviations."""
+FURTHER = 2.0
+"""Standard deviations of a mode, over those of the others, up to which a second one is sought beside it."""
 MOST_SWEEPS = 3
 MOST_RESPONSES = 24
 """Responses in which one mode more of a group is tried before it is in all."""
@@ -279,7 +281,9 @@ class MovingSearch:
 
     def _add_to(self, inside: np.ndarray, line: int, single: MovingModes) -> bool:
         """Whether the modes beside a line are one more; it begins as damped as the nearest one, or as it was alone."""
-        place, group = self.omega[line], self._grouped(self.modes.part(inside))
+        place, group, known = self.omega[line], self._grouped(self.modes.part(inside)), self._std()
+        if known is not None:  # one mode in the place of two seems to move further than the others
+            group = dataclasses.replace(group, std=np.minimum(group.std, FURTHER * known))
         near = int(np.argmin(np.abs(np.imag(group.eigenvalue) - place)))
         damping = float(damping_ratio(group.eigenvalue[near]))
         starts = [self._at(line, damping)]

@@ -34,15 +34,17 @@ def averaged_test(variation, references=2, hits=3, seed=4):
     return FrfSet(lines, h + noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)), "accelerance"), shape
 
 
-@pytest.mark.parametrize(("variation", "references"), [(0.0005, 2), (0.001, 1), (0.003, 2)])
-def test_a_mean_of_hits_with_different_frequencies_is_one_mode(variation, references):
+@pytest.mark.parametrize(("variation", "references", "factor"), [(0.0005, 2, 1.5), (0.001, 1, 1.5), (0.003, 2, 2.0)])
+def test_a_mean_of_hits_with_different_frequencies_is_one_mode(variation, references, factor):
     frf_set, shape = averaged_test(variation, references)
     analysis = modal_analysis(frf_set)
     np.testing.assert_allclose(analysis.frequency_hz, [31.0, 47.0, 68.0], rtol=variation)
     # the mean of 24 points of 3 hits each scatters so far, and the interval counts that
     expected = variation * analysis.frequency_hz / np.sqrt(3 * HITS)
     ratio = analysis.model.frequency_std_hz / expected
-    assert np.all((ratio > 0.5) & (ratio < 2.0))  # the scatter is itself estimated, from 24 points
+    # the scatter is itself estimated, from 24 points: three standard deviations of that are 1.5; at 0.3 % the mean of
+    # three hits is not followed exactly, and the deviation comes out up to 1.8 times too large
+    assert np.all((ratio > 1.0 / factor) & (ratio < factor))
     assert np.all(np.abs(analysis.frequency_hz - [31.0, 47.0, 68.0]) < 3.5 * analysis.model.frequency_std_hz)
     # shapes are those of the points that were hit, more than the sensors
     assert analysis.points == frf_set.inputs
