@@ -1,6 +1,7 @@
 """Peak memory and time of one generation of a population search: candidates x postures x lines x coordinates.
 
     python experiments/scale/run.py [--candidates 4096] [--postures 32] [--lines 512] [--out results/scale]
+    python experiments/scale/run.py --study --postures 200 --lines 12000      # writes scale.toml for `jaxmb identify`
 
 The KUKA KR90 with nine virtual joints, three by three FRFs of its tool at each posture, 18 stiffnesses and dampings
 free. The peak is that of the process, compilation included; what the process held before is stated beside it.
@@ -11,9 +12,11 @@ import json
 import resource
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
+import tomli_w
 
 import jaxmb
 from jaxmb.fitting import population_objectives
@@ -23,8 +26,8 @@ BOUNDS = {"stiffness.*": {"lower": 5.5e5, "upper": 1e8}, "damping.*": {"lower": 
 RANGES_DEG = {"z1": (-90.0, 90.0), "z2": (25.0, 105.0), "z3": (-125.0, -25.0)}
 
 
-def study_of(postures: int, lines: int) -> jaxmb.Study:
-    """A study of the KR90 at random postures, with 1 % of noise."""
+def study_of(postures: int, lines: int) -> dict[str, Any]:
+    """Description of a study of the KR90 at random postures, with 1 % of noise."""
     draw, step = np.random.default_rng(0), 99.0 / (lines - 1)
     tests = [
         {
@@ -40,7 +43,7 @@ def study_of(postures: int, lines: int) -> jaxmb.Study:
         }
         for k in range(postures)
     ]
-    return jaxmb.make_study({"machine": "kuka-kr90", "test": tests, "free": BOUNDS}, "scale")
+    return {"machine": "kuka-kr90", "test": tests, "free": BOUNDS}
 
 
 def peak_mib() -> float:
@@ -49,14 +52,20 @@ def peak_mib() -> float:
 
 
 def main() -> None:
-    """Evaluate one generation, print a line, and write the numbers."""
+    """Evaluate one generation, print a line, and write the numbers; or write the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--candidates", type=int, default=4096)
     parser.add_argument("--postures", type=int, default=32)
     parser.add_argument("--lines", type=int, default=512)
     parser.add_argument("--out", type=Path, default=Path("results/scale"))
+    parser.add_argument("--study", action="store_true")
     options = parser.parse_args()
-    problem = study_of(options.postures, options.lines).problem
+    data = study_of(options.postures, options.lines)
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.study:
+        (options.out / "scale.toml").write_text(tomli_w.dumps(data))
+        return
+    problem = jaxmb.make_study(data, "scale").problem
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     population = lower + np.random.default_rng(1).uniform(size=(options.candidates, lower.size)) * (upper - lower)
     before, began = peak_mib(), time.monotonic()
@@ -74,7 +83,6 @@ def main() -> None:
     }
     print(", ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
                     for name, value in found.items()))  # fmt: skip
-    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "scale.json").write_text(json.dumps(found | {"versions": versions()}, indent=1))
 
 

@@ -75,8 +75,13 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     labels = {names[0]: f" ({len(names)} tied)" for names in result.study.free.tied if len(names) > 1}
     tied = {name for names in result.study.free.tied for name in names[1:]}
     shown = {name: p for name, p in result.parameters.items() if name not in tied}
+    free, prior = result.study.free, result.study.problem.prior
+    prior_std = {
+        names[0]: float(prior.std[i]) * (shown[names[0]].value if free.logarithmic[i] else free.width[i])
+        for i, names in enumerate(() if prior is None else free.tied)
+    }
     for name, p in shown.items():
-        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p)}")
+        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p, prior_std.get(name, math.inf))}")
     counted = f"{len(by_verdict['yes'])} of {len(shown)} parameters"
     texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
     if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
@@ -89,7 +94,9 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     return sentences
 
 
-def _std(p: Parameter) -> str:
+def _std(p: Parameter, prior_std: float) -> str:
+    if math.isfinite(p.std) and math.isfinite(prior_std):
+        return f" (std {percent(100.0 * p.std / prior_std)} % of the prior's)"
     return f" (std {percent(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
 
 

@@ -314,8 +314,8 @@ def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[
         remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
     if whole.possible:
         remarks.append(
-            f"machine.toml holds one of the machines that agree with these values: {whole.freedom} directions in the"
-            " compliances of joints and links are free of them"
+            f"machine.toml holds one of many machines with these values: {whole.freedom} combinations of compliances of"
+            " joints and links are not determined"
         )
     else:
         remarks.append(
