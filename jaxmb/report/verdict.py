@@ -76,10 +76,11 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
     tied = {name for names in result.study.free.tied for name in names[1:]}
     shown = {name: p for name, p in result.parameters.items() if name not in tied}
     free, prior = result.study.free, result.study.problem.prior
-    prior_std = {
-        names[0]: float(prior.std[i]) * (shown[names[0]].value if free.logarithmic[i] else free.width[i])
-        for i, names in enumerate(() if prior is None else free.tied)
-    }
+    prior_std: dict[str, float] = {}
+    if prior is not None:
+        for i, names in enumerate(free.tied):
+            scale = shown[names[0]].value if free.logarithmic[i] else free.width[i]
+            prior_std[names[0]] = float(prior.std[i]) * float(scale)
     for name, p in shown.items():
         by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p, prior_std.get(name, math.inf))}")
     counted = f"{len(by_verdict['yes'])} of {len(shown)} parameters"
