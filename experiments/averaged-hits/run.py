@@ -1,6 +1,6 @@
 """How many modes modal analysis finds in averaged hammer hits whose natural frequencies vary from hit to hit.
 
-    python experiments/averaged-hits/run.py [--draws 200] [--seed 0] [--out results/averaged-hits]
+    python experiments/averaged-hits/run.py [--draws 200] [--first 0] [--seed 0] [--out results/averaged-hits]
 
 Each draw is a random structure that is hit in the time domain: a half-sine pulse of 0.4 to 1.5 ms excites second-order
 systems, one a mode, integrated exactly for a force that is linear between samples. Natural frequencies differ from hit
@@ -193,6 +193,7 @@ def main() -> None:
     """Run all, print it, and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/averaged-hits"))
     options = parser.parse_args()
@@ -203,7 +204,7 @@ def main() -> None:
     )
     for variation in VARIATIONS:
         rows = {"averages": [], "hits": []}
-        for draw in range(options.draws):
+        for draw in range(options.first, options.first + options.draws):
             rng = np.random.default_rng([options.seed, draw])
             truth = structure(rng)
             averaged, hits = hammer_test(truth, variation, rng)
