@@ -235,7 +235,10 @@ def closed_posture(
         predicted[list(dependent)] = -np.linalg.lstsq(slope[:, list(dependent)], slope @ predicted, rcond=LEAST_RANK)[0]
         closed, remaining = newton(model, q + predicted, list(dependent))
         deviation = np.abs(closed - q - predicted)
-        if remaining <= CLOSED and np.max(deviation) <= MOST_BESIDE * np.max(np.abs(predicted)) + CLOSED:
+        if (
+            remaining <= CLOSED
+            and np.max(deviation, initial=0.0) <= MOST_BESIDE * np.max(np.abs(predicted), initial=0.0) + CLOSED
+        ):
             q, progress = closed, progress + step
             fraction = min(2.0 * fraction, LONGEST_STEP / longest if longest else 1.0)
         elif step > SHORTEST_STEP:

@@ -72,6 +72,19 @@ def test_a_portal_is_the_same_written_out():
     np.testing.assert_allclose(hz(between)[1][:8], hz(written)[1][:8], rtol=1e-6)
 
 
+def test_a_frame_without_joints_is_tested(tmp_path):
+    """A loop, and no coordinate whose value a posture could state."""
+    machine = {"name": "m", "gravity": [0.0, 0.0, 0.0], "frame": [at("a", FROM), at("b", TO)],
+               "beam": [TUBE | {"name": "rod", "from": "a", "to": "b", "elements": 2}]}  # fmt: skip
+    (tmp_path / "m.toml").write_text(tomli_w.dumps(machine))
+    test = {"kind": "modes", "frequency_hz": hz(machine)[1][[0, 2]].tolist(), "damping_percent": [1e-6, 1e-6],
+            "frequency_std_hz": 0.1, "damping_std_percent": 0.1}  # fmt: skip
+    free = {"young_modulus.rod": {"lower": 1e11, "upper": 4e11}}
+    study = jaxmb.make_study({"machine": "m.toml", "test": [test], "free": free}, "frame", tmp_path)
+    value = jaxmb.identify(study).parameters["young_modulus.rod"].value
+    np.testing.assert_allclose(value, 2.1e11, rtol=1e-6)
+
+
 def test_between_bodies_in_the_reference_posture(tmp_path):
     """A rod from the ground to a hinged arm holds it; a file of it is read back."""
     arm = {"name": "arm", "mass": 2.0, "center_of_mass": [0.3, 0.0, 0.0], "joint": [{"name": "q", "axis": [0, 1, 0]}]}

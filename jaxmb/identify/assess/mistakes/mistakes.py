@@ -97,8 +97,19 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
         fitted, left = min((_fitted(state, x, active, study.problem) for x in starts), key=lambda end: end[1])
         value, explains = float(fitted[-1] * scale[k]), min(1.0 - (left - noise) / excess, 1.0)
         if explains >= EXPLAINS and value > changes[k].least:
+            lower = np.append(fitted[:size], np.zeros(scale.size))
+            other, left = _fitted(state, lower, np.arange(size), study.problem)
+            if 1.0 - (left - noise) / excess >= explains - ALIKE:
+                return (Mistake(_minimum_text(study.free, first[:size], other), explains),)
             found.append(Mistake(changes[k].text(value), explains))
     return _best(found) or _single_lines(finding, state, first, excess)
+
+
+def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
+    """A lower minimum of the cost without any change of a description, by the parameter that differs most."""
+    most = int(np.argmax(np.abs(lower - u) / (free.upper - free.lower)))
+    value = float(np.asarray(free.values(jax.device_put(lower)))[most])
+    return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
 def _best(found: list[Mistake]) -> tuple[Mistake, ...]:

@@ -36,6 +36,9 @@ BEGIN_S = 0.1
 """s, over which the load at the start is smoothed, whose derivatives give the deflection without free vibration."""
 AT_REST = 0.01
 """Of its largest speed, below which a recorded motion starts at rest."""
+SMEARED = 0.3
+"""Of the largest acceleration: as much the low-pass filter spreads to the first sample of a motion from rest. A record
+that begins where joints turn round has more."""
 LARGEST = 0.2
 """rad or m: a larger deflection is none of a gear."""
 
@@ -158,6 +161,14 @@ def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarr
     return found
 
 
+def begins_at_rest(velocity: Float[np.ndarray, "k m"], acceleration: Float[np.ndarray, "k m"]) -> bool:
+    """Whether a motion begins with neither speed nor acceleration."""
+    speed, change = (
+        np.abs(part[0]) / np.maximum(np.abs(part).max(axis=0), 1e-300) for part in (velocity, acceleration)
+    )
+    return bool(np.all(speed <= AT_REST) and np.all(change <= SMEARED))
+
+
 def elastic_rows(
     model: Model,
     gears: Gears,
@@ -199,6 +210,9 @@ def elastic_rows(
     terms[0] = terms[0] + np.diag(k)
     terms[1] = terms[1] + np.diag(d)
     step_s, steps = 1.0 / rate_hz, None
+    at_rest = begins_at_rest(zd, zdd)
+    if at_rest:
+        zd, zdd = (np.concatenate([np.zeros_like(part[:1]), part[1:]]) for part in (zd, zdd))
     if gears.dynamic:
         K, C, M = (part[:, ~link][:, :, ~link] for part in terms)
         steps = _steps(K, C, M, step_s)
@@ -206,7 +220,7 @@ def elastic_rows(
     for _ in range(SWEEPS):
         rows = stacked_torque_regressor(model, z, zd, zdd, rest)
         missed = (rows[:, joints] @ p0)[:, :, None]
-        moved = _response(terms, missed, link, step_s, steps)
+        moved = _response(terms, missed, link, step_s, steps, at_rest)
         z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), moved, strict=True))
         largest = np.abs(moved[0]).max()
         if not largest <= LARGEST:
@@ -219,7 +233,7 @@ def elastic_rows(
     constant = found @ p0
     acting = np.flatnonzero(np.abs(rows[:, joints]).max(axis=(0, 1)) > 0.0)
     for some in np.array_split(acting, -(-acting.size // 32)):
-        moved = _response(terms, rows[:, joints][:, :, some], link, step_s, steps)
+        moved = _response(terms, rows[:, joints][:, :, some], link, step_s, steps, at_rest)
         change = by[0] @ moved[0] + by[1] @ moved[1] + by[2] @ moved[2]
         change[:, joints] += ratio[:, None] * change[:, shafts]
         found[:, :, some] += change
@@ -232,6 +246,7 @@ def _response(
     link: np.ndarray,
     step_s: float,
     steps: Steps | None,
+    at_rest: bool,
 ) -> list[Float[np.ndarray, "k n c"]]:
     """u, u', u'' with K u + C u' + M u'' = -load, K, C, M those of `terms`, or K u = -load.
 
@@ -244,6 +259,7 @@ def _response(
         link: whose link was recorded, so that u is the motor's.
         step_s: between samples.
         steps: from `_steps`; None for K u = -load.
+        at_rest: whether the motion begins in equilibrium.
     """
     K, C, M = terms
     found = [np.zeros(load.shape) for _ in range(3)]
@@ -254,11 +270,13 @@ def _response(
     if steps is None:
         found[0][:, free] = static
     elif free.size:
-        begin = static[: max(5, round(BEGIN_S / step_s))]
-        times = step_s * np.arange(len(begin))
-        fitted = np.polynomial.polynomial.polyfit(times, begin.reshape(len(begin), -1), 2)
-        u, v, half = fitted.reshape(3, *static[0].shape)
-        state = np.concatenate([u - np.linalg.solve(k[0], 2.0 * m[0] @ half + c[0] @ v), v])
+        state = np.concatenate([static[0], np.zeros_like(static[0])])
+        if not at_rest:
+            begin = static[: max(5, round(BEGIN_S / step_s))]
+            times = step_s * np.arange(len(begin))
+            fitted = np.polynomial.polynomial.polyfit(times, begin.reshape(len(begin), -1), 2)
+            u, v, half = fitted.reshape(3, *static[0].shape)
+            state = np.concatenate([u - np.linalg.solve(k[0], 2.0 * m[0] @ half + c[0] @ v), v])
         for i in range(len(f)):
             if i:
                 by_state, by_load, by_change = steps[i - 1]

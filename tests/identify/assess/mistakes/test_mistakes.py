@@ -1,6 +1,7 @@
 """One mistake at a time in the description of an arm, and what is said of it: which one, and how large."""
 
 import dataclasses
+import importlib
 import re
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.mistakes.mistakes import mistakes
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -108,6 +110,21 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     assert {p.identifiable for p in result.parameters.values()} == {"yes"}
     for name, true in TRUTH.items():
         assert abs(np.log(result.parameters[name].value / true)) < 4.0 * result.parameters[name].std_log
+
+
+def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
+    """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
+    findings = []
+    module = importlib.import_module("jaxmb.identify.assess.identify")
+    monkeypatch.setattr(module, "mistakes", lambda finding: findings.append(finding) or ())
+    identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
+    monkeypatch.undo()
+    good = study(tmp_path)
+    u = findings[0].u + np.where(np.arange(findings[0].u.size) == 0, 0.1, 0.0)
+    residual = np.asarray(good.problem.residual(u))
+    (cause,) = mistakes(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
+    assert cause.text.startswith("a lower minimum of the cost that the search did not find, with stiffness.a near ")
+    assert float(cause.text.rstrip(",").split()[-1]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
 def test_a_locked_joint_that_is_elastic(tmp_path):

@@ -33,23 +33,27 @@ FREE = {
 }  # fmt: skip
 
 
-def motor_angle(time):
-    """Planned at the joint, from rest on: angle, rate and acceleration."""
+def motor_angle(time, ramp_s):
+    """Planned at the joint, from rest on, in full swing after `ramp_s`: angle, rate and acceleration."""
     ramp = np.polynomial.Polynomial([0.0, 0.0, 0.0, 10.0, -15.0, 6.0])
-    x = np.minimum(time, 1.0)
+    x = np.minimum(time / ramp_s, 1.0)
     w, a = 2.0 * np.pi * np.array([0.3, 0.8, 1.6]), np.array([0.7, -0.3, 0.12])
     f = [(a * w**k) @ np.sin(w[:, None] * time + 0.5 * np.pi * k) for k in range(3)]
-    g = [ramp.deriv(k)(x) if k else ramp(x) for k in range(3)]
+    g = [(ramp.deriv(k)(x) if k else ramp(x)) / ramp_s**k for k in range(3)]
     return g[0] * f[0], g[1] * f[0] + g[0] * f[1], g[2] * f[0] + 2.0 * g[1] * f[1] + g[0] * f[2]
 
 
 @pytest.fixture(scope="module")
 def motion():
+    return recorded(1.0)
+
+
+def recorded(ramp_s):
     """Angles of motor and link and the drive's torque, at the joint."""
     i, h, k, d, j, b, coulomb, offset = TRUE.values()
 
     def slope(t, state):
-        angle, rate, _ = motor_angle(np.array([t]))
+        angle, rate, _ = motor_angle(np.array([t]), ramp_s)
         gear = k * (state[0] - angle[0]) + d * (state[1] - rate[0])
         return [state[1], (-gear - h * GRAVITY * np.cos(state[0])) / i]
 
@@ -57,7 +61,7 @@ def motion():
     for _ in range(9):
         start = -h * GRAVITY * np.cos(start) / k
     q, rate = solve_ivp(slope, (0.0, TIME[-1]), [start, 0.0], "DOP853", TIME, rtol=1e-8, atol=1e-11).y
-    angle, speed, acceleration = motor_angle(TIME)
+    angle, speed, acceleration = motor_angle(TIME, ramp_s)
     shaft = j * RATIO * acceleration + b * RATIO * speed + coulomb * np.sign(RATIO * speed) + offset
     return angle, q, RATIO * shaft - k * (q - angle) - d * (rate - speed)
 
@@ -92,6 +96,15 @@ def test_torques_of_an_elastic_drive(tmp_path, motion):
         true = jaxmb.set_parameters(study.model, TRUE)
         assert missed(study, true) > 0.015
         assert missed(study.about(true), true) < 1e-3
+
+
+def test_a_record_that_begins_with_the_motion(tmp_path):
+    """From rest without a standstill before it, links begin in equilibrium; a start without free vibration from the
+    load of the first tenth of a second missed 9 % of the torque."""
+    angle, _, torque = recorded(0.2)
+    study = make(tmp_path, ["q", "q.torque"], [angle, torque], cutoff_hz=80.0)
+    true = jaxmb.set_parameters(study.model, TRUE)
+    assert missed(study.about(true), true) < 3e-3
 
 
 def test_both_sides_recorded(tmp_path, motion):
