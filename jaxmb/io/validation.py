@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, get_args
@@ -256,6 +257,21 @@ def place(text: str) -> Iterator[None]:
         raise NotImplementedError(_with_location(text, error)) from None
     except ValueError as error:
         raise InputError(_with_location(text, error)) from None
+
+
+@contextmanager
+def warnings_as_remarks() -> Iterator[list[str]]:
+    """Texts of the warnings (UserWarning) raised inside, each once; other categories are warned of as elsewhere."""
+    texts = list[str]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield texts
+    for one in caught:
+        if one.category is UserWarning:
+            texts.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    texts[:] = dict.fromkeys(texts)
 
 
 def _with_location(text: str, error: Exception) -> str:

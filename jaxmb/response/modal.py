@@ -81,6 +81,9 @@ def modes(tangent: Tangent) -> Modes:
             )  # s^2 mu + s c + 1 = 0 has two roots
             real = np.sort(np.concatenate([first_root, second_root]))
             return _modes(root[oscillating][order], _unit_shapes(shapes[:, oscillating][:, order]), real)
+        if tangent.structural is not None and not C.any() and np.isfinite(shapes).all():
+            values, vectors = _coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural))
+            return _modes(values, _unit_shapes(vectors), np.zeros(0))
     solved = np.linalg.solve(M, np.hstack([K, C]))
     found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
     values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
@@ -88,6 +91,20 @@ def modes(tangent: Tangent) -> Modes:
     pairs = order[np.imag(values[order]) > 0.0]
     real = np.sort(np.real(values[np.imag(values) == 0.0]))
     return _modes(values[pairs], _unit_shapes(vectors[:n, pairs]), real)
+
+
+def _coupled_by_losses(V: np.ndarray, M: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and shapes of (s^2 M + K + j D) v = 0 from undamped modes V, V^T K V = I.
+
+    -1 / s^2 are the eigenvalues of (I + j V^T D V)^-1 V^T M V: half the size of the first-order form, and the lowest
+    modes are the most exact.
+    """
+    mu = np.einsum("im,im->m", V, M @ V)
+    inverses, vectors = np.linalg.eig(np.linalg.solve(np.eye(mu.size) + 1j * (V.T @ D @ V), np.diag(mu)))
+    root = np.sqrt(-1.0 / inverses)
+    root = np.where(root.imag < 0.0, -root, root)
+    order = np.argsort(np.abs(root), kind="stable")
+    return root[order], V @ vectors[:, order]
 
 
 @compiled
@@ -286,9 +303,12 @@ def spring_matrices(
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
         each.append(columns.T @ jax.hessian(between_frames)(point) @ columns)
-    for factor in jnp.eye(len(model.beams)):
-        of_beam = jax.jacfwd(lambda x, factor=factor: beam_effort(model, x - rest, factor))(point)
-        each.append((columns.T @ of_beam @ columns)[None])
+    if model.beams:
+
+        def of_beam(factor: Array) -> Array:
+            return columns.T @ jax.jacfwd(lambda x: beam_effort(model, x - rest, factor))(point) @ columns
+
+        each.append(jax.vmap(of_beam)(jnp.eye(len(model.beams))))
     return jnp.concatenate(each)
 
 

@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be(result, tmp_path):
 
 def test_energy_is_that_of_the_measured_modes(result):
     test = result.study.tests[1]
-    fitted = fitted_modes(result, test)
+    fitted = fitted_modes(result.model, test)
     np.testing.assert_allclose(fitted.share.sum(axis=1), 1.0)
     for m, told in enumerate(result.metrics.of(ModesMetrics).measured_modes):
         assert fitted.share[m][np.asarray(test.content[m])].sum() == pytest.approx(told.energy_share)
@@ -178,8 +178,9 @@ def test_springs_that_hold_the_energy_of_a_mode_are_named(tmp_path):
     """One between frames too; a star where the measurement names it."""
     study = crane_study(tmp_path, [MODES | {"content": [["stay"], ["w"]]}], {"stiffness.w": FREE["stiffness.*"]})
     result, entry = SimpleNamespace(study=study, model=study.model, modes=()), study.fitted[0]
-    share = 100.0 * fitted_modes(result, entry.test).share
-    for row, named, in_mode in zip(measured_modes_table(result, entry).rows, ("stay", "w"), share, strict=True):
+    fitted = fitted_modes(result.model, entry.test)
+    share = 100.0 * fitted.share
+    for row, named, in_mode in zip(measured_modes_table(result, entry, fitted).rows, ("stay", "w"), share, strict=True):
         told = {name: float(percent) for name, percent in (part.split() for part in row[6].split(", "))}
         expected = dict(zip(("s", "r", "w", "stay"), in_mode, strict=True))
         assert told == {
@@ -275,7 +276,8 @@ def test_what_figures_say(result, figures_of):
     assert len(set(colors)) == len(colors) == 2
     entry = result.study.entries[1]
     for truth, word in ((None, "measured"), (result.study.entries[0].truth, "simulated")):
-        legend = measured_modes_figure(result, dataclasses.replace(entry, truth=truth)).legends[0]
+        fitted = fitted_modes(result.model, entry.test)
+        legend = measured_modes_figure(result, dataclasses.replace(entry, truth=truth), fitted).legends[0]
         assert legend.get_title().get_text() == f"FRF 1: {word} and fitted modes"
         assert word in [text.get_text() for text in legend.get_texts()]
     # A legend within the axes lies on curves sooner or later.

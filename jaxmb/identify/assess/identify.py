@@ -59,6 +59,7 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import warnings_as_remarks
 from jaxmb.response.modal import modes, some_modes
 
 CONVERGED_SLOPE = 1e-6
@@ -104,7 +105,7 @@ def identify(
         InputError: the saved state does not belong to this study and seed.
     """
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
         if study.complete is not None:
             result = identify_complete(study, seed)
         elif study.is_linear:
@@ -115,8 +116,8 @@ def identify(
         report(Report(1, 1, "linear step", 1, result.cost))
     read = study.read_seconds
     seconds = result.seconds | {"total": read + result.seconds["total"], "read": read}
-    remarks = (study.note, *result.remarks) if study.note else result.remarks
-    return dataclasses.replace(result, seconds=seconds, remarks=remarks)
+    remarks = dict.fromkeys([*([study.note] if study.note else []), *result.remarks, *warned])
+    return dataclasses.replace(result, seconds=seconds, remarks=tuple(remarks))
 
 
 def _identify_by_search(

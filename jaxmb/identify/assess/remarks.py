@@ -21,9 +21,9 @@ from jaxmb.machine.schema import Machine
 
 
 def data_remarks(study: Study) -> list[str]:
-    """Sentences on the data themselves: lines that are not used, standard deviations that nobody stated."""
+    """Sentences on machine and data as they were read: warnings, lines that are not used, assumed noise."""
     texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
-    return grouped(texts) + [
+    return [*study.remarks, *grouped(texts)] + [
         f"{called(test.name)}: {test.lines_text(test.lines_left_out)} left out, which do not belong to their neighbours"
         for test in study.tests
         if test.lines_left_out.size

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
 from jaxmb.identify.experiments.reduced_view import reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
@@ -43,6 +44,8 @@ WITHOUT_WEIGHT = LOSS_FACTORS | {"stiffness", "damping", "young_modulus", "shear
 """Leaves that do not act on the stiffness of gravity."""
 MOST_PRODUCTS = 400
 """Pairs of a loss factor and another free value that are computed beforehand."""
+AT_ONCE = 8
+"""Views of a large machine that are computed together."""
 MOST_ENTRIES = 400
 """Entries of the tangent that are looked at one by one where a response is differentiated."""
 ROUNDING = 1e-13
@@ -121,23 +124,23 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
     light = without_weight(model, free)
-
-    def view(*moved: int, weightless: bool = light) -> MotionView:
-        values = np.zeros(size)
-        values[list(moved)] = reach[list(moved)]
-        return test.view(free.apply(model, values), weightless)
-
-    start_view = view()
-    base = view(weightless=False) if light else start_view
+    moved = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
+    values = np.array([np.isin(np.arange(size), of_one) * reach for of_one in moved])
+    if light:
+        views, base = _weightless_views(test, model, free, values), test.view(free.apply(model, values[0]))
+        start_view = next(views)
+    else:
+        views = (test.view(free.apply(model, v)) for v in values)
+        base = start_view = next(views)
     columns = []
-    for i, length in enumerate(reach):
-        there = view(i)
+    for length in reach:
+        there = next(views)
         slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, start_view, there)
         columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
     start = base.tangent.structural
     lost: dict[tuple[int, int], np.ndarray] = {}
     for i, j in itertools.product(losses, others):
-        together = np.asarray(view(i, j).tangent.structural) - np.asarray(start)
+        together = np.asarray(next(views).tangent.structural) - np.asarray(start)
         alone = reach[i] * columns[i].tangent.structural + reach[j] * columns[j].tangent.structural
         lost[i, j] = (together - alone) / (reach[i] * reach[j])
     basis = reducing_basis(base, columns, free, test.band_end_hz)
@@ -158,6 +161,22 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     many = len(entries) > MOST_ENTRIES
     support = None if many else tuple((int(i), int(j)) for i, j in entries)
     return AffineMotion(dataclasses.replace(base, support=support), slope, losses, lost_slope)
+
+
+def _weightless_views(
+    test: "PostureTest", model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
+) -> Iterator[MotionView]:
+    """Views without gravity at several values of what is free, some at once: they share the kinematics."""
+    for first in range(0, len(values), AT_ONCE):
+        some = values[first : first + AT_ONCE]
+        filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
+        views = jax.tree.map(np.asarray, _views_at_once(test, model, free, jax.device_put(filled)))
+        yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
+
+
+@compiled
+def _views_at_once(test: "PostureTest", model: Model, free: FreeParameters, values: Float[Array, "k d"]) -> MotionView:
+    return jax.vmap(lambda v: test.view(free.apply(model, v), weightless=True))(values)
 
 
 def without_weight(model: Model, free: FreeParameters) -> bool:

@@ -18,7 +18,7 @@ from jaxmb.identify.fit.problem import Problem, compressed
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
-from jaxmb.identify.fit.stage import Refinement, Stage
+from jaxmb.identify.fit.stage import NOT_FINITE, Refinement, Stage
 from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, same_end, save_state
 
 SAME_MINIMUM = 1e-6
@@ -137,7 +137,7 @@ def run_fit(
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
-        fit.history.append((so_far, fit.best))
+        _note_costs(fit, so_far, progress.costs if not searching or not settings.refine.coarse_lines else np.zeros(0))
         if report is not None:
             report(Report(fit.round + 1, settings.rounds, stage.name, so_far, fit.best))
         if progress.finished:
@@ -154,6 +154,17 @@ def run_fit(
             save_state(state_file, mark, fit, stage_state)
             saved = time.monotonic()
     return fit
+
+
+def _note_costs(fit: Fit, evaluations: int, costs: np.ndarray) -> None:
+    """Add to the history each new minimum of the last evaluations, and the best so far at their end."""
+    best = fit.history[-1][1] if fit.history else np.inf
+    for number, cost in enumerate(costs.tolist(), evaluations - costs.size + 1):
+        if cost < min(best, NOT_FINITE):
+            best = cost
+            fit.history.append((number, best))
+    if not fit.history or fit.history[-1][0] < evaluations or fit.best < best:
+        fit.history.append((evaluations, min(best, fit.best)))
 
 
 class _Run(NamedTuple):

@@ -24,7 +24,7 @@ from jaxmb.identify.estimation.least_squares import (
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import agreed, everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, spread_for
-from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress, objective
+from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
 """From a point that is nearly a minimum already."""
@@ -194,6 +194,7 @@ class NelderMead:
         self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
         self._most = most_evaluations
         self._cost = lambda u: float(objective(problem, u))
+        self._latest: list[float] = []
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SimplexState:
         u = np.asarray(candidates)[0]
@@ -205,13 +206,12 @@ class NelderMead:
         return SimplexState(np.vstack([u, corners]), np.asarray(np.inf), zero, zero, np.asarray(False))
 
     def advance(self, state: SimplexState, goal: float) -> SimplexState:
-        bad = 0
+        self._latest = []
 
         def cost(u: np.ndarray) -> float:
-            nonlocal bad
             value = self._cost(u)
-            bad += not np.isfinite(value)
-            return value if np.isfinite(value) else 1e300
+            self._latest.append(value if np.isfinite(value) else NOT_FINITE)
+            return self._latest[-1]
 
         most = min(1000, self._most - int(state.evaluations))
         options = {
@@ -222,7 +222,7 @@ class NelderMead:
             found.final_simplex[0],
             np.asarray(found.fun),
             state.evaluations + found.nfev,
-            state.non_finite + bad,
+            state.non_finite + self._latest.count(NOT_FINITE),
             np.asarray(found.status == 0),
         )
 
@@ -232,7 +232,8 @@ class NelderMead:
     def progress(self, state: SimplexState) -> Progress:
         evaluations = int(state.evaluations)
         end = bool(state.converged) or evaluations >= self._most
-        return Progress(state.simplex[0], float(state.best), evaluations, int(state.non_finite), end)
+        found = state.simplex[0], float(state.best), evaluations, int(state.non_finite), end
+        return Progress(*found, np.array(self._latest))
 
     def outcome(self, state: SimplexState) -> tuple[np.ndarray, np.ndarray]:
         return state.simplex[:1], state.best[None]

@@ -13,7 +13,7 @@ from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, spread_for
-from jaxmb.identify.fit.stage import STEPS_AT_ONCE, Progress
+from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
 DEFAULT = "CMA_ES"
@@ -37,6 +37,8 @@ class SearchState(NamedTuple):
     non_finite: Int[Array, ""]
     best_u: Float[Array, "d"]
     best: Float[Array, ""]
+    latest: Float[Array, "g p"]
+    """Fitness of a population that it began with, then of the generations of the last advance."""
 
 
 class PopulationSearch:
@@ -86,7 +88,8 @@ class PopulationSearch:
             memory = algorithm.init(key_init, known[0], params)
         best = jnp.argmin(fitness)
         zero = jnp.asarray(0)
-        return SearchState(key, memory, population, fitness, zero, bad, population[best], fitness[best])
+        latest = jnp.broadcast_to(fitness, (1 + STEPS_AT_ONCE, self._size))
+        return SearchState(key, memory, population, fitness, zero, bad, population[best], fitness[best], latest)
 
     def _evaluated(self, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
         """Costs on this process's own device, and how many are not finite."""
@@ -99,8 +102,10 @@ class PopulationSearch:
     def progress(self, state: SearchState) -> Progress:
         done = int(state.generations)
         evaluations = (done + self._evosax[1]) * self._size
-        u = np.asarray(state.best_u)
-        return Progress(u, float(state.best), evaluations, int(state.non_finite), done >= self._generations)
+        u, ended = np.asarray(state.best_u), done >= self._generations
+        first = 0 if self._evosax[1] and done <= STEPS_AT_ONCE else 1
+        costs = np.asarray(state.latest)[first : 2 + (done - 1) % STEPS_AT_ONCE].ravel() if done else np.zeros(0)
+        return Progress(u, float(state.best), evaluations, int(state.non_finite), ended, costs)
 
     def outcome(self, state: SearchState) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(np.asarray(state.fitness), kind="stable")
@@ -113,8 +118,9 @@ class PopulationSearch:
 def _some_generations(
     algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState, count: Int[Array, ""]
 ) -> SearchState:
-    def one(_: int, s: SearchState) -> SearchState:
-        return _one_generation(algorithm, params, problem, box, s)
+    def one(i: int, s: SearchState) -> SearchState:
+        found = _one_generation(algorithm, params, problem, box, s)
+        return found._replace(latest=s.latest.at[i + 1].set(found.fitness))
 
     return jax.lax.fori_loop(0, count, one, state)
 
@@ -137,6 +143,7 @@ def _one_generation(algorithm: Any, params: Any, problem: Problem, box: Box, sta
         state.non_finite + bad,
         jnp.where(better, population[leader], state.best_u),
         jnp.where(better, fitness[leader], state.best),
+        state.latest,
     )
 
 
@@ -207,4 +214,4 @@ def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> 
 def _fitness(problem: Problem, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
     fitness = population_objectives(problem, population)
     finite = jnp.isfinite(fitness)
-    return jnp.where(finite, fitness, 1e300), jnp.sum(~finite)
+    return jnp.where(finite, fitness, NOT_FINITE), jnp.sum(~finite)

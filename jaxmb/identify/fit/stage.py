@@ -13,6 +13,8 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem
 
 STEPS_AT_ONCE = 10
+NOT_FINITE = 1e300
+"""Cost of a candidate whose objective is not finite, for methods that compare costs."""
 
 
 class Progress(NamedTuple):
@@ -25,6 +27,8 @@ class Progress(NamedTuple):
     evaluations: int
     non_finite: int
     finished: bool
+    costs: np.ndarray = np.zeros(0)
+    """Of each evaluation of the last advance, in their order, by stages that evaluate the objective alone."""
 
 
 class Stage(Protocol):

@@ -46,7 +46,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting, study_model
-from jaxmb.io.validation import known_name, place, validated
+from jaxmb.io.validation import known_name, place, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
@@ -94,6 +94,8 @@ class Study:
     """Where it is from, such as a publication."""
     origin: Origin | None = None
     """From what it was made."""
+    remarks: tuple[str, ...] = ()
+    """Warnings raised while it was read, of its machine for instance."""
     two_steps: bool = False
     """Whether stiffness is fitted to modes and then damping to FRFs (Rognant et al. 2010)."""
     read_seconds: float = 0.0
@@ -283,8 +285,14 @@ def make_study(
         InputError: see `load_study`.
     """
     began = time.monotonic()
-    file = validated(StudyFile, file, source) if isinstance(file, dict) else file
-    given, folder = file, Path(folder)
+    with warnings_as_remarks() as remarks:
+        study = _made_study(validated(StudyFile, file, source) if isinstance(file, dict) else file,
+                            name, Path(folder), source, noise_seed)  # fmt: skip
+    return dataclasses.replace(study, remarks=tuple(remarks), read_seconds=time.monotonic() - began)
+
+
+def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
+    given = file
     with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
@@ -369,7 +377,6 @@ def make_study(
         source=file.source,
         two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
-        read_seconds=time.monotonic() - began,
     )
     robust = any(t.robust and not t.has_lines for t in tests)
     if robust and prior is not None and study.is_linear:

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
-from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
 from jaxmb.machine.build import Model
@@ -48,32 +47,6 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     return None if agreement is None else _with_measured(agreement, entry.test.band_end_hz)
 
 
-def pairs_of_modes_test(test: ModesTest, model: Model) -> ModePairs | None:
-    """Modes of a machine paired with those of a modal test as in the fit; None without measured shapes."""
-    if not test.outputs:
-        return None
-    view = test.view(model)
-    found = modes(view.tangent)
-    eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
-    measured = Modes(
-        frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
-        damped_frequency_hz=test.frequency_hz,
-        damping_ratio=test.damping_ratio,
-        eigenvalue=jax.device_put(eigenvalue),
-        shape=test.shape.T,
-        overdamped=jax.device_put(np.zeros(0)),
-    )
-    paired_hz = np.asarray(predict_modes(test, view).frequency_hz)
-    nearest = np.argmin(np.abs(np.asarray(found.damped_frequency_hz) - paired_hz[:, None]), axis=1)
-    keep = np.asarray(found.frequency_hz) <= test.band_end_hz
-    keep[nearest] = True
-    partner = {int(f): m for m, f in enumerate(nearest)}
-    fitted = some_modes(found, keep)
-    at_sensors = np.asarray(view.output_rows) @ np.asarray(fitted.shape)
-    likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
-    return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
-
-
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
     keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
     keep[[f for f, _ in agreement.pairs]] = True
@@ -92,17 +65,39 @@ class FittedModes:
     """Share of the strain energy [mode, spring], springs as in `spring_names`; each row sums to 1."""
     mac: np.ndarray
     """MAC of each shape at the sensors with the measured one; 1 without a measured shape."""
+    pairs: ModePairs | None
+    """All modes of the machine in the test's band and the measured ones; None without measured shapes."""
 
 
-def fitted_modes(result: Result, test: ModesTest) -> FittedModes:
-    """The modes of the identified machine paired with the measured ones, in the order of the latter."""
-    view = test.view(result.model)
-    paired = predict_modes(test, view)
-    springs = spring_matrices(result.model, test.q, working_point(result.model, test.q, test.at))
+def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
+    """The modes of a machine paired with the measured ones as in the fit, in the order of the latter."""
+    view = test.view(model)
+    found, paired = modes(view.tangent), predict_modes(test, view)
+    springs = spring_matrices(model, test.q, working_point(model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
-    found = modes(view.tangent)
-    shares = np.asarray(energy_shares(found.shape, springs)).T
     # The pairing of the test returns frequencies and damping ratios, which identify the modes.
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
-    return FittedModes(frequency, 100.0 * damping, shares[np.argmin(distance, axis=1)], np.asarray(paired.mac))
+    places = np.argmin(distance, axis=1)
+    shares = np.asarray(energy_shares(np.asarray(found.shape)[:, places], springs)).T
+    pairs = _pairs(test, found, np.asarray(view.output_rows), places) if test.outputs else None
+    return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
+
+
+def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.ndarray) -> ModePairs:
+    """Modes of a machine beside those of a modal test, of which the machine's modes at `places` stand for."""
+    eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
+    measured = Modes(
+        frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
+        damped_frequency_hz=test.frequency_hz,
+        damping_ratio=test.damping_ratio,
+        eigenvalue=jax.device_put(eigenvalue),
+        shape=test.shape.T,
+        overdamped=jax.device_put(np.zeros(0)),
+    )
+    keep = np.asarray(found.frequency_hz) <= test.band_end_hz
+    keep[places] = True
+    partner = {int(f): m for m, f in enumerate(places)}
+    fitted = some_modes(found, keep)
+    likeness = np.asarray(mac(output_rows @ np.asarray(fitted.shape), np.asarray(measured.shape)))
+    return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))

@@ -10,7 +10,7 @@ from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.cells import hertz, number, signed
-from jaxmb.report.modes.mode_pairs import fitted_modes
+from jaxmb.report.modes.mode_pairs import FittedModes
 from jaxmb.report.section import Column, Table, left, right
 from jaxmb.response.modal import Modes, giving_way, spring_names
 
@@ -45,7 +45,7 @@ def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ..
     return Table(title, columns, tuple(rows), "; ".join(text for text in (caption, marked) if text))
 
 
-def measured_modes_table(result: Result, entry: Entry) -> Table:
+def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> Table:
     """Modes of a modal test and of the identified machine: frequency, damping, strain energy and MAC."""
     test: Any = entry.test
     columns = (
@@ -53,7 +53,7 @@ def measured_modes_table(result: Result, entry: Entry) -> Table:
         *right("measured damping %", "identified damping %"), *left("strain energy %"),
         *right(*(("MAC",) if test.outputs else ())),
     )  # fmt: skip
-    fitted, names, rows = fitted_modes(result, test), spring_names(result.study.model), []
+    names, rows = spring_names(result.study.model), []
     compliant, named = np.array(giving_way(result.study.model)), False
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
         content, share = np.asarray(test.content[m])[compliant], fitted.share[m]

@@ -6,7 +6,7 @@ from typing import Any
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.modes import ModesMetrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.modes.mode_pairs import pairs_of_modes_test
+from jaxmb.report.modes.mode_pairs import fitted_modes
 from jaxmb.report.modes.tables import measured_modes_table, modes_of_all_tests
 from jaxmb.report.section import Part, Picture, Section, drawn_by
 from jaxmb.report.tests.common import MOST_TESTS, file_names, mac_picture, score_table, shown_tests
@@ -28,11 +28,12 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
     for entry in shown_tests(result, entries):
         file, prefix = files[entry], "" if entry.role == "fit" else "check-"
+        test: Any = entry.test
+        fitted = fitted_modes(result.model, test)
         parts += [
-            measured_modes_table(result, entry),
-            Picture(f"{prefix}modes-{file}", drawn_by(f"{_FIGURES}:measured_modes_figure", result, entry)),
+            measured_modes_table(result, entry, fitted),
+            Picture(f"{prefix}modes-{file}", drawn_by(f"{_FIGURES}:measured_modes_figure", result, entry, fitted)),
         ]
         if entry.role == "fit":
-            test: Any = entry.test
-            parts.append(mac_picture(result, entry, pairs_of_modes_test(test, result.model), file))
+            parts.append(mac_picture(result, entry, fitted.pairs, file))
     return [Section("Modal tests", tuple(part for part in parts if part is not None))]

@@ -73,6 +73,9 @@ def test_population_search(problem, box, truth, algorithm):
     assert end.objective == pytest.approx(float(objective(problem, jnp.asarray(end.u))), rel=1e-9)
     assert end.non_finite == 0
     assert 16 * 30 <= end.evaluations <= 16 * 31
+    every = [stage.progress(state).costs for state in states]
+    assert sum(of_one.size for of_one in every) == end.evaluations
+    np.testing.assert_array_equal(np.minimum.accumulate([of_one.min() for of_one in every[1:]]), costs[1:])
     u, fitness = stage.outcome(states[-1])
     np.testing.assert_array_equal(u[0], end.u)
     assert fitness[0] == end.objective
@@ -108,6 +111,20 @@ def test_non_finite_costs_of_nelder_mead_are_counted(problem, box, truth):
     stage = NelderMead(broken, box, 20)
     end = stage.progress(advanced(stage, stage.begin(0, truth[None]))[-1])
     assert end.non_finite == end.evaluations >= 20
+
+
+def test_history_holds_each_new_minimum_of_the_published_method(tmp_path):
+    """The best cost so far at each evaluation, of the genetic algorithm and of Nelder-Mead behind it."""
+    study = study_of(tmp_path, frf(), preset="huynh2020", rounds=1, search={"population": 16, "generations": 30},
+                     refine={"most_steps": 40})  # fmt: skip
+    result = identify(study)
+    numbers, costs = np.array(result.history).T
+    assert (np.diff(numbers) > 0).all()
+    assert numbers[0] == 1
+    assert (np.diff(costs) <= 0).all()
+    # SciPy drops the last evaluations of a simplex that it had no more evaluations to finish
+    assert 0.5 * result.cost < costs[-1] <= result.cost * (1 + 1e-9)
+    assert numbers[-1] <= result.evaluations["search"] + result.evaluations["refine"]
 
 
 def test_algorithms_by_name():

@@ -1,6 +1,7 @@
 """Studies as users write them: what each setting changes, and that each mistake is named with its place."""
 
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.mechanics.postures import build_model, posture
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.frf import frf
+from tests.mechanics.test_loops import machine_of
 
 ARM = Machine.model_validate({
     "name": "arm",
@@ -322,3 +324,15 @@ def test_a_study_of_the_library_is_not_hostile(tmp_path):
     (tmp_path / "s.toml").write_text(hostile())
     assert load_study(tmp_path / "s.toml").free.names == ("stiffness.z1", "stiffness.z2", "stiffness.z3")
     assert load_machine("manipulator-3r").coordinates == ("z1", "z2", "z3")
+
+
+def test_warnings_of_a_machine_are_remarks(study, tmp_path):
+    """Each once, though the machine is built several times."""
+    write_machine(machine_of(posture={"q1": 1.0, "q2": -0.4, "q3": 2.0}), tmp_path / "arm.toml")
+    test = {"kind": "modes", "frequency_hz": [3.0], "damping_percent": [1.0], "frequency_std_hz": 0.1}
+    test["damping_std_percent"] = 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = identify(study(test, free={"stiffness.q1": {"lower": 1.0, "upper": 1e5, "initial": 100.0}}))
+    about = [remark for remark in result.remarks if "the loops of 'four-bar' close with q3 from 2 to 1.6" in remark]
+    assert len(about) == 1

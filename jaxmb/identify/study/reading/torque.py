@@ -1,13 +1,14 @@
 """From one entry of a study to the torque test that it stands for."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.test import listed
@@ -43,7 +44,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.csv_motion import read_motion
 from jaxmb.measurement.motion.described import read_described
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
-from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
+from jaxmb.measurement.motion.record import MotionRecord, Side, check_record, resampled
 from jaxmb.measurement.motion.signals import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import stated_posture
@@ -53,6 +54,25 @@ MOTION_DRAWS = 2
 """Of the errors of sensors, each with both signs."""
 LARGE_SHARE = 0.25
 """Of the variance of efforts: larger contributions of the motion do not act as independent errors do."""
+
+
+class _Recording(NamedTuple):
+    """Motion and torques of a test, recorded or simulated."""
+
+    record: MotionRecord
+    sides: dict[str, Side]
+    truth: Truth | None
+    remarks: tuple[str, ...]
+    """How it was found."""
+
+
+class _NoisyRows(NamedTuple):
+    """Equations of a test with the noise of each."""
+
+    rows: Prepared
+    std: Float[np.ndarray, "r"]
+    alike: Float[np.ndarray, "r"]
+    doubts: tuple[str, ...]
 
 
 def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -66,149 +86,179 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     Raises:
         ValueError: the motion cannot be read, made, or be the machine's.
     """
-    model, truth, how_found = brakes_released(setting.model), None, list[str]()
+    model = brakes_released(setting.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
     stated, changed = stated_posture(model, part.posture)
     start = np.asarray(stated)
     absent = payload_columns(model, part.without, [payload.name for payload in setting.whole.payload])
-    if part.simulate is None:
-        record = _recorded(str(part.file), setting, part.resample_hz is None)
-        columns = record.names
-        record, sides = at_joints(model, record, part.angles_at)
-        shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-        silent = [
-            name
-            for name, own in zip(record.names, record.effort.T, strict=True)
-            if np.isnan(own).all() and name not in shafts
-        ]
-        how_found += [
-            f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent
-        ]
-        assumed = [name for name in sides if name in columns and "angles_at" not in part.model_fields_set]
-        if assumed:
-            how_found.append(
-                f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
-                " sensors behind the gears"
-            )
-    else:
-        how = part.simulate
-        true = measured_model(how.machine, how.parameters, setting)
-        seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
-        carrying = _without(true, part.without)
-        record = simulated_motion(
-            how, carrying, np.asarray(stated_posture(true, part.posture)[0]), seed, part.angles_at
-        )
-        check_record(record)
-        record, sides = at_joints(model, record, part.angles_at)
-        truth = Truth(motion_coordinates(true), parameters(true))
-    if part.resample_hz is not None:
-        steps = np.diff(record.time_s)
-        how_found.append(
-            f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s"
-        )
-        with place("resample_hz"):
-            record = resampled(record, part.resample_hz)
-    record = with_gains(record, setting.gains)
-    check_moves(model, record, start, list(setting.file.free))
-    if "temperature" in part.friction_terms and record.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
-    elastic = None if setting.fit is None else brakes_released(setting.fit)
-    gears = Gears(sides, part.gears == "dynamic", elastic)
+    record, sides, truth, how_found = _recording(part, setting, model)
+    _check_recording(part, setting, model, record, start)
     path = recorded_path(model, record, start)
-    last = np.inf if part.to_s is None else part.to_s
-    cutoff = None
-    if part.kalman is None and part.cutoff_hz == "search":
-        cutoff = _fitted_cutoff(part, setting, record)
-        if cutoff is None:
-            least_speed = _least_speed(part, model)
-            cutoff = best_cutoff(model, record, path, least_speed, part.from_s, last, part.robust, absent)
+    cutoff = _searched_cutoff(part, setting, model, record, path, absent)
     motion, *drawn = _motions(part, record, cutoff)
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz: higher ones predict torques worse"]
-    names, where = regressor_names(model), places(model)
-    first = setting.friction or setting.gains
-    known = parameters(model) if first is None else first.values
-    carrying = {name: value for name, value in known.items() if name not in [names[i] for i in absent]}
-    drives = record.drives
-    freed = () if drives is None else free_gains(drives.names, setting.file.free)
+    freed = () if record.drives is None else free_gains(record.drives.names, setting.file.free)
     asks = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
     tries = asks and setting.friction is None
     own_delay = f"{DELAY}.{label}"
     is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in setting.file.free)
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
+    elastic = None if setting.fit is None else brakes_released(setting.fit)
+    gears, carrying = Gears(sides, part.gears == "dynamic", elastic), _known_carrying(model, setting, absent)
 
     def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
+        at = delayed(motion, record.rate_hz, delay_s)
         return prepared(
-            model,
-            record,
-            delayed(motion, record.rate_hz, delay_s),
-            path,
-            part.effort_cutoff_hz,
-            _least_speed(part, model),
-            part.from_s,
-            last,
-            carrying,
-            tries or is_late or bool(freed),
-            gears,
-            absent,
-        )
+            model, record, at, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
+            carrying, tries or is_late or bool(freed), gears, absent,
+        )  # fmt: skip
 
     with place("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
-    names = column_names(model, rows.measured)
     rigid = bool(sides) and setting.fit is None
+    noisy = _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
+    rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
+    test, recordings = _torque_test(part, label, model, noisy), None
+    if freed and record.drives is not None:
+        if setting.gains is None:
+            used = record.drives.signal[_used(record, moved)]
+            recordings = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
+        else:
+            test = with_free_gains(test, rows, record.drives, freed, setting.gains)
+    if is_late:
+        test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
+    source = _source(part, setting, model, record, moved, noisy, cutoff)
+    source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if tries else None, recorded=recordings)
+    if sides and not model.dependent:
+        settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
+        source = dataclasses.replace(
+            source, about=lambda fit: read_torque_test(settled, label, setting._replace(fit=fit))[0]
+        )
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz: higher ones predict torques worse"]
+    kinds = [test.kind for test in setting.file.test]
+    parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
+    own = motion_remarks(setting.whole, model, record, part.simulate is None)
+    remarks = (*changed, *how_found, *chosen, *parallel, *own)
+    return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+
+
+def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recording:
+    """The record that a test is of: read or simulated, at the joints, in even steps, efforts by gains found before."""
+    truth, remarks = None, list[str]()
+    if part.simulate is None:
+        read = _recorded(str(part.file), setting, part.resample_hz is None)
+        record, sides = at_joints(model, read, part.angles_at)
+        remarks += _column_remarks(part, model, read, record, sides)
+    else:
+        how = part.simulate
+        true = measured_model(how.machine, how.parameters, setting)
+        seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+        there = np.asarray(stated_posture(true, part.posture)[0])
+        record = simulated_motion(how, _without(true, part.without), there, seed, part.angles_at)
+        check_record(record)
+        record, sides = at_joints(model, record, part.angles_at)
+        truth = Truth(motion_coordinates(true), parameters(true))
+    if part.resample_hz is not None:
+        steps = np.diff(record.time_s)
+        remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
+        with place("resample_hz"):
+            record = resampled(record, part.resample_hz)
+    return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks))
+
+
+def _column_remarks(
+    part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
+) -> list[str]:
+    """Sentences on columns of a table that are missing, and on angles of which the study does not say the side."""
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    efforts = zip(record.names, record.effort.T, strict=True)
+    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]
+    remarks = [f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent]
+    assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
+    if assumed:
+        remarks.append(
+            f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
+            " sensors behind the gears"
+        )
+    return remarks
+
+
+def _check_recording(
+    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]
+) -> None:
+    """Raise ValueError where a record is not of the machine's motion or lacks what the test asks for."""
+    check_moves(model, record, start, list(setting.file.free))
+    if "temperature" in part.friction_terms and record.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
+    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
+        check_driven(record)
+
+
+def _known_carrying(model: Model, setting: Setting, absent: Sequence[int]) -> dict[str, float]:
+    """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
+    first, names = setting.friction or setting.gains, regressor_names(model)
+    known = parameters(model) if first is None else first.values
+    left_out = {names[i] for i in absent}
+    return {name: value for name, value in known.items() if name not in left_out}
+
+
+def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequence[Prepared]) -> _NoisyRows:
+    """Equations with their noise, of efforts and where it was drawn of the motion, whose bias is taken off.
+
+    Rigid: gears are taken as rigid, by which efforts err by more than is stated.
+    """
     std, alike = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
-    unsure = []
-    if drawn:
-        errors = motion_errors(rows, [equations(delay_s, each) for each in drawn], std, part.robust)
-        rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
-        share = np.sqrt(errors.variance[rows.coordinate]) / std
-        unsure = [
-            f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
-            " are not reported; a gyroscope or a less noisy encoder reduces these errors"
-            for i, name in enumerate(rows.measured)
-            if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
-        ]
-        counted = errors.share[rows.coordinate] if part.torque_std == "estimate" else 0.0
-        more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
-        std, alike = np.sqrt(more), alike * more / std**2
-    test = TorqueTest(
+    if not drawn:
+        return _NoisyRows(rows, std, alike, ())
+    errors = motion_errors(rows, drawn, std, part.robust)
+    rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
+    share = np.sqrt(errors.variance[rows.coordinate]) / std
+    doubts = tuple(
+        f"errors of the motion of {name} are {100.0 * largest:.0f} % of those of its torque: standard deviations"
+        " are not reported; a gyroscope or a less noisy encoder reduces these errors"
+        for i, name in enumerate(rows.measured)
+        if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
+    )
+    counted = errors.share[rows.coordinate] if part.torque_std == "estimate" else 0.0
+    more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
+    return _NoisyRows(rows, np.sqrt(more), alike * more / std**2, doubts)
+
+
+def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRows) -> TorqueTest:
+    rows, where = noisy.rows, places(model)
+    names = column_names(model, rows.measured)
+    return TorqueTest(
         name=label,
         parameters=names,
         targets=tuple(where[name] for name in names),
         regressor=jax.device_put(rows.regressor),
         effort=jax.device_put(rows.effort),
-        std=jax.device_put(std),
+        std=jax.device_put(noisy.std),
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
-        alike=jax.device_put(alike),
+        alike=jax.device_put(noisy.alike),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
-    moved = delayed(motion, record.rate_hz, delay_s)
-    recordings, used = None, slice(moved.first, len(record.time_s) - moved.last)
-    if freed and drives is not None:
-        if setting.gains is None:
-            recordings = Recorded(_by_known_speeds(model, rows), drives.signal[used], drives, part.robust)
-        else:
-            test = with_free_gains(test, rows, drives, freed, setting.gains)
-    if is_late:
-        test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
-    recorded = part.simulate is None
+
+
+def _source(
+    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, moved: MotionEstimate,
+    noisy: _NoisyRows, cutoff_hz: float | None,
+) -> TorqueSource:  # fmt: skip
+    """Where the equations of a test are from, and what is to be doubted of them."""
+    rows, used, recorded = noisy.rows, _used(record, moved), part.simulate is None
     beyond = beyond_range(setting.whole, record, recorded)
     too_far = recorded and travels_too_far(setting.whole, record)
-    source = TorqueSource(
+    return TorqueSource(
         time_s=rows.time_s,
-        cutoff_hz=cutoff,
+        cutoff_hz=cutoff_hz,
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *unsure),
-        std_unknown=bool(unsure),
+        doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *noisy.doubts),
+        std_unknown=bool(noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
-        tried=_by_known_speeds(model, rows) if tries else None,
         kinds=part.friction_terms,
         noise_bound=noise_bound(
             record.effort[used][:, [record.names.index(name) for name in rows.measured]],
@@ -217,18 +267,17 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
             np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
         noise_estimated=part.torque_std == "estimate",
-        drives=() if drives is None else drives.names,
-        recorded=recordings,
+        drives=() if record.drives is None else record.drives.names,
     )
-    if sides and not model.dependent:
-        settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
-        source = dataclasses.replace(
-            source, about=lambda fit: read_torque_test(settled, label, setting._replace(fit=fit))[0]
-        )
-    kinds = [test.kind for test in setting.file.test]
-    parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
-    remarks = (*changed, *how_found, *chosen, *parallel, *motion_remarks(setting.whole, model, record, recorded))
-    return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+
+
+def _used(record: MotionRecord, moved: MotionEstimate) -> slice:
+    """Samples of a record that its motion is known at."""
+    return slice(moved.first, len(record.time_s) - moved.last)
+
+
+def _last(part: TorqueTestPart) -> float:
+    return np.inf if part.to_s is None else part.to_s
 
 
 def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
@@ -269,11 +318,19 @@ def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
     return read_described(file, setting.folder, names)
 
 
-def _fitted_cutoff(part: TorqueTestPart, setting: Setting, record: MotionRecord) -> float | None:
-    """That of the tests that are fitted, the highest, for one that is held out; None where none was searched."""
+def _searched_cutoff(
+    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, path: Float[np.ndarray, "k n"],
+    absent: Sequence[int],
+) -> float | None:  # fmt: skip
+    """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
+    those that are fitted."""
+    if part.kalman is not None or part.cutoff_hz != "search":
+        return None
     sources = [entry.source for entry in setting.fitted] if part.role == "check" else []
     found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
-    return min(max(found), HIGHEST * record.rate_hz) if found else None
+    if found:
+        return min(max(found), HIGHEST * record.rate_hz)
+    return best_cutoff(model, record, path, _least_speed(part, model), part.from_s, _last(part), part.robust, absent)
 
 
 def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
