@@ -81,7 +81,7 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     if model.following:
         return _inverse(*closed_stiffness(model, q, gravity))
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
-    with_stiffness, stiffness, elastic = _stiffness(model, q, gravity)
+    with_stiffness, stiffness, elastic = elastic_stiffness(model, q, gravity)
     both = elastic[:, None] & elastic[None, :]
     diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
     scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
@@ -110,7 +110,7 @@ def closed_stiffness(
         q: posture [n].
         gravity: as in `compliance_matrix`.
     """
-    _, stiffness, elastic = _stiffness(model, q, gravity)
+    _, stiffness, elastic = elastic_stiffness(model, q, gravity)
     x = whole(model, jnp.asarray(q))
     if model.springs or gravity:
         pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
@@ -132,7 +132,7 @@ def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -
     built = model.as_built
     if built is None:
         return closing_forces(model, x, effort)
-    _, stiffness, elastic = _stiffness(built, x[: len(model.coordinates)], gravity=False)
+    _, stiffness, elastic = elastic_stiffness(built, x[: len(model.coordinates)], gravity=False)
     is_compliant = elastic[jnp.array(moving_independently(model), dtype=int)]
     columns = jnp.where(is_compliant, motion_columns(model, x), 0.0)
     fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
@@ -140,7 +140,7 @@ def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -
     return closing_forces(model, x, effort - stiffness @ elastic_shift)
 
 
-def _stiffness(
+def elastic_stiffness(
     model: Model, q: Float[Array, "n"], gravity: bool
 ) -> tuple[Int[np.ndarray, "k"], Float[Array, "k k"], Bool[Array, "k"]]:
     """Indices of the elastic degrees of freedom described by a stiffness, that stiffness, and which are compliant."""

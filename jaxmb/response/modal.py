@@ -102,7 +102,7 @@ def _coupled_by_losses(V: np.ndarray, M: np.ndarray, D: np.ndarray) -> tuple[np.
     mu = np.einsum("im,im->m", V, M @ V)
     inverses, vectors = np.linalg.eig(np.linalg.solve(np.eye(mu.size) + 1j * (V.T @ D @ V), np.diag(mu)))
     root = np.sqrt(-1.0 / inverses)
-    root = np.where(root.imag < 0.0, -root, root)
+    root = np.where(np.imag(root) < 0.0, -root, root)
     order = np.argsort(np.abs(root), kind="stable")
     return root[order], V @ vectors[:, order]
 

@@ -79,7 +79,7 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
     places = np.argmin(distance, axis=1)
-    shares = np.asarray(energy_shares(np.asarray(found.shape)[:, places], springs)).T
+    shares = np.asarray(energy_shares(jax.device_put(np.asarray(found.shape)[:, places]), springs)).T
     pairs = _pairs(test, found, np.asarray(view.output_rows), places) if test.outputs else None
     return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionTest, deflection_test
+from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.problem import Problem
 
@@ -135,9 +136,9 @@ def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) ->
     """
     cases = entry.source.cases
     whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
-    moved, slope = (
-        np.asarray(x) for x in _predicted(problem, deflection_test("", problem.model, whole), jnp.asarray(u))
-    )
+    test = deflection_test("", problem.model, whole)
+    affine = test.affine_view(problem.model, problem.free)
+    moved, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
     deviations = propagated_std(slope, known)
     pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
     rows = []
@@ -167,11 +168,14 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[n
 
 
 @compiled
-def _predicted(problem: Problem, test: DeflectionTest, u: Float[Array, "d"]) -> tuple[Array, Array]:
-    """Displacements at u and their derivatives by u."""
+def _predicted(
+    problem: Problem, test: DeflectionTest, affine: AffineStiffness | None, u: Float[Array, "d"]
+) -> tuple[Array, Array]:
+    """Displacements at u and their derivatives by u, from the reduced view where there is one."""
 
     def displacements(x: Array) -> Array:
-        return test.predict(test.view(problem.free.apply(problem.model, problem.free.values(x))))
+        values = problem.free.values(x)
+        return test.predict(test.view(problem.free.apply(problem.model, values)) if affine is None else affine(values))
 
     return displacements(u), jax.jacfwd(displacements)(u)
 

@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
 from jaxmb.identify.experiments.reduced_view import directions_of_change
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import closed_stiffness, stable_inverse
+from jaxmb.mechanics.compliance import closed_stiffness, elastic_stiffness, stable_inverse
 
 
 class ElasticView(NamedTuple):
@@ -81,7 +81,13 @@ def affine_stiffness(
     middle = 0.5 * (lower + upper)
     at_middle = free.apply(model, middle)
     moved = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
-    postures = [_posture(at_middle, moved, upper - middle, there, gravity) for there in q]
+    if gravity or model.springs:
+        postures = [_posture(at_middle, moved, upper - middle, there, gravity) for there in q]
+    else:
+        # before the loops close, the stiffness is that of coordinates and beams, in all postures
+        own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *moved)]
+        changes = [(there - own[0]) / by for there, by in zip(own[1:], upper - middle, strict=True)]
+        postures = [_posture_of_changes(at_middle, changes, there) for there in q]
     if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
         return None
     at_point, effort = (
@@ -109,6 +115,15 @@ def _posture(at_middle: Model, moved: Sequence[Model], by: np.ndarray, q: np.nda
     return _Posture(columns, stiffness, slope)
 
 
+def _posture_of_changes(at_middle: Model, changes: Sequence[np.ndarray], q: np.ndarray) -> _Posture:
+    columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), False))
+    slope = []
+    for change in changes:
+        acts = np.flatnonzero(change.any(axis=0))
+        slope.append(columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts])
+    return _Posture(columns, stiffness, np.stack(slope))
+
+
 def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"], size: int) -> np.ndarray:
     """Displacements under efforts, orthonormal in the stiffness [k, size], and any others where these are fewer."""
     factor = np.linalg.cholesky(stiffness)
@@ -122,6 +137,11 @@ def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"]
 @compiled
 def _closed_stiffness(model: Model, q: Float[Array, "n"], gravity: bool) -> tuple[Array, Array]:
     return closed_stiffness(model, q, gravity)
+
+
+@compiled
+def _elastic_stiffness(model: Model, q: Float[Array, "n"]) -> Array:
+    return elastic_stiffness(model, q, gravity=False)[1]
 
 
 @compiled
