@@ -188,12 +188,13 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         elif name in WORDS:
             units = {"": 1.0}
         else:
-            raise ValueError(_unknown(heading, (*WORDS, *model.coordinates, *UNITS)))
+            names = (*WORDS, *model.coordinates, *(_quantity(model, unit) for unit in UNITS))
+            raise ValueError(_unknown(heading, names) + _shared(model, [n for n in UNITS if n in model.coordinates]))
         unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
         if unit not in units:
             stood = f"has the unit '{unit}'" if unit else "has no unit"
             raise ValueError(f"column '{heading}' {stood}, expected '{name} {next(iter(units))}' or another of"
-                             f" {', '.join(units)}")  # fmt: skip
+                             f" {', '.join(units)}" + _shared(model, [name] if name in UNITS else []))  # fmt: skip
         if name in found:
             raise ValueError(f"column '{name}' stands there twice")
         found[name] = (place, units[unit])
@@ -207,6 +208,12 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
 def _quantity(model: Model, name: str) -> str:
     """Heading of a load or a measured displacement: with "measured" where a coordinate has its name."""
     return MEASURED + name if name in model.coordinates else name
+
+
+def _shared(model: Model, names: Sequence[str]) -> str:
+    """The heading of loads or displacements whose names are those of coordinates."""
+    wanted = ", ".join(f"'{_quantity(model, name)}'" for name in names)
+    return f"; since coordinates have these names, loads and displacements are headed {wanted}" if names else ""
 
 
 def _unknown(heading: str, names: Sequence[str]) -> str:

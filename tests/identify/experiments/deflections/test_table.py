@@ -153,6 +153,16 @@ def test_coordinates_with_names_of_measured_columns(tmp_path):
     assert test.measured[0].tolist() == [False, False, True, False, False, False]
 
 
+@pytest.mark.parametrize("heading", ["load fx N", "fx N"])
+def test_the_heading_of_a_load_beside_a_coordinate_of_its_name(tmp_path, heading):
+    joint = [{"name": "fx", "axis": [0.0, 1.0, 0.0], "stiffness": 1e4}]
+    machine = Machine.model_validate({"name": "m", "body": [{"name": "b", "mass": 1.0, "joint": joint}]})
+    path = tmp_path / "t.csv"
+    path.write_text(f"test,fx deg,{heading},dz mm\na,30,50,1\n")
+    with pytest.raises(InputError, match=r"are headed 'measured fx'"):
+        read_deflections(build_model(machine), path, "b")
+
+
 def test_counts_that_differ_name_the_test():
     q, wrench, moved = np.zeros((3, 6)), np.ones((3, 6)), np.full((3, 6), 1e-3)
     with pytest.raises(ValueError, match=r"deflection test '3' has none of the displacements: .* 3 wrenches, 2 displ"):
