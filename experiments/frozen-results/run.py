@@ -6,7 +6,6 @@ names of files differ. Sentences are not compared.
 
 import argparse
 import json
-import os
 import re
 import runpy
 import subprocess
@@ -14,7 +13,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -71,7 +69,7 @@ def write(folder: Path, pattern: str) -> None:
         print(f"{name}: exit code {done.returncode}", flush=True)
 
 
-def one(folder: Path, arguments: list[str]) -> NoReturn:
+def one(folder: Path, arguments: list[str]) -> None:
     """A single case in this process, with the numbers of all figures that it draws."""
     import matplotlib
 
@@ -82,8 +80,12 @@ def one(folder: Path, arguments: list[str]) -> NoReturn:
     figures: list[list[list[float]]] = []
     plain = FigureCanvasAgg.print_png
 
+    def keep(figure: Figure) -> None:
+        figures.append([list(numbers_of(axes)) for axes in figure.axes])
+        (folder / "figures.json").write_text(json.dumps(figures))
+
     def print_png(self: FigureCanvasAgg, *details: object, **options: object) -> None:
-        figures.append([list(numbers_of(axes)) for axes in self.figure.axes])
+        keep(self.figure)
         plain(self, *details, **options)
 
     FigureCanvasAgg.print_png = print_png  # pyright: ignore[reportAttributeAccessIssue]
@@ -91,18 +93,11 @@ def one(folder: Path, arguments: list[str]) -> NoReturn:
         runpy.run_path(str(ROOT / "notebooks" / f"{arguments[0]}.py"))
         import matplotlib.pyplot as plt
 
-        shown: list[Figure] = [plt.figure(number) for number in plt.get_fignums()]
-        figures += [[list(numbers_of(axes)) for axes in figure.axes] for figure in shown]
-        code = 0
+        for number in plt.get_fignums():
+            keep(plt.figure(number))
     else:
-        from jaxmb.cli import main
-
-        out = [] if arguments[0] == "map" else ["--out", str(folder / "out")]
-        code = main([*arguments, *(out or ["--out", str(folder / "out")])])
-    (folder / "figures.json").write_text(json.dumps(figures))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+        sys.argv[1:] = [*arguments, "--out", str(folder / "out")]
+        runpy.run_module("jaxmb", run_name="__main__")
 
 
 def numbers_of(axes) -> Iterator[float]:
