@@ -42,7 +42,7 @@ from .identify.regression.base_parameters import (
     base_parameters as base_parameters,
     minimum_norm_values as minimum_norm_values,
     standard_values as standard_values,
-    without_known as without_known,
+    subtract_known as subtract_known,
 )
 from .identify.regression.drive_gains import (
     CurrentRun as CurrentRun,

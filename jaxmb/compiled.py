@@ -38,7 +38,7 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
     return call
 
 
-def with_fixed(function: Callable[..., Value], *fixed: Any) -> Callable[..., Value]:
+def compiled_partial(function: Callable[..., Value], *fixed: Any) -> Callable[..., Value]:
     """Compiled partial application: large fixed arguments are flattened once instead of at every call.
 
     Args:
@@ -63,7 +63,7 @@ def _program(function: Callable[..., Any], structure: Any, static_leaves: tuple[
     return jax.jit(call)
 
 
-def takes_numbers(
+def numeric_arguments(
     *names: str, least: float = -np.inf
 ) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
     """Decorator: converts the named arguments to arrays and checks that they are finite and at least `least`.

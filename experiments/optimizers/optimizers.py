@@ -134,11 +134,11 @@ def few_lines_first(objective: Objective, seed: int) -> None:
     residual, jacobian, price = objective.kept("few", lambda: few_lines(objective, 32))
 
     def counted(function: Any, name: str) -> Any:
-        def called(x: np.ndarray) -> np.ndarray:
+        def display_name(x: np.ndarray) -> np.ndarray:
             objective.told(np.inf, price[name])
             return np.asarray(function(x))
 
-        return called
+        return display_name
 
     ways = counted(residual, "residual"), counted(jacobian, "jacobian")
     for x in random_points(objective, seed):

@@ -66,7 +66,7 @@ def writable(folder: Path, files: tuple[str, ...]) -> Path:
     return folder
 
 
-def moved_aside(folder: Path, files: tuple[str, ...]) -> str:
+def move_aside(folder: Path, files: tuple[str, ...]) -> str:
     """Move the earlier result of a folder to a subfolder; returns a clause on it, empty without an earlier result.
 
     Args:

@@ -11,7 +11,7 @@ from jaxmb.cli.console import (
     NOT_CONVERGED,
     Out,
     console_of,
-    moved_aside,
+    move_aside,
     progress,
     say,
     say_interrupted,
@@ -124,7 +124,7 @@ def identify(
                 result = run(problem, seed, state, resume, report)
                 if profile:
                     result = with_profiles(result, profile)
-            aside = moved_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
+            aside = move_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import console_of, moved_aside, progress, writable, writing, wrong_input
+from jaxmb.cli.console import console_of, move_aside, progress, writable, writing, wrong_input
 
 
 def inspect(
@@ -22,7 +22,7 @@ def inspect(
 
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study
-    from jaxmb.io.files import write_whole
+    from jaxmb.io.files import write_atomically
     from jaxmb.report.inspection.sections import inspection_sections
     from jaxmb.report.pictures import write_pictures
     from jaxmb.report.terminal import on_terminal
@@ -38,8 +38,8 @@ def inspect(
     if folder is None:
         return
     with writing(folder):
-        aside = moved_aside(folder, ("inspect.json",))
-        write_whole(folder / "inspect.json", found.json_text().encode())
+        aside = move_aside(folder, ("inspect.json",))
+        write_atomically(folder / "inspect.json", found.json_text().encode())
         with progress(problem.name, "drawing figures"):
             figures = write_pictures(report, folder / "figures")
     written = ["inspect.json", *(f"figures/{path.name}" for path in figures)]

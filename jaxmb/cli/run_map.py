@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, moved_aside, progress, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, move_aside, progress, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 SHOW = ["dexterity"]
@@ -154,7 +154,7 @@ def map_postures(
                     shown=shown,
                     good=thresholds_of(good or []),
                 )
-    from jaxmb.io.files import write_whole
+    from jaxmb.io.files import write_atomically
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
     from jaxmb.report.maps.sections import modal_map_sections, posture_map_sections
     from jaxmb.report.pictures import write_pictures
@@ -169,8 +169,8 @@ def map_postures(
     console.print(on_terminal(sections, console.width))
     with writing(folder):
         text = modal_maps_json(found) if isinstance(found, ModalMaps) else posture_maps_json(found)
-        aside = moved_aside(folder, ("map.json",))
-        write_whole(folder / "map.json", text.encode())
+        aside = move_aside(folder, ("map.json",))
+        write_atomically(folder / "map.json", text.encode())
         with progress(robot.name, "drawing figures"):
             figures = write_pictures(sections, folder / "figures")
     names = ", ".join(["map.json", *(f"figures/{path.name}" for path in figures)])

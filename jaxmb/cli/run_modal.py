@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, moved_aside, progress, say, writable, writing, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, move_aside, progress, say, writable, writing, wrong_input
 
 
 def modal(
@@ -65,10 +65,10 @@ def modal(
     console = console_of()
     compared = synthesized(analysis, frf_set)
     with writing(folder):
-        from jaxmb.io.files import write_whole
+        from jaxmb.io.files import write_atomically
 
-        aside = moved_aside(folder, files)
-        write_whole(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
+        aside = move_aside(folder, files)
+        write_atomically(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
         write_frf(folder / "measured.npz", frf_set)
         write_frf(folder / "synthesized.npz", compared.synthesized)
         sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)

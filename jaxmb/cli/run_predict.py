@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, moved_aside, progress, writable, writing, wrong_input
+from jaxmb.cli.console import Out, console_of, move_aside, progress, writable, writing, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 PREDICTED_LINES = 1001
@@ -80,7 +80,7 @@ def predict(
     report += mode_shape_sections(model, q, found)
     console.print(on_terminal(report, console.width))
     with writing(folder):
-        aside = moved_aside(folder, ("frf.npz",))
+        aside = move_aside(folder, ("frf.npz",))
         write_frf(
             folder / "frf.npz",
             FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]

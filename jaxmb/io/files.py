@@ -107,7 +107,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file atomically, by writing a temporary file in the same folder and renaming it."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

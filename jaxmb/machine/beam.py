@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from jaxmb.machine.section import section_numbers
+from jaxmb.machine.section import section_properties
 from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive
 
 MOST_ELEMENTS = 200
@@ -40,7 +40,7 @@ class Beam(Part):
     def _of_section(cls, data: Any) -> Any:
         if not isinstance(data, dict) or "section" not in data:
             return data
-        numbers = section_numbers(data["section"], data.get("young_modulus"), data.get("shear_modulus"))
+        numbers = section_properties(data["section"], data.get("young_modulus"), data.get("shear_modulus"))
         duplicate = [key for key in numbers if key in data and not key.startswith("shear")]
         if duplicate:
             raise ValueError(f"gives section and {duplicate[0]}, expected one of them")

@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_whole
+from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
 from jaxmb.io.strict_json import read_strict
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.khalil import expand_khalil
@@ -97,7 +97,7 @@ def write_machine(machine: Machine, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: the file cannot be written; no partial file remains.
     """
-    write_whole(path, machine_toml(machine).encode())
+    write_atomically(path, machine_toml(machine).encode())
 
 
 def machine_toml(machine: Machine) -> str:

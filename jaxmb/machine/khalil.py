@@ -167,16 +167,16 @@ class _Chain:
         """Add all bodies of the chain to the parts."""
         remaining = list(self.rows)
         names = {str(row["joint"]) for row in remaining}
-        moving_joints = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
+        joints_moving_frame = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
         for row in remaining:
             if str(row["a"]) not in {*names, "0"}:
                 raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, expected 0 or the joint of a row")
         for row in self.beam_rows:
-            if str(row["body"]) not in moving_joints:
+            if str(row["body"]) not in joints_moving_frame:
                 raise ValueError(f"beams: body {row['body']} is not moved by any joint of the geometry")
         for key, joints in self.springs.items():
             for joint, axes in joints.items():
-                if joint not in moving_joints:
+                if joint not in joints_moving_frame:
                     raise ValueError(f"{key}: joint {joint} is not a moving joint of the geometry")
                 for axis in axes:
                     if axis not in SPRING_AXES:

@@ -6,7 +6,7 @@ from typing import Any
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
 
 
-def section_numbers(section: Any, young_modulus: Any, shear_modulus: Any) -> dict[str, float]:
+def section_properties(section: Any, young_modulus: Any, shear_modulus: Any) -> dict[str, float]:
     """Section properties by the keys of a beam: area, second moments, torsion constant, shear factors if known.
 
     Args:

@@ -6,7 +6,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from jaxmb.io.files import write_whole
+from jaxmb.io.files import write_atomically
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.urdf import OUT_OF_REACH
 from jaxmb.machine.values import GROUND, Origin
@@ -36,7 +36,7 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
             coordinates between two bodies. The message names all of them.
         OSError: the file cannot be written; no partial file remains.
     """
-    write_whole(path, urdf_text(machine).encode())
+    write_atomically(path, urdf_text(machine).encode())
     return _omitted(machine)
 
 

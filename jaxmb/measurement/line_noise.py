@@ -91,7 +91,7 @@ def _across(errors: np.ndarray) -> list[np.ndarray]:
     return [of_input[..., i] * of_input[..., j] for i, j in itertools.combinations(range(errors.shape[3]), 2)]
 
 
-def odd_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
+def outlier_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
     """Numbers of the lines whose errors do not belong to those of their neighbours; none where these are many.
 
     An error is compared with the median of the mean errors of up to `NEIGHBOURS` pairs of lines, one on either side,

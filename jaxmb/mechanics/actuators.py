@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.friction import TERMS
 from jaxmb.mechanics.dynamics import inverse_dynamics
@@ -16,8 +16,8 @@ SLOWEST = 1e-9
 """Smallest rate of smoothed friction, rad/s or m/s."""
 
 
-@takes_numbers("q", "qd", "qdd", "q_rest")
-@takes_numbers("friction_speed", least=SLOWEST)
+@numeric_arguments("q", "qd", "qdd", "q_rest")
+@numeric_arguments("friction_speed", least=SLOWEST)
 @at_closed_posture
 @compiled
 def actuator_effort(

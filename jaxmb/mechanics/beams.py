@@ -119,7 +119,7 @@ def mesh_errors(model: Model, highest_hz: float) -> tuple[Float[np.ndarray, "c"]
     return bending, slowness * (omega * h) ** 2 / 24.0
 
 
-def mesh_doubt(model: Model, highest_hz: float) -> tuple[str, ...]:
+def mesh_warnings(model: Model, highest_hz: float) -> tuple[str, ...]:
     """Warning about beams with too few elements for frequencies up to the highest; empty where all have enough."""
     if not model.beams:
         return ()

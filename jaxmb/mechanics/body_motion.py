@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import node_poses, passed_nodes
+from jaxmb.mechanics.kinematics import ancestor_matrix, node_poses
 from jaxmb.spatial import skew
 
 
@@ -35,7 +35,7 @@ def body_motion(
     Source: Murray, Li and Sastry 1994, "A mathematical introduction to robotic manipulation", section 3.2.
     """
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
-    nodes, is_ancestor = node_poses(model, q), jnp.asarray(passed_nodes(model.parent)[:, :n])
+    nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[:, :n])
     poses, joints, body_ancestors = nodes[body_node] @ model.mass_offset, nodes[:n], is_ancestor[body_node]
     w, axial = _joint_rates(model, joints)
     v = axial + jnp.cross(joints[:, :3, 3], w)
@@ -79,7 +79,7 @@ def rigid_mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]
     if not model.motors:
         return mass
     inertia = model.rotor_inertia[shafts]
-    rows = inertia[:, None] * passed_nodes(model.parent)[shafts, : q.size] * (of.turn[shafts] @ of.turn.T)
+    rows = inertia[:, None] * ancestor_matrix(model.parent)[shafts, : q.size] * (of.turn[shafts] @ of.turn.T)
     return mass.at[shafts].add(rows).at[:, shafts].add(rows.T).at[shafts, shafts].add(-inertia)
 
 
@@ -94,14 +94,14 @@ def rigid_gravity_stiffness(model: Model, q: Float[Array, "n"]) -> Float[Array, 
         q: coordinates [n], rad or m.
     """
     momenta, n = _momenta(model, q), len(model.coordinates)
-    is_ancestor = jnp.asarray(passed_nodes(model.parent)[:n, :n])
+    is_ancestor = jnp.asarray(ancestor_matrix(model.parent)[:n, :n])
     torque_slopes = jnp.cross(momenta.turn, model.gravity) @ jnp.sum(momenta.momentum, axis=0).T
     return is_ancestor.T * torque_slopes + (is_ancestor - jnp.eye(n)) * torque_slopes.T
 
 
 def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
-    nodes, is_ancestor = node_poses(model, q), jnp.asarray(passed_nodes(model.parent)[body_node, :n, None])
+    nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[body_node, :n, None])
     poses, joints = nodes[body_node] @ model.mass_offset, nodes[:n]
     turn, axial = _joint_rates(model, joints)
     rotations = poses[:, :3, :3]

@@ -18,8 +18,8 @@ from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity
 from jaxmb.mechanics.joint_load import check_constant_stiffness
-from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index, node_poses, nodes_behind, whole
-from jaxmb.mechanics.loops import check_open_chain, closing_forces, loop_gaps, motion_columns, moving_independently
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes, frame_index, node_poses, whole
+from jaxmb.mechanics.loops import check_open_chain, constraint_forces, degrees_of_freedom, loop_gaps, motion_basis
 from jaxmb.spatial import rotation_by, vee
 
 MOST_STEPS = 100
@@ -47,7 +47,7 @@ def elastic_jacobian(
     index = frame_index(model, frame)
     deflection = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
-    ancestors = nodes_behind(model, model.frame_node[index])
+    ancestors = ancestor_nodes(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
     axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
@@ -116,14 +116,14 @@ def closed_stiffness(
         pull = jax.grad(lambda y: spring_energy(model, y, x) + (gravity_energy(model, y) if gravity else 0.0))(x)
         forces = loop_forces(model, x, pull)
         stiffness = stiffness - jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
-    is_compliant = elastic[jnp.array(moving_independently(model), dtype=int)]
-    columns = jnp.where(is_compliant, motion_columns(model, x), 0.0)
+    is_compliant = elastic[jnp.array(degrees_of_freedom(model), dtype=int)]
+    columns = jnp.where(is_compliant, motion_basis(model, x), 0.0)
     fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
     return columns, columns.T @ stiffness @ columns + fixed
 
 
 def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
-    """Forces on the loop constraints, `closing_forces`, with beams in loops sharing loads by their stiffness.
+    """Forces on the loop constraints, `constraint_forces`, with beams in loops sharing loads by their stiffness.
 
     The load distribution of a statically indeterminate loop depends on its mounting. Loops are assumed to be closed
     without stress before the load, and the stiffness is that of the machine as built, which a fit does not change. To
@@ -131,13 +131,13 @@ def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -
     """
     built = model.as_built
     if built is None:
-        return closing_forces(model, x, effort)
+        return constraint_forces(model, x, effort)
     _, stiffness, elastic = elastic_stiffness(built, x[: len(model.coordinates)], gravity=False)
-    is_compliant = elastic[jnp.array(moving_independently(model), dtype=int)]
-    columns = jnp.where(is_compliant, motion_columns(model, x), 0.0)
+    is_compliant = elastic[jnp.array(degrees_of_freedom(model), dtype=int)]
+    columns = jnp.where(is_compliant, motion_basis(model, x), 0.0)
     fixed = jnp.diag(jnp.where(is_compliant, 0.0, 1.0))
     elastic_shift = columns @ jnp.linalg.solve(columns.T @ stiffness @ columns + fixed, columns.T @ effort)
-    return closing_forces(model, x, effort - stiffness @ elastic_shift)
+    return constraint_forces(model, x, effort - stiffness @ elastic_shift)
 
 
 def elastic_stiffness(

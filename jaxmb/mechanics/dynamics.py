@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import (
     element_centers,
@@ -102,7 +102,7 @@ def own_springs(model: Model) -> Float[Array, "n n"]:
     return jax.vmap(lambda unit: own_stretch(model, unit), out_axes=1)(jnp.eye(len(model.coordinates)))
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 @compiled
 def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     """Mass matrix of the machine at q, symmetric positive definite.
@@ -170,7 +170,7 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     return -moments @ model.gravity
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 @compiled
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """Generalized effort [n] that balances gravity at q, in Nm or N by coordinate.
@@ -258,7 +258,7 @@ def total_energy(
     return kinetic + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
 
 
-@takes_numbers("q", "qd", "qdd", "q_rest")
+@numeric_arguments("q", "qd", "qdd", "q_rest")
 @compiled
 def inverse_dynamics(
     model: Model,

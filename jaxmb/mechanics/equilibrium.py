@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
@@ -20,7 +20,7 @@ from jaxmb.mechanics.kinematics import (
     frame_jacobian,
     whole,
 )
-from jaxmb.mechanics.loops import closing_steps, motion_columns, moving_independently
+from jaxmb.mechanics.loops import degrees_of_freedom, dependent_closure_error, motion_basis
 
 LOAD_STEPS = 20
 """Increments of a large load."""
@@ -29,7 +29,7 @@ SHORTEST_STEP = 1e-6
 """Least fraction of a Newton step in the line search."""
 
 
-@takes_numbers("q_rest", "wrench")
+@numeric_arguments("q_rest", "wrench")
 @compiled
 def static_equilibrium(
     model: Model,
@@ -94,15 +94,15 @@ def equilibrium_or_nan(
             effort = effort - frame_jacobian(model, q, frame).T @ wrench
         return jnp.where(locked, 0.0, effort)
 
-    dependent, independent = (jnp.array(part, dtype=int) for part in (model.following, moving_independently(model)))
+    dependent, independent = (jnp.array(part, dtype=int) for part in (model.following, degrees_of_freedom(model)))
 
     def imbalance(q: Array) -> Array:
         effort = external_effort(q) + jnp.where(locked, q - q_rest, elastic_effort(model, q, jnp.zeros_like(q), q_rest))
         if not model.following:
             return effort
-        projected = motion_columns(model, q).T @ jnp.where(locked, 0.0, effort)
+        projected = motion_basis(model, q).T @ jnp.where(locked, 0.0, effort)
         projected = jnp.where(locked[independent], (q - q_rest)[independent], projected)
-        return effort.at[independent].set(projected).at[dependent].set(closing_steps(model, q))
+        return effort.at[independent].set(projected).at[dependent].set(dependent_closure_error(model, q))
 
     def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
         return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
@@ -125,18 +125,18 @@ def loaded_without_gravity(
     locked.
     """
     weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
-    independent = jnp.array(moving_independently(model), dtype=int)
+    independent = jnp.array(degrees_of_freedom(model), dtype=int)
     free = ~_locked(model, without_stiffness=True)[independent]
     both = free[:, None] & free[None, :]
     rest = whole(model, q_rest)
 
     def effort(q: Array, share: Array) -> Array:
         load = share * frame_jacobian(weightless, q, frame).T @ wrench
-        return motion_columns(weightless, q).T @ (elastic_effort(weightless, q, jnp.zeros_like(q), rest) - load)
+        return motion_basis(weightless, q).T @ (elastic_effort(weightless, q, jnp.zeros_like(q), rest) - load)
 
     def step(q: Array, share: Array) -> tuple[Array, None]:
         balanced = equilibrium_or_nan(weightless, q_rest, frame, share * wrench, True, jax.lax.stop_gradient(q))
-        stiffness = jax.jacfwd(lambda x: effort(x, share))(balanced) @ motion_columns(weightless, balanced)
+        stiffness = jax.jacfwd(lambda x: effort(x, share))(balanced) @ motion_basis(weightless, balanced)
         least = jnp.linalg.eigvalsh(jnp.where(both, 0.5 * (stiffness + stiffness.T), jnp.eye(independent.size)))[0]
         return jnp.where(jax.lax.stop_gradient(least) > 0.0, balanced, jnp.nan), None
 

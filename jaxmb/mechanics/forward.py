@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.integrate import solve_ivp
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.actuators import SLOWEST, actuator_effort, load_friction
 from jaxmb.mechanics.dynamics import mass_matrix
@@ -65,8 +65,8 @@ def _warn_of_flexible_parts(function: Callable[Arguments, Value]) -> Callable[Ar
 
 
 @_warn_of_flexible_parts
-@takes_numbers("q", "qd", "effort")
-@takes_numbers("friction_speed", least=SLOWEST)
+@numeric_arguments("q", "qd", "effort")
+@numeric_arguments("friction_speed", least=SLOWEST)
 @at_closed_posture
 @compiled
 def forward_dynamics(

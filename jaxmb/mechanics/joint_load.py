@@ -9,10 +9,10 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.damping import elastic_stiffness
 from jaxmb.mechanics.dynamics import gravity_effort, spring_effort
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.loops import motion_basis
 
 
-def at_load(model: Model, q: Float[Array, "n"]) -> Model:
+def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
     """The model with the stiffness of its coordinates under load at a posture; unchanged where it is constant.
 
     k = k0 (1 + c |effort|), c the `stiffness_slope`, effort the static effort at q against gravity and springs of a
@@ -33,7 +33,7 @@ def at_load(model: Model, q: Float[Array, "n"]) -> Model:
         model, configuration, jnp.zeros_like(configuration), configuration
     )
     if model.loops:
-        columns = motion_columns(model, configuration)
+        columns = motion_basis(model, configuration)
         stiffness_matrix = columns.T @ elastic_stiffness(model, configuration, configuration) @ columns
         effort = (
             model.stiffness * (columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort)[:n]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
@@ -101,7 +101,7 @@ def frame_index(model: Model, frame: str) -> int:
     return model.frames.index(frame_name(model, frame))
 
 
-def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None) -> tuple[str, ...]:
+def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None = None) -> tuple[str, ...]:
     """Names of the coordinates that move a frame, in the order of q, restricted to `joints` if given.
 
     In a machine with loops only independent coordinates count, and those of a loop move all that the loop moves.
@@ -109,8 +109,8 @@ def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None)
     Raises:
         ValueError: a given name is not a coordinate or is given twice, none moves the frame, or there is no such frame.
     """
-    behind = nodes_behind(model, model.frame_node[frame_index(model, frame)])
-    ends = [[nodes_behind(model, model.frame_node[frame]) for frame in pair] for pair in model.loop_frames]
+    behind = ancestor_nodes(model, model.frame_node[frame_index(model, frame)])
+    ends = [[ancestor_nodes(model, model.frame_node[frame]) for frame in pair] for pair in model.loop_frames]
     loop_nodes = [one ^ other for one, other in ends]
     for _ in loop_nodes:  # loops that share coordinates move each other
         behind = behind.union(*(loop for loop in loop_nodes if loop & behind))
@@ -128,7 +128,7 @@ def moving_joints(model: Model, frame: str, joints: Sequence[str] | None = None)
     return found
 
 
-def nodes_behind(model: Model, node: int) -> set[int]:
+def ancestor_nodes(model: Model, node: int) -> set[int]:
     """Indices of a node and its ancestors up to the ground."""
     found = set[int]()
     while node >= 0:
@@ -190,11 +190,11 @@ def _products_jvp(
     inverse_rotation = jnp.swapaxes(own[:, :3, :3], 1, 2)
     inverse = jax.vmap(transform)(inverse_rotation, -jnp.einsum("kij,kj->ki", inverse_rotation, own[:, :3, 3]))
     twists = poses[np.array(parent)] @ tangents[0] @ inverse
-    return poses, jnp.einsum("nk,kij->nij", passed_nodes(parent), twists) @ poses
+    return poses, jnp.einsum("nk,kij->nij", ancestor_matrix(parent), twists) @ poses
 
 
 @functools.lru_cache(maxsize=64)
-def passed_nodes(parent: tuple[int, ...]) -> np.ndarray:
+def ancestor_matrix(parent: tuple[int, ...]) -> np.ndarray:
     """1 where a node (column) is another (row) or an ancestor of it [nodes + 1, nodes]; the last row is the ground."""
     is_ancestor = np.zeros((len(parent) + 1, len(parent)))
     for node in range(len(parent)):
@@ -215,7 +215,7 @@ def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:
     return node_poses(model, q)[jnp.array(model.frame_node)] @ model.frame_offset
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 @compiled
 def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "4 4"]:
     """Pose of one frame in the ground frame, as a homogeneous transform T_0frame.
@@ -235,7 +235,7 @@ def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "
     return node_poses(model, q)[model.frame_node[index]] @ model.frame_offset[index]
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 @compiled
 def frame_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 n"]:
     """Jacobian of one frame's twist: velocity of its origin, then angular velocity, both in ground axes.

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 from scipy.linalg import qr
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import inverse_dynamics
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, whole
@@ -70,7 +70,7 @@ def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Argument
     return call
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 @at_closed_posture
 @compiled
 def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
@@ -128,19 +128,19 @@ def loop_motion(
     return R, R_rate @ zd
 
 
-def motion_columns(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
+def motion_basis(model: Model, x: Float[Array, "x"]) -> Float[Array, "x m"]:
     """Derivatives of all coordinates, elastic ones last, by the degrees of freedom of the linearized equations."""
     return _columns(model, x, model.following, _moving(model), rigid_only=True)
 
 
-def closing_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
+def constraint_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "c"]:
     """Constraint forces lambda of the loops, C_d^T lambda = effort_d, d the dependent coordinates."""
     _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
     dependent_effort = effort[np.array(model.following, dtype=int)]
     return basis @ jax.scipy.linalg.solve_triangular(triangle, dependent_effort, trans=1)
 
 
-def closing_steps(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
+def dependent_closure_error(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
     """First-order correction, sign reversed, of `model.following` that closes the loops."""
     _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only=True))
@@ -152,7 +152,7 @@ def closing(model: Model, q: Float[Array, "n"]) -> Float[Array, "d"]:
     return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, q))
 
 
-def moving_independently(model: Model) -> list[int]:
+def degrees_of_freedom(model: Model) -> list[int]:
     """Indices of the degrees of freedom of the linearized equations among the coordinates, elastic ones last."""
     return [i for i in _moving(model) if i not in set(model.following)]
 

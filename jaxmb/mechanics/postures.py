@@ -223,7 +223,7 @@ def closed_posture(
         q[given] = target
         return close_rounded(model, q, "posture") if model.loops else (q, "")
     check_closed(model, q, "near")
-    dependent = following_given(model, q, given)
+    dependent = dependent_for_given(model, q, given)
     start, progress = q[given].copy(), 0.0
     longest = float(np.max(np.abs(target - start), initial=0.0))
     fraction = min(1.0, LONGEST_STEP / longest) if longest else 1.0
@@ -260,7 +260,7 @@ def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Flo
     return jax.device_put(q), (change,) if change else ()
 
 
-def following_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:
+def dependent_for_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:
     """Indices of the dependent coordinates at a closed posture where some are given; the others keep their values.
 
     Raises:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 from scipy.linalg import eigh
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.body_motion import rigid_gravity_stiffness
 from jaxmb.mechanics.compliance import loop_forces
@@ -29,7 +29,7 @@ from jaxmb.mechanics.dynamics import (
     mass_matrix,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
-from jaxmb.mechanics.joint_load import at_load, check_constant_stiffness
+from jaxmb.mechanics.joint_load import check_constant_stiffness, with_loaded_stiffness
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
@@ -41,11 +41,11 @@ from jaxmb.mechanics.kinematics import (
 )
 from jaxmb.mechanics.loops import (
     at_closed_posture,
-    closing_forces,
+    constraint_forces,
+    degrees_of_freedom,
     is_traced,
     loop_gaps,
-    motion_columns,
-    moving_independently,
+    motion_basis,
 )
 
 Arguments = ParamSpec("Arguments")
@@ -87,12 +87,12 @@ class FractionalStiffness(eqx.Module):
 def motion_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the m degrees of freedom of the linearized equations."""
     names = (*model.coordinates, *elastic_coordinates(model))
-    return tuple(names[i] for i in moving_independently(model))
+    return tuple(names[i] for i in degrees_of_freedom(model))
 
 
 def motion_stiffness(model: Model) -> Float[Array, "m"]:
     """Spring stiffness of each degree of freedom [m], N/m or N m/rad, of an open machine without beams."""
-    return model.stiffness[jnp.array(moving_independently(model), dtype=int)]
+    return model.stiffness[jnp.array(degrees_of_freedom(model), dtype=int)]
 
 
 def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 m"]:
@@ -118,10 +118,10 @@ def motion_jacobians(model: Model, q: Float[Array, "n"], frames: Sequence[str]) 
         return frame_poses(model, x)[chosen]
 
     twists = jax.vmap(pose_change_to_twist)(poses(x), jax.jacfwd(poses)(x))
-    return twists @ motion_columns(model, x)
+    return twists @ motion_basis(model, x)
 
 
-def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
+def operating_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
     """Coordinates, elastic ones last, about which a test at posture q is linearized, the springs unloaded at q.
 
     "posture": q itself, as in Huynh et al. 2020, eq. 17; "equilibrium": the static equilibrium under gravity.
@@ -131,7 +131,7 @@ def working_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture
     return whole(model, q) if at == "posture" else static_equilibrium(model, q)
 
 
-def reports_mounting(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+def warns_of_mounting(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Decorate a function of a model and a posture q with the warnings of `mounting_doubt`."""
     signature = inspect.signature(function)
 
@@ -183,13 +183,13 @@ def _mounting_change(model: Model, q: Float[Array, "n"]) -> tuple[Array, Array, 
     """Mass and stiffness matrices, and the change of stiffness with the distribution of weight among beams in loops."""
     tangent, x = tangent_about(model, q, whole(model, q)), whole(model, q)
     effort = gravity_effort(model, x) + elastic_effort(model, x, jnp.zeros_like(x), x)
-    forces, columns = closing_forces(model, x, effort) - loop_forces(model, x, effort), motion_columns(model, x)
+    forces, columns = constraint_forces(model, x, effort) - loop_forces(model, x, effort), motion_basis(model, x)
     stiffness_change = jax.hessian(lambda y: forces @ loop_gaps(model, y, rigid_only=True))(x)
     return tangent.mass, tangent.stiffness, columns.T @ stiffness_change @ columns
 
 
-@reports_mounting
-@takes_numbers("q")
+@warns_of_mounting
+@numeric_arguments("q")
 @at_closed_posture
 @compiled
 def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Tangent:
@@ -198,7 +198,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     M = df/dqdd, C = df/dqd, K = df/dq of the residual f (`inverse_dynamics`); gravity enters K by its geometric
     stiffness; for beams in loops see `mounting_doubt`. Rayleigh damping adds alpha M + beta K_e to C, K_e the stiffness
     of springs and beams. All three are symmetric. Loss factors give D of structural damping, and fractional damping
-    K_e (j omega tau)^a. Load-dependent stiffness is evaluated at q (`at_load`).
+    K_e (j omega tau)^a. Load-dependent stiffness is evaluated at q (`with_loaded_stiffness`).
 
     Args:
         model: the machine.
@@ -213,7 +213,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Source: Huynh et al. 2020, eq. 15-17.
     """
     check_coordinates(model, q=q)
-    return tangent_about(model, q, working_point(model, q, at), at)
+    return tangent_about(model, q, operating_point(model, q, at), at)
 
 
 def tangent_about(
@@ -223,17 +223,17 @@ def tangent_about(
     at: LinearizeAt = "posture",
     weightless: bool = False,
 ) -> Tangent:
-    """Tangent matrices of the machine at rest at a point, its `working_point`, the springs unloaded at q_rest.
+    """Tangent matrices of the machine at rest at a point, its `operating_point`, the springs unloaded at q_rest.
 
     Beams in loops share gravity loads by `loop_forces`. Weightless: without gravity, for derivatives by parameters
     whose derivatives gravity does not affect.
     """
     check_no_virtual_springs(model)
-    model = at_load(model, q_rest)
+    model = with_loaded_stiffness(model, q_rest)
     q_rest, point = whole(model, q_rest), whole(model, point)
 
     # At rest inertial terms are of second order: only gravity, springs and dampers enter df/dq and df/dqd.
-    rest, columns = jnp.zeros_like(point), motion_columns(model, point)
+    rest, columns = jnp.zeros_like(point), motion_basis(model, point)
 
     def elastic_effort_at(x: Array) -> Array:
         return elastic_effort(model, x, rest, q_rest)
@@ -266,7 +266,7 @@ def _fractional(
     return FractionalStiffness(model.fractional_time**model.fractional_order * elastic, model.fractional_order)
 
 
-@takes_numbers("q", "qd", "qdd", "q_rest")
+@numeric_arguments("q", "qd", "qdd", "q_rest")
 @compiled
 def linearize_moving(
     model: Model,
@@ -302,7 +302,7 @@ def linearize_moving(
     def residual(x: Array, xd: Array, xdd: Array) -> Array:
         return inverse_dynamics(model, x, xd, xdd, rest)
 
-    free = jnp.array(moving_independently(model), dtype=int)
+    free = jnp.array(degrees_of_freedom(model), dtype=int)
     stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
     damping, structural = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
     mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))

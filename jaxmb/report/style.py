@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from jaxmb.io.files import write_whole
+from jaxmb.io.files import write_atomically
 
 # After Okabe and Ito, "Color universal design", 2008.
 MEASURED = "0.70"
@@ -75,5 +75,5 @@ def write_figure(figure: Figure, path: Path) -> Path:
     figure.set_dpi(DPI)
     buffer = BytesIO()
     FigureCanvasAgg(figure).print_png(buffer)  # savefig draws a figure with a layout twice
-    write_whole(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
     return path

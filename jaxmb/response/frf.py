@@ -8,19 +8,19 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import known_name
 from jaxmb.linalg import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
-from jaxmb.mechanics.loops import at_closed_posture, motion_columns
+from jaxmb.mechanics.loops import at_closed_posture, motion_basis
 from jaxmb.mechanics.tangent import (
     LinearizeAt,
     Tangent,
     linearize,
     motion_jacobians,
-    reports_mounting,
-    working_point,
+    operating_point,
+    warns_of_mounting,
 )
 from jaxmb.response.frf_kind import (
     ALL_DIRECTIONS,
@@ -37,9 +37,9 @@ from jaxmb.response.sensor import Sensor, high_pass, tilt_rows
 IDEAL = Sensor()
 
 
-@reports_mounting
-@takes_numbers("q")
-@takes_numbers("frequency_hz", least=0.0)
+@warns_of_mounting
+@numeric_arguments("q")
+@numeric_arguments("frequency_hz", least=0.0)
 @at_closed_posture
 @compiled
 def frf(
@@ -82,7 +82,7 @@ def frf(
     derivatives = check_kind(kind)
     omega = _omega(frequency_hz)
     tangent = linearize(model, q, at)
-    point = working_point(model, q, at)
+    point = operating_point(model, q, at)
     output_rows = response_rows(model, point, outputs)
     input_rows = output_rows if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if sensor.gravity else None
@@ -147,8 +147,8 @@ def tangent_receptance(
     return receptance(t.mass, t.damping, t.stiffness, omega, *rows, support, t.structural, fractional)
 
 
-@takes_numbers("q")
-@takes_numbers("frequency_hz", least=0.0)
+@numeric_arguments("q")
+@numeric_arguments("frequency_hz", least=0.0)
 @at_closed_posture
 @compiled
 def frf_finite_force(
@@ -184,7 +184,7 @@ def frf_finite_force(
     pose = frame_pose(model, q, frame)
     efforts = force_n * response_rows(model, q, endpoints(frame, None, None)[0])
     q = whole(model, q)
-    identity, columns = jnp.eye(efforts.shape[1]), motion_columns(model, q)
+    identity, columns = jnp.eye(efforts.shape[1]), motion_basis(model, q)
     dq = tangent_receptance(tangent, omega, identity, efforts)
 
     def displacement(dz: Array) -> Array:
@@ -237,7 +237,7 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     at_joints = [direction.removeprefix("-") in JOINT_DIRECTIONS.values() for _, direction in points]
     frame_names = list(dict.fromkeys(name for (name, _), joint in zip(points, at_joints, strict=True) if not joint))
     x, rows = whole(model, q), list[Array]()
-    columns = motion_columns(model, x)
+    columns = motion_basis(model, x)
     if frame_names:
         rotations = frame_poses(model, x)[np.array([frame_index(model, name) for name in frame_names])][:, :3, :3]
         twists = motion_jacobians(model, q, frame_names).reshape(

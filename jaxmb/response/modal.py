@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
-from jaxmb.mechanics.joint_load import at_load
+from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.loops import motion_basis
 from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.fractional_modes import fractional_modes
 
@@ -207,7 +207,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
     return _modes(eigenvalue, _unit_shapes(np.asarray(vectors)[:, keep].astype(complex)), np.zeros(0))
 
 
-def some_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
+def select_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
     """The modes selected by a mask."""
     found = jax.tree.map(np.asarray, found)  # indexing JAX's arrays compiles a program for every shape
     return Modes(
@@ -269,12 +269,12 @@ def spring_names(model: Model) -> tuple[str, ...]:
     return (*free, *model.springs, *model.beams)
 
 
-def giving_way(model: Model) -> tuple[bool, ...]:
+def is_unlocked(model: Model) -> tuple[bool, ...]:
     """Whether each coordinate, spring between frames and beam is in `spring_names`, which omits locked coordinates."""
     return (*(not locked for locked in model.locked), *(True for _ in (*model.springs, *model.beams)))
 
 
-@takes_numbers("q", "point")
+@numeric_arguments("q", "point")
 @compiled
 def spring_matrices(
     model: Model, q: Float[Array, "n"], point: Float[Array, "n"] | None = None
@@ -290,14 +290,14 @@ def spring_matrices(
         point: configuration of the linearization [n]; by default q.
     """
 
-    model = at_load(model, q)
+    model = with_loaded_stiffness(model, q)
     n, rest = len(model.coordinates), whole(model, q)
     point = rest if point is None else whole(model, point)
 
     def between_frames(x: Array) -> Array:
         return 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2
 
-    free, columns = ~np.array(model.locked, dtype=bool), motion_columns(model, point)
+    free, columns = ~np.array(model.locked, dtype=bool), motion_basis(model, point)
     stretch = (jnp.pad(own_springs(model), ((0, 0), (0, point.size - n))) @ columns)[free]
     stiffness = model.stiffness[free]
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]

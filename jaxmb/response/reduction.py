@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, working_point
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, operating_point
 from jaxmb.response.frf import response_rows, tangent_receptance
 from jaxmb.response.frf_kind import FrfKind, Point, check_kind, endpoints
 
@@ -43,7 +43,7 @@ class ReducedMotion(NamedTuple):
     frequencies up to the highest, from solutions of the full machine."""
 
 
-@takes_numbers("q")
+@numeric_arguments("q")
 def reduce_motion(
     model: Model,
     q: Float[Array, "n"],
@@ -70,7 +70,7 @@ def reduce_motion(
     if not (np.isfinite(highest_hz) and highest_hz > 0.0):
         raise ValueError(f"highest_hz is {highest_hz}, expected a frequency above 0")
     outputs, inputs = endpoints(frame, outputs, inputs)
-    full, point = linearize(model, q, at), working_point(model, q, at)
+    full, point = linearize(model, q, at), operating_point(model, q, at)
     rows = [np.asarray(response_rows(model, point, points)) for points in (outputs, inputs)]
     mass, stiffness = np.asarray(full.mass), np.asarray(full.stiffness)
     basis = interface_basis(mass, stiffness, np.concatenate(rows), float(highest_hz))
@@ -100,7 +100,7 @@ def error_of_basis(
     return float(np.max(np.abs(approximate - exact) / np.maximum(largest, np.maximum(least, ROUNDING * largest.max()))))
 
 
-@takes_numbers("frequency_hz", least=0.0)
+@numeric_arguments("frequency_hz", least=0.0)
 def reduced_frf(
     reduced: ReducedMotion, frequency_hz: Float[Array, "f"], kind: FrfKind = "accelerance"
 ) -> Complex[Array, "f o i"]:

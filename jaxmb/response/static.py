@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled, takes_numbers
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,
@@ -55,7 +55,7 @@ def cartesian_stiffness(
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
 
-@takes_numbers("q", "wrench")
+@numeric_arguments("q", "wrench")
 @at_closed_posture
 @compiled
 def deflection(

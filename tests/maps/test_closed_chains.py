@@ -17,7 +17,7 @@ from jaxmb.maps import (
 )
 from jaxmb.maps.modal.uncertainty import FreeModel, logarithmic
 from jaxmb.mechanics.compliance import cartesian_compliance
-from jaxmb.mechanics.kinematics import moving_joints
+from jaxmb.mechanics.kinematics import joints_moving_frame
 from tests.mechanics.test_loops import BASE, COUPLER, CRANK, FOUR_BAR, ROCKER, angles, machine_of, rod
 
 ARM, ROD, APART = 0.3, 0.6, 0.7
@@ -308,11 +308,11 @@ def test_coordinates_that_move_a_frame():
             independent=["q1", "p1"],
         )
     )
-    assert moving_joints(model, "wrist") == ("q1", "w")
-    assert moving_joints(model, "pin") == ("q1",)
-    assert moving_joints(model, "pin-2") == ("p1",)
+    assert joints_moving_frame(model, "wrist") == ("q1", "w")
+    assert joints_moving_frame(model, "pin") == ("q1",)
+    assert joints_moving_frame(model, "pin-2") == ("p1",)
     with pytest.raises(ValueError, match="joints: 'q3' is a dependent coordinate"):
-        moving_joints(model, "wrist", ("q3",))
+        joints_moving_frame(model, "wrist", ("q3",))
 
 
 def test_wrong_input(four_bar, five_bar):

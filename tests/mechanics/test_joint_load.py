@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.machine.changed import machine_of
-from jaxmb.mechanics.joint_load import at_load
+from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, loads, study_of
 from tests.identify.derivatives import assert_jacobian
 
@@ -58,7 +58,7 @@ def test_a_compensator_takes_load_off():
         distance = np.hypot(0.3 * np.cos(q) + 0.2, -0.3 * np.sin(q) - 0.8)
         return -m * G * length * np.sin(q) + 0.5 * ks * (distance - free) ** 2
 
-    stiffness = eqx.filter_jit(lambda model, q: at_load(model, q).stiffness)
+    stiffness = eqx.filter_jit(lambda model, q: with_loaded_stiffness(model, q).stiffness)
     for q in (-0.3, 0.1, 0.6):
         effort = (energy(q + 1e-6) - energy(q - 1e-6)) / 2e-6
         assert abs(effort) < 0.9 * m * G * length * np.cos(q)
@@ -125,7 +125,7 @@ def test_members_of_a_loop_share_the_load(stiffness):
     k, c = np.array(stiffness), np.array(slope)
     for angle in (-0.4, 0.6, 1.1):
         q = np.array([angle, angle, -angle])[[model.coordinates.index(name) for name in "abc"]]
-        found = np.asarray(at_load(model, jnp.asarray(q)).stiffness)
+        found = np.asarray(with_loaded_stiffness(model, jnp.asarray(q)).stiffness)
         effort = M * G * LENGTH * np.cos(angle) * k / k.sum()
         expected = dict(zip("abc", [*(k * (1.0 + c * effort)), 0.0], strict=True))
         np.testing.assert_allclose(found, [expected[name] for name in model.coordinates], rtol=1e-9)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.modal_agreement import LonelyMode
+from jaxmb.identify.assess.modal_agreement import UnpairedMode
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
@@ -61,7 +61,7 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
 
 
 def test_modes_that_stand_alone_have_rows(result, text_of):
-    alone = (LonelyMode("hammer", "fitted", 12.345, 0.5), LonelyMode("hammer", "measured", 29.5, 0.7))
+    alone = (UnpairedMode("hammer", "fitted", 12.345, 0.5), UnpairedMode("hammer", "measured", 29.5, 0.7))
     record = dataclasses.replace(result.metrics.of(FrfMetrics), unmatched_modes=alone)
     metrics = dataclasses.replace(result.metrics, tests=result.metrics.tests | {"frf": record})
     rows = [line.split() for line in text_of(sections(dataclasses.replace(result, metrics=metrics))).splitlines()]

@@ -265,9 +265,9 @@ def test_zero_frfs_have_no_scale():
      ([0, 0], [0, 0], "")],
 )  # fmt: skip
 def test_the_fewer_lines_are_shaded(weight, shaded, label):
-    found, called = _unlike(np.array(weight, dtype=float)[:, None, None])
+    found, display_name = _unlike(np.array(weight, dtype=float)[:, None, None])
     np.testing.assert_array_equal(found[:, 0, 0], shaded)
-    assert called == label
+    assert display_name == label
 
 
 def test_what_figures_say(result, figures_of):

@@ -100,7 +100,7 @@ class Finding:
         for test, view, left in zip(problem.tests, self.views, self.misfits, strict=True):
             noise = left.explained
             if not test.noise_known:
-                noise = not (test.noise_goes_on or test.name in self.systematic)
+                noise = not (test.noise_is_correlated or test.name in self.systematic)
             if test.name in self.gross_errors or (not noise and test.score(view, None).poor):
                 names.append(test.name)
         return tuple(names)
@@ -145,7 +145,7 @@ class Finding:
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
         return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 
-    def believed(self, follows: bool) -> "Finding":
+    def cap_confidence(self, follows: bool) -> "Finding":
         """The finding with no parameter better than weakly known, unless the machine follows the data.
 
         A linear step keeps its standard deviations, which what is left has widened: a part of the bounds' width, which

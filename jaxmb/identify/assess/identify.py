@@ -38,7 +38,7 @@ from jaxmb.identify.assess.result import (
     found_parameters,
 )
 from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
-from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_held_back
+from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited
 from jaxmb.identify.assess.uncertainty.curvature import with_curvature
 from jaxmb.identify.assess.uncertainty.mode_deviations import mode_deviations
 from jaxmb.identify.estimation.identifiability import (
@@ -50,7 +50,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.noise_estimation import with_estimated_noise
@@ -60,7 +60,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import warnings_as_remarks
-from jaxmb.response.modal import modes, some_modes
+from jaxmb.response.modal import modes, select_modes
 
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
@@ -191,7 +191,9 @@ def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
 
 def _impossible(study: Study) -> str:
     """What the machine of a study, as it is before the fit, predicts that no data can be compared with."""
-    found = [f"{called(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))]
+    found = [
+        f"{display_name(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))
+    ]
     return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
 
 
@@ -226,12 +228,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         finding = with_curvature(finding)
     else:
         doubts = []
-    finding, pushed = not_held_back(finding)
+    finding, pushed = not_bound_limited(finding)
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
     apart = agreed is not None and not agreed.does
     wrong = bool(finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart)
-    finding = finding.believed(not wrong)
+    finding = finding.cap_confidence(not wrong)
     rows = information_rows(jacobian, variances) if information is None else information
     metrics = dataclasses.replace(
         fit_metrics(finding),
@@ -323,7 +325,7 @@ def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
         test, tangent = entry.test, entry.test.tangent(view)
         if tangent is not None and isinstance(test, PostureTest):
             found = jax.tree.map(np.asarray, modes(tangent))
-            found = some_modes(found, found.frequency_hz <= test.band_end_hz)
+            found = select_modes(found, found.frequency_hz <= test.band_end_hz)
             std = mode_deviations(test, study.model, study.free, finding.u, tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]

@@ -33,7 +33,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations, called, listed
+from jaxmb.identify.experiments.test import Equations, display_name, listed
 from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import (
     LinearStep,
@@ -50,7 +50,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.possible import Possible
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.kinds import KINDS, by_kind
-from jaxmb.identify.study.reading.parameters import held_values
+from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
 from jaxmb.io.validation import place
 
@@ -89,7 +89,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     found, _, step, start = finding.linear
     restricted = _restricted_remarks(finding)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
-    finding = finding.believed(not wrong)
+    finding = finding.cap_confidence(not wrong)
     if any(entry.source.std_unknown for entry in study.fitted):
         finding = finding.with_std(np.full(finding.u.size, np.inf))
     together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
@@ -153,9 +153,9 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     prior_std = None if prior is None else np.asarray(prior.std)
     stacked = with_prior(found, rows, prior)
     start = kept_values(study)
-    held = () if study.origin is None else held_values(study.model, study.origin.file)
+    held = () if study.origin is None else fixed_values(study.model, study.origin.file)
     touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
-    robust, alike = any(test.robust for test in study.tests), [test.rows_alike for test in study.tests]
+    robust, alike = any(test.robust for test in study.tests), [test.correlation_lengths for test in study.tests]
     step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
@@ -214,7 +214,7 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     # the noise itself is estimated, from so many samples as are independent
     tests: list[Any] = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
-    degrees = sum(float(np.sum(1.0 / test.rows_alike)) - rank for test, rank in zip(tests, ranks, strict=True))
+    degrees = sum(float(np.sum(1.0 / test.correlation_lengths)) - rank for test, rank in zip(tests, ranks, strict=True))
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
     return [
@@ -254,7 +254,7 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
         raise ValueError("the predictions of its tests are not linear in the same numbers")
     found = unknowns(study.free, reciprocal)
     for entry in study.fitted:
-        with place(called(entry.name)):
+        with place(display_name(entry.name)):
             entry.source.check_linear(study.model)
     with place("[free]"):
         _check_effect(study)
@@ -311,7 +311,7 @@ def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
     found = step.possible
     if found is None:
         return []
-    return [*_price_remarks(step, found, finding.study.free.names), *moved_remarks(finding)]
+    return [*_price_remarks(step, found, finding.study.free.names), *adjustment_remarks(finding)]
 
 
 def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) -> list[str]:
@@ -354,7 +354,7 @@ def noise_remarks(step: LinearStep) -> list[str]:
     ]
 
 
-def moved_remarks(finding: Finding) -> list[str]:
+def adjustment_remarks(finding: Finding) -> list[str]:
     """A sentence on masses that are not free and were changed."""
     before, now = parameters(finding.study.model), parameters(finding.model)
     free = {name for names in finding.study.free.tied for name in names}

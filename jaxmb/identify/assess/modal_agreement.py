@@ -122,7 +122,7 @@ class ModePair:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LonelyMode:
+class UnpairedMode:
     """A mode that stands alone: nothing like it was measured, or the identified machine has nothing like it."""
 
     posture: str
@@ -157,11 +157,11 @@ def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
     ]
 
 
-def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[LonelyMode]:
+def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[UnpairedMode]:
     """A line for each mode without a partner, "fitted" where nothing like it was measured, and "measured" otherwise."""
     alone = [("measured", agreement.measured, m) for m, f in enumerate(agreement.partner) if f is None]
     alone += [("fitted", agreement.fitted, f) for f in agreement.unmeasured]
     return [
-        LonelyMode(name, which, float(found.damped_frequency_hz[k]), 100.0 * float(found.damping_ratio[k]))
+        UnpairedMode(name, which, float(found.damped_frequency_hz[k]), 100.0 * float(found.damping_ratio[k]))
         for which, found, k in alone
     ]

@@ -9,7 +9,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import row_blocks
-from jaxmb.identify.experiments.test import called, listed
+from jaxmb.identify.experiments.test import display_name, listed
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -24,7 +24,7 @@ def data_remarks(study: Study) -> list[str]:
     """Sentences on machine and data as they were read: warnings, lines that are not used, assumed noise."""
     texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
     return [*study.remarks, *grouped(texts)] + [
-        f"{called(test.name)}: {test.lines_text(test.lines_left_out)} left out, which do not belong to their neighbours"
+        f"{display_name(test.name)}: outlier lines left out: {test.lines_text(test.lines_left_out)}"
         for test in study.tests
         if test.lines_left_out.size
     ]
@@ -73,7 +73,7 @@ def excess_remarks(
 def tests_text(names: Sequence[str]) -> str:
     """Tests in a sentence: "test 'near'", "tests 'near', 'far'"."""
     if len(names) == 1:
-        return called(names[0])
+        return display_name(names[0])
     return f"tests {listed([repr(name) for name in names])}"
 
 
@@ -157,9 +157,9 @@ def unmatched_remarks(finding: Finding) -> list[str]:
         ("fitted", "of the identified machine, without a measured counterpart"),
     ):
         modes = [mode for mode in alone if mode.of == of]
-        named = [f"{m.text} in {called(m.posture)}" if many else m.text for m in modes]
+        named = [f"{m.text} in {display_name(m.posture)}" if many else m.text for m in modes]
         if modes:
-            where = "" if many else f"{called(modes[0].posture)}: "
+            where = "" if many else f"{display_name(modes[0].posture)}: "
             sentences.append(f"{where}modes {text}: {listed(named)}")
     return sentences
 

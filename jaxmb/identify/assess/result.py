@@ -14,7 +14,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called, listed
+from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
@@ -59,7 +59,9 @@ def ended_text(
         doubts: the most important first.
     """
     if missed:
-        return f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {listed([*map(called, missed)])}"
+        return (
+            f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {listed([*map(display_name, missed)])}"
+        )
     if doubts and "yes" not in now and (wrong or "yes" in before):
         return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
     return Outcome.CONVERGED.value

@@ -140,7 +140,7 @@ def step(
     return jax.tree.map(lambda old, now: jnp.where(end, old, now), state, trial)
 
 
-def held(u: Float[Array, "d"], gradient: Float[Array, "d"], box: Box) -> Bool[Array, "d"]:
+def bound_limited(u: Float[Array, "d"], gradient: Float[Array, "d"], box: Box) -> Bool[Array, "d"]:
     """Mask of the coordinates limited by their bound: on it, with the negative gradient pointing out of the box."""
     return ((u <= box.lower) & (gradient > 0.0)) | ((u >= box.upper) & (gradient < 0.0))
 
@@ -149,7 +149,7 @@ def slope_cosine(state: LeastSquaresState, box: Box) -> Float[Array, ""]:
     """Largest cosine between the residual and a column of the Jacobian not limited by a bound: 0 at a minimum."""
     columns = jnp.maximum(jnp.diagonal(state.normal), SMALLEST)
     size = jnp.sqrt(columns * jnp.maximum(state.objective, SMALLEST))
-    return jnp.max(jnp.where(held(state.u, state.gradient, box), 0.0, jnp.abs(state.gradient) / size))
+    return jnp.max(jnp.where(bound_limited(state.u, state.gradient, box), 0.0, jnp.abs(state.gradient) / size))
 
 
 def finished(state: LeastSquaresState) -> Bool[Array, ""]:
@@ -182,6 +182,6 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
         outside = (move < low) | (move > high)
         return count + 1, jnp.any(outside), fixed | outside, jnp.clip(move, low, high)
 
-    first = (jnp.asarray(0), jnp.asarray(True), held(state.u, state.gradient, box), jnp.zeros_like(slope))
+    first = (jnp.asarray(0), jnp.asarray(True), bound_limited(state.u, state.gradient, box), jnp.zeros_like(slope))
     *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), fix_outside, first)
     return jnp.where(jnp.isfinite(move), move, 0.0) * scale

@@ -101,7 +101,7 @@ class ModesTest(PostureTest):
         names nothing."""
         if view.stiffness is None:
             return jnp.zeros((self.frequency_hz.size, shape.shape[1]))
-        return self.content[:, np.array(view.giving_way)].astype(float) @ energy_shares(shape, view.stiffness)
+        return self.content[:, np.array(view.is_unlocked)].astype(float) @ energy_shares(shape, view.stiffness)
 
     def _compared(self, found: "_Found", pairs: Int[Array, "m"]) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
         """Frequency, damping ratio, share and MAC of one predicted mode for each measured one, and all errors."""

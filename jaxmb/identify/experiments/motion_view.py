@@ -12,12 +12,12 @@ from jaxmb.compiled import compiled
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
-from jaxmb.mechanics.joint_load import at_load
+from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
-from jaxmb.response.modal import check_mass_matrix, giving_way, spring_matrices
+from jaxmb.response.modal import check_mass_matrix, is_unlocked, spring_matrices
 from jaxmb.response.sensor import tilt_rows
 
 
@@ -31,8 +31,8 @@ class MotionView(eqx.Module):
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
-    giving_way: tuple[bool, ...] = eqx.field(static=True)
-    """See `giving_way`."""
+    is_unlocked: tuple[bool, ...] = eqx.field(static=True)
+    """See `is_unlocked`."""
     tilt_rows: Float[Array, "o m"] | None = None
     """What gravity adds to the accelerations at the outputs; None where the sensors do not feel it."""
     support: Support | None = eqx.field(static=True, default=None)
@@ -56,7 +56,7 @@ def motion_view(
     linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere. Weightless: see
     `tangent_about`.
     """
-    model = at_load(model, q) if at == "posture" else model
+    model = with_loaded_stiffness(model, q) if at == "posture" else model
     point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
@@ -68,7 +68,7 @@ def motion_view(
     coupled, stiffness = model.springs or model.motors or model.beams or model.following, None
     if shares_energy:
         stiffness = spring_matrices(model, q, point) if coupled else motion_stiffness(model)
-    return MotionView(tangent, stiffness, output_rows, input_rows, giving_way(model), tilt)
+    return MotionView(tangent, stiffness, output_rows, input_rows, is_unlocked(model), tilt)
 
 
 def check_motion(view: MotionView, names: Sequence[str]) -> None:

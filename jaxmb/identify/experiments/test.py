@@ -71,7 +71,7 @@ class Score(NamedTuple):
         return (error is not None and error > 0.3) or (explained is not None and explained < 50.0)
 
 
-class Change(NamedTuple):
+class Hypothesis(NamedTuple):
     """A number, 0 as a test is described, by which a single mistake in that would be mended."""
 
     key: str
@@ -175,20 +175,20 @@ class Test(eqx.Module):
 
         A column is zero where the prediction does not depend on the value.
         """
-        raise NotImplementedError(f"{called(self.name)} is not linear in the free parameters")
+        raise NotImplementedError(f"{display_name(self.name)} is not linear in the free parameters")
 
     @property
-    def takes_prior(self) -> bool:
+    def accepts_linear_prior(self) -> bool:
         """Whether a prior may be of values on a linear scale: a linear step has its rows below those of the test."""
         return False
 
-    def thinned(self, lines: int) -> "Test":
+    def decimate(self, lines: int) -> "Test":
         """The test on fewer lines, evenly spread and weighted, that show the way as well as all."""
         return self
 
     @property
-    def thins(self) -> bool:
-        """Whether `thinned` leaves fewer rows."""
+    def can_decimate(self) -> bool:
+        """Whether `decimate` leaves fewer rows."""
         return False
 
     @property
@@ -218,11 +218,11 @@ class Test(eqx.Module):
 
     # Mistakes in how it is described
 
-    def changes(self, model: Model) -> tuple[Change, ...]:
+    def changes(self, model: Model) -> tuple[Hypothesis, ...]:
         """Mistakes that can be made in its description."""
         return ()
 
-    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+    def residual_with(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with the description changed."""
         return self.residual(self.view(model))
 
@@ -236,7 +236,7 @@ class Test(eqx.Module):
     """Whether it has lines, of which single ones may not belong to their neighbours."""
 
     @property
-    def noise_goes_on(self) -> bool:
+    def noise_is_correlated(self) -> bool:
         """Whether part of its noise goes on from line to line, so that `systematic` cannot judge what is left."""
         return False
 
@@ -244,7 +244,7 @@ class Test(eqx.Module):
         """Part of the variance of what is left that is no noise."""
         return 0.0
 
-    def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
+    def outlier_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
         """Numbers of single lines that do not belong to their neighbours."""
         return np.zeros(0, dtype=int)
 
@@ -264,7 +264,7 @@ class Test(eqx.Module):
     @property
     def robust(self) -> bool:
         """Whether outliers are given less weight: in a linear step by how far they are off, in a search single lines
-        that do not belong (`odd_lines`) none."""
+        that do not belong (`outlier_lines`) none."""
         return False
 
     # Noise
@@ -300,11 +300,11 @@ class Test(eqx.Module):
 
     def estimated_noise(self, residual: np.ndarray, expected: float) -> float:
         """`nominal_noise` with which the sum of squares of a residual is as expected."""
-        raise NotImplementedError(f"the noise of {called(self.name)} cannot be estimated from a fit")
+        raise NotImplementedError(f"the noise of {display_name(self.name)} cannot be estimated from a fit")
 
     def with_noise(self, std: float) -> "Test":
         """The test with another `nominal_noise`."""
-        raise NotImplementedError(f"the noise of {called(self.name)} cannot be estimated from a fit")
+        raise NotImplementedError(f"the noise of {display_name(self.name)} cannot be estimated from a fit")
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
         """How many times larger correlations between the errors of rows make their variance along some directions.
@@ -321,12 +321,12 @@ class Test(eqx.Module):
         return 1.0
 
     @property
-    def rows_alike(self) -> Float[np.ndarray, "m"]:
+    def correlation_lengths(self) -> Float[np.ndarray, "m"]:
         """How many neighbouring rows tell as much as one where their stated deviations are larger than their errors for
         it, so that they count as if they were independent."""
         return np.ones(self.rows)
 
-    def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring rows whose residuals tell no more than one."""
         return 1.0
 
@@ -342,7 +342,7 @@ class Test(eqx.Module):
         itself where it is, so that a difference of residuals says the same."""
         return self
 
-    def redrawn(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A residual drawn from what a fit left, with replacement; of rows without an order each by itself."""
         used = row_weights > 0.0
         plain = residual[used] / np.sqrt(row_weights[used])
@@ -407,6 +407,6 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def called(name: str) -> str:
+def display_name(name: str) -> str:
     """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
     return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"

@@ -186,7 +186,7 @@ def linear_step(
         robust: less weight for outliers.
         bodies: those that are to be possible, where inertial numbers are among the unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
-        alike: `Test.rows_alike` of the rows of tests.
+        alike: `Test.correlation_lengths` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """

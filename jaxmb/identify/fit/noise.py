@@ -171,7 +171,7 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, ro
 
 def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
     """Number of rows of a test whose residuals tell no more than one, over that of its noise."""
-    return max(test.correlated_rows(residual, row_weights) / test.degrees_factor, 1.0)
+    return max(test.correlation_length(residual, row_weights) / test.degrees_factor, 1.0)
 
 
 def explained_objective(problem: Problem) -> float:

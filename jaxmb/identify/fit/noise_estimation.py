@@ -91,7 +91,7 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Te
             expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
             own = own.with_noise(test.estimated_noise(residual[rows], expected))
         if test.robust:
-            odd = np.union1d(test.lines_left_out, test.odd_lines(residual[rows], row_weights[rows])).astype(int)
+            odd = np.union1d(test.lines_left_out, test.outlier_lines(residual[rows], row_weights[rows])).astype(int)
             own = own.without_lines(odd)
         tests.append(own)
     return tests

@@ -21,7 +21,7 @@ from jaxmb.identify.fit.devices import more_postures, shared_out
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.loops import moving_independently
+from jaxmb.mechanics.loops import degrees_of_freedom
 
 MOST_ENTRIES = 2**24
 """Of a Jacobian that is held in the memory, an eighth of a gigabyte; of a larger one a test at a time."""
@@ -139,7 +139,7 @@ class Problem(eqx.Module):
     def one_by_one(self) -> bool:
         """Whether several points are better taken one after the other: a machine with many small motions is solved in
         the way that its numbers ask for, and several at once would be solved in all ways."""
-        return len(moving_independently(self.model)) > FEW
+        return len(degrees_of_freedom(self.model)) > FEW
 
     @property
     def memory(self) -> int:
@@ -204,7 +204,7 @@ class Problem(eqx.Module):
         return shared_out(some, each, jax.tree.map(lambda y: y[0], each), *same) if self.spread else some(each, *same)
 
 
-def spread_for(problem: Problem, points: int) -> Problem:
+def shared_over_devices(problem: Problem, points: int) -> Problem:
     """The problem with its tests shared out over the devices where that keeps more of them busy than the points do."""
     spread = more_postures(points, max((len(form.members) for form in problem.forms), default=0))
     return problem if spread == problem.spread else dataclasses.replace(problem, spread=spread)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
-from jaxmb.compiled import compiled, with_fixed
+from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import (
     Box,
     LeastSquaresState,
@@ -23,7 +23,7 @@ from jaxmb.identify.estimation.least_squares import (
 )
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import agreed, everywhere, shared_out
-from jaxmb.identify.fit.problem import Problem, spread_for
+from jaxmb.identify.fit.problem import Problem, shared_over_devices
 from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
@@ -59,8 +59,8 @@ class LeastSquares:
         self.name = name
         self.starts = starts
         # The tolerance as an array: another one compiles nothing again.
-        problem = spread_for(problem, starts)
-        self._advance = with_fixed(
+        problem = shared_over_devices(problem, starts)
+        self._advance = compiled_partial(
             _advance_least_squares, *everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
         )
         self._most_steps, self._exact = most_steps, exact

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.compiled import compiled, with_fixed
+from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.blocks import in_blocks
 from jaxmb.identify.fit.devices import everywhere, shared_out
-from jaxmb.identify.fit.problem import Problem, spread_for
+from jaxmb.identify.fit.problem import Problem, shared_over_devices
 from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
@@ -51,7 +51,7 @@ class PopulationSearch:
     name = "search"
 
     def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
-        self._problem, self._box = everywhere((spread_for(problem, population), box))
+        self._problem, self._box = everywhere((shared_over_devices(problem, population), box))
         self._name, self._generations, self._size = algorithm, generations, population
 
     @functools.cached_property
@@ -68,7 +68,7 @@ class PopulationSearch:
     @functools.cached_property
     def _advance(self) -> Any:
         algorithm, _, params = self._evosax
-        return with_fixed(_some_generations, algorithm, params, self._problem, self._box)
+        return compiled_partial(_some_generations, algorithm, params, self._problem, self._box)
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> SearchState:
         algorithm, from_population, params = self._evosax

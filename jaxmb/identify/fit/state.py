@@ -16,7 +16,7 @@ from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.stage import Stage
 from jaxmb.io.arrays import read_arrays
-from jaxmb.io.files import write_whole
+from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import InputError
 
 SAME_END = 1e-4
@@ -91,7 +91,7 @@ def save_state(path: Path, mark: str, fit: Fit, stage_state: Any) -> None:
     arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     buffer = BytesIO()
     np.savez(buffer, mark=np.asarray(mark), **arrays)  # pyright: ignore[reportArgumentType]
-    write_whole(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSettings, size: int) -> tuple[Fit, Any]:

@@ -10,7 +10,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, ORDER, Place, assigned, parameters, places
+from jaxmb.identify.parameters.model_parameters import (
+    NOT_NEGATIVE,
+    ORDER,
+    ParameterSpec,
+    assigned,
+    parameter_table,
+    parameters,
+)
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 
@@ -38,7 +45,7 @@ class FreeParameters(eqx.Module):
     """One name per entry: the first of those tied together."""
     tied: tuple[tuple[str, ...], ...] = eqx.field(static=True)
     """All names per entry."""
-    targets: tuple[Place, ...] = eqx.field(static=True)
+    targets: tuple[ParameterSpec, ...] = eqx.field(static=True)
     """Entries of the model that are set."""
     source: tuple[int, ...] = eqx.field(static=True)
     """Entry of u for each target."""
@@ -97,7 +104,7 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
         ValueError: an unknown or repeated name, reversed or non-finite bounds, a bound at or below zero on a
             logarithmic scale, or an initial value outside its bounds.
     """
-    known = places(model)
+    known = parameter_table(model)
     seen: set[str] = set()
     for bound in bounds:
         for name in bound.names:

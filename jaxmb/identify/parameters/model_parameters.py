@@ -38,14 +38,14 @@ _FURTHER = {
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
 
-class Place(NamedTuple):
+class ParameterSpec(NamedTuple):
     """A parameter's entry in the parameter table: a leaf of the model and the entries of it that hold the value."""
 
     leaf: str
     entries: tuple[tuple[int, ...], ...]
 
 
-def places(model: Model) -> dict[str, Place]:
+def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     """Parameter table of a model: every parameter's entry by name.
 
     stiffness.*, damping.*, loss_factor.*, rotor_inertia.*, friction.*, offset.* of unlocked coordinates including motor
@@ -58,62 +58,64 @@ def places(model: Model) -> dict[str, Place]:
     coordinates with load-dependent stiffness; stribeck.*, cubic_damping.*, load_friction.*, damping_slope.* and
     stribeck_speed.* of coordinates with these friction terms.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, ParameterSpec] = {}
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
     joint_of = {shaft: joint for joint, shaft in model.motors if model.brakes_release}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[joint_of.get(i, i)]]
     for family, without in (("stiffness", ()), ("damping", ()), ("loss_factor", shafts)):
         for i, name in moving:
             if i not in without:
-                found[f"{family}.{name}"] = Place(family, ((i,),))
+                found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
         for i, name in enumerate(model.springs):
-            found[f"{family}.{name}"] = Place(f"spring_{family}", ((i,),))
+            found[f"{family}.{name}"] = ParameterSpec(f"spring_{family}", ((i,),))
     for i, name in moving:
         if model.load_dependent[i]:
-            found[f"stiffness_slope.{name}"] = Place("stiffness_slope", ((i,),))
+            found[f"stiffness_slope.{name}"] = ParameterSpec("stiffness_slope", ((i,),))
     for i, name in moving:
         if i not in driven:
-            found[f"rotor_inertia.{name}"] = Place("rotor_inertia", ((i,),))
+            found[f"rotor_inertia.{name}"] = ParameterSpec("rotor_inertia", ((i,),))
     for family in ("friction", "offset"):
         for i, name in moving:
-            found[f"{family}.{name}"] = Place(family, ((i,),))
+            found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
     for i, name in moving:
         for term in model.further_friction[i]:
-            found[f"{term}.{name}"] = Place("friction_terms", ((i, TERMS.index(term)),))
+            found[f"{term}.{name}"] = ParameterSpec("friction_terms", ((i, TERMS.index(term)),))
         if "stribeck" in model.further_friction[i]:
-            found[f"stribeck_speed.{name}"] = Place("stribeck_speed", ((i,),))
+            found[f"stribeck_speed.{name}"] = ParameterSpec("stribeck_speed", ((i,),))
     for family, of in (("rotor_inertia", "inertia"), ("damping", "damping"), ("friction", "friction")):
         for i, name in enumerate(model.transmissions):
-            found[f"{family}.{name}"] = Place(f"transmission_{of}", ((i,),))
+            found[f"{family}.{name}"] = ParameterSpec(f"transmission_{of}", ((i,),))
     for i, name in enumerate(model.springs):
         if model.spring_type[i] == "length":
-            found[f"free_length.{name}"] = Place("spring_free_length", ((i,),))
+            found[f"free_length.{name}"] = ParameterSpec("spring_free_length", ((i,),))
     for i, name in enumerate(model.beams):
         for family in ("young_modulus", "shear_modulus", "density"):
-            found[f"{family}.{name}"] = Place(family, ((i,),))
-        found[f"loss_factor.{name}"] = Place("beam_loss_factor", ((i,),))
+            found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
+        found[f"loss_factor.{name}"] = ParameterSpec("beam_loss_factor", ((i,),))
     for i, name in enumerate(model.masses):
-        found[f"mass.{name}"] = Place("mass", ((i,),))
+        found[f"mass.{name}"] = ParameterSpec("mass", ((i,),))
     for i, name in enumerate(model.masses):
         for k, axis in enumerate(_AXES):
-            found[f"first_moment.{name}.{axis}"] = Place("first_moment", ((i, k),))
+            found[f"first_moment.{name}.{axis}"] = ParameterSpec("first_moment", ((i, k),))
         for axes, (a, b) in _TENSOR.items():
-            found[f"inertia.{name}.{axes}"] = Place("inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),))
+            found[f"inertia.{name}.{axes}"] = ParameterSpec(
+                "inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
+            )
     for i, name in enumerate(model.virtual_springs):
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
-            found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = Place("compliance", entries)
+            found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = ParameterSpec("compliance", entries)
     for of in ("mass", "stiffness"):
-        found[f"rayleigh.{of}"] = Place(f"rayleigh_{of}", ((),))
+        found[f"rayleigh.{of}"] = ParameterSpec(f"rayleigh_{of}", ((),))
     for of in ("order", "time") if model.fractional else ():
-        found[f"fractional.{of}"] = Place(f"fractional_{of}", ((),))
+        found[f"fractional.{of}"] = ParameterSpec(f"fractional_{of}", ((),))
     return found
 
 
 def parameters(model: Model) -> dict[str, float]:
     """Value of every parameter of the model by name, in SI units (see `places` for the names)."""
-    leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in places(model).values()}
-    return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in places(model).items()}
+    leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in parameter_table(model).values()}
+    return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in parameter_table(model).items()}
 
 
 def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
@@ -126,7 +128,7 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
         ValueError: a parameter is unknown, one of the families in `NOT_NEGATIVE` is negative, or the order of
             fractional damping exceeds 1.
     """
-    known = places(model)
+    known = parameter_table(model)
     for name, value in values.items():
         if name not in known:
             raise ValueError(known_name("parameter", name, known))
@@ -141,7 +143,7 @@ def with_numbers(model: Model, values: Mapping[str, float]) -> Model:
     """The model with parameters at other values, SI units; a mass does not scale its first moment and inertia."""
     if not values:
         return model
-    known, own = places(model), parameters(model)
+    known, own = parameter_table(model), parameters(model)
     bodies = [name.removeprefix("mass.") for name in values if name.startswith("mass.")]
     unscaled = {
         name: own[name]
@@ -187,7 +189,7 @@ def unit(model: Model, name: str) -> str:
     }[family]  # fmt: skip
 
 
-def assigned(model: Model, targets: Sequence[Place], values: Sequence[float | Array]) -> Model:
+def assigned(model: Model, targets: Sequence[ParameterSpec], values: Sequence[float | Array]) -> Model:
     """The model with values assigned to the targets, SI units; on the host unless something is traced."""
     traced = any(isinstance(x, Tracer) for x in (*values, *jax.tree.leaves(model)))
     leaves: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Test, called
+from jaxmb.identify.experiments.test import Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.machine.build import Model
@@ -70,7 +70,7 @@ def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
     """
     probe, q = test.probe(), test.posture
     if probe is None or q is None:
-        raise ValueError(f"{called(test.name)} is of a kind that cannot be planned, expected an FRF test")
+        raise ValueError(f"{display_name(test.name)} is of a kind that cannot be planned, expected an FRF test")
     return probe, np.asarray(q)
 
 

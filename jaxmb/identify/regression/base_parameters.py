@@ -185,7 +185,7 @@ def minimum_norm_values(
     return {name: float(least[i]) for i, name in enumerate(names) if base.matrix[:, i].any()}
 
 
-class WithoutKnown(NamedTuple):
+class ReducedRegression(NamedTuple):
     """A linear regression with the effect of known parameters subtracted from the torques."""
 
     regressor: Float[np.ndarray, "... d"]
@@ -194,12 +194,12 @@ class WithoutKnown(NamedTuple):
     """Names of the remaining columns."""
 
 
-def without_known(
+def subtract_known(
     regressor: Float[Array, "... p"] | np.ndarray,
     effort: Float[Array, "..."] | np.ndarray,
     names: Sequence[str],
     known: Mapping[str, float],
-) -> WithoutKnown:
+) -> ReducedRegression:
     """Regression on the unknown parameters alone, Y_u K_u = tau - Y_k K_k.
 
     Args:
@@ -222,10 +222,10 @@ def without_known(
     is_known = np.array([name in known for name in names], dtype=bool)
     values = np.array([known[name] for name in names if name in known], dtype=float)
     remaining = tuple(name for name in names if name not in known)
-    return WithoutKnown(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
+    return ReducedRegression(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
 
 
-def acting_names(model: Model, free: Collection[str] = ()) -> list[str]:
+def relevant_names(model: Model, free: Collection[str] = ()) -> list[str]:
     """Names of the relevant columns among `regressor_names`: of bodies, of non-zero parameters and of free ones."""
     values = parameters(model)
     return [
@@ -237,7 +237,7 @@ def acting_names(model: Model, free: Collection[str] = ()) -> list[str]:
 
 def _chosen(model: Model, names: tuple[str, ...], of: Sequence[str] | None) -> list[str]:
     if of is None:
-        return acting_names(model)
+        return relevant_names(model)
     found: set[str] = set()
     for pattern in of:
         matches = matching(names, pattern)

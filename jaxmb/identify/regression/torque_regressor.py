@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.compiled import compiled, takes_numbers
-from jaxmb.identify.parameters.model_parameters import Place, places
+from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.friction import TERMS
@@ -41,8 +41,8 @@ def regressor_names(model: Model) -> tuple[str, ...]:
     return tuple(_linear_parameters(model))
 
 
-@takes_numbers("q", "qd", "qdd", "q_rest")
-@takes_numbers("friction_speed", least=SLOWEST)
+@numeric_arguments("q", "qd", "qdd", "q_rest")
+@numeric_arguments("friction_speed", least=SLOWEST)
 @at_closed_posture
 @compiled
 def torque_regressor(
@@ -136,7 +136,7 @@ def stacked_torque_regressor(
     return found
 
 
-@takes_numbers("q", "qd")
+@numeric_arguments("q", "qd")
 @compiled
 def energy_regressor(
     model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], q_rest: Float[Array, "n"] | None = None
@@ -166,7 +166,7 @@ def energy_regressor(
     return _columns(model, _slopes(model, energy, _leaves(model)))[0]
 
 
-def carried_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
+def load_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
     """Mask of the columns of the regressor other than friction, which load a gear."""
     return np.array([name.split(".")[0] not in RUBS for name in names], dtype=bool)
 
@@ -178,7 +178,7 @@ def _with_load_friction(
     if not load_friction(model).any():
         return Y
     specs = _linear_parameters(model)
-    names, loads = list(specs), carried_columns(list(specs))
+    names, loads = list(specs), load_columns(list(specs))
     values = jnp.stack([getattr(model, spec.leaf)[spec.entries[0]] for spec in specs.values()])
     load = jnp.abs(Y[:, loads] @ values[loads])
     for row, name in enumerate(independent_coordinates(model)):
@@ -188,8 +188,8 @@ def _with_load_friction(
     return Y
 
 
-def _linear_parameters(model: Model) -> dict[str, Place]:
-    return {name: spec for name, spec in places(model).items() if name.split(".")[0] in LINEAR}
+def _linear_parameters(model: Model) -> dict[str, ParameterSpec]:
+    return {name: spec for name, spec in parameter_table(model).items() if name.split(".")[0] in LINEAR}
 
 
 def _leaves(model: Model) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import known_name
@@ -84,7 +84,7 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
     for entry in tests:
         if entry.test.posture is None:
             raise NotImplementedError(
-                f"laws cannot be found together with {called(entry.name)}, which was made at several postures"
+                f"laws cannot be found together with {display_name(entry.name)}, which was made at several postures"
             )
     postures = np.array([np.asarray(entry.test.posture) for entry in tests])
     amplitudes, names = [entry.amplitude for entry in tests], [entry.name for entry in tests]

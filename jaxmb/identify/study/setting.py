@@ -9,7 +9,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.experiments.torque.gain_fit import GainChoice
 from jaxmb.identify.parameters.free_parameters import matching
-from jaxmb.identify.parameters.model_parameters import places, set_parameters
+from jaxmb.identify.parameters.model_parameters import parameter_table, set_parameters
 from jaxmb.identify.study.file import machine_named
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.build import Model
@@ -62,7 +62,7 @@ def measured_model(machine: str | None, values: Mapping[str, float], setting: Se
     """
     own = setting.measured or setting.whole
     model = study_model(own if machine is None else machine_named(machine, setting.folder), setting.file)
-    names = list(places(model))
+    names = list(parameter_table(model))
     given: dict[str, float] = {}
     for pattern, value in values.items():
         if pattern not in names:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test, called
+from jaxmb.identify.experiments.test import Test, display_name
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -33,13 +33,13 @@ from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,
     friction_choice,
-    told_friction,
     with_friction,
+    with_friction_remarks,
 )
 from jaxmb.identify.study.reading.gains import gain_choice
 from jaxmb.identify.study.reading.parameters import (
     bounds_of,
-    held_values,
+    fixed_values,
     idle_bodies,
     left_out,
     prior_of,
@@ -148,7 +148,7 @@ class Study:
         found = list[Entry]()
         for entry in self.entries:
             if entry.source.about is not None:
-                with place(called(entry.name)):
+                with place(display_name(entry.name)):
                     new = entry.source.about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
@@ -174,7 +174,7 @@ class Study:
             return reciprocal is not None
         of = np.isfinite(np.asarray(self.problem.prior.std))
         by_value = ~np.array(self.free.logarithmic) & ~reciprocal
-        return all(test.takes_prior for test in self.tests) and bool(by_value[of].all())
+        return all(test.accepts_linear_prior for test in self.tests) and bool(by_value[of].all())
 
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
@@ -301,7 +301,7 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
         file = with_preset(file, len(machine.coordinates))
         model = study_model(machine, file)
     with place(f"{source}: [hold]"):
-        held = held_values(model, file)
+        held = fixed_values(model, file)
         model = set_parameters(model, held)
     with place(source):
         check_kinds(file)
@@ -321,7 +321,7 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
             model = set_parameters(study_model(machine, file), held)
         setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
         entries = read_tests(file, source, setting)
-    entries = told_friction(entries, choice)
+    entries = with_friction_remarks(entries, choice)
     fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with place(f"{source}: [free]"):
@@ -346,14 +346,14 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
     with place(source):
         check_stiffness(file, at_start)
     for entry in entries:
-        with place(f"{source}: {called(entry.name)}"):
+        with place(f"{source}: {display_name(entry.name)}"):
             entry.test.check(at_start)
     with place(f"{source}: [prior]"):
         own, of_machine = known_values(model, free, initial, stated), parameters(model)
         # a gain of a drive starts from a first fit, about which no prior can be
         unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
-        prior = prior_of(free, file.prior, about, all(t.takes_prior for t in tests))
+        prior = prior_of(free, file.prior, about, all(t.accepts_linear_prior for t in tests))
     problem = dataclasses.replace(problem, prior=prior)
     if file.preset == "rognant2010":
         with place(source):

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
-from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, counted_jacobian, dexterity, length_power
-from jaxmb.mechanics.kinematics import TOOL, moving_joints
+from jaxmb.maps.kinetostatic.dexterity import DIRECTIONS, dexterity, length_power, selected_jacobian
+from jaxmb.mechanics.kinematics import TOOL, joints_moving_frame
 
 LENGTHS = (1e-3, 1e3)
 """Shortest and longest characteristic length of the search, m."""
@@ -49,7 +49,7 @@ def characteristic_length(
         ValueError: a name is unknown, or all postures are singular.
     """
     rows = np.asarray(postures)
-    joints, directions = moving_joints(model, frame, joints), tuple(directions)
+    joints, directions = joints_moving_frame(model, frame, joints), tuple(directions)
     # A factor on the length changes a condition number at most by the factor to this power.
     steepest = float(np.ptp(length_power(model, frame, joints, directions)))
     ends = np.tile(np.log(LENGTHS) if steepest else np.zeros(2), (len(rows), 1))
@@ -82,7 +82,7 @@ def _narrow(
     """Largest 1/kappa_F in the brackets of log L after `STEPS` golden sections, and the new brackets."""
     golden = (5.0**0.5 - 1.0) / 2.0
     power = length_power(model, frame, joints, directions)[..., None]
-    jacobian = jax.vmap(lambda q: counted_jacobian(model, q, frame, joints, directions), out_axes=-1)(postures)
+    jacobian = jax.vmap(lambda q: selected_jacobian(model, q, frame, joints, directions), out_axes=-1)(postures)
 
     def value(log_length: Array) -> Array:
         return _inverse_condition_by_gram(jacobian * jnp.exp(log_length * power))

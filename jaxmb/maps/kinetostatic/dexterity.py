@@ -10,7 +10,7 @@ from jaxmb.compiled import compiled
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
-from jaxmb.mechanics.kinematics import TOOL, moving_joints
+from jaxmb.mechanics.kinematics import TOOL, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
 
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
@@ -49,7 +49,7 @@ def normalized_jacobian(
     Source: Dumas et al. 2011, eq. 8.
     """
     powers = length_power(model, frame, joints, directions)
-    return counted_jacobian(model, q, frame, joints, directions) * length**powers
+    return selected_jacobian(model, q, frame, joints, directions) * length**powers
 
 
 def inverse_condition(matrix: Float[Array, "d j"]) -> Float[Array, ""]:
@@ -102,12 +102,12 @@ def _dexterity(
     return inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions))
 
 
-def counted_jacobian(
+def selected_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[Array, "d j"]:
     """Jacobian [d, j] of a frame for the selected joints and components of the twist, SI units."""
     rows, driven = _rows(directions), independent_coordinates(model)
-    columns = [driven.index(name) for name in moving_joints(model, frame, joints)]
+    columns = [driven.index(name) for name in joints_moving_frame(model, frame, joints)]
     twists = elastic_jacobian(model, q, frame)
     if model.loops:
         twists = twists[:, : len(model.coordinates)] @ motion_map(model, q)
@@ -117,10 +117,10 @@ def counted_jacobian(
 def length_power(
     model: Model, frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[np.ndarray, "d j"]:
-    """Powers [d, j] of the characteristic length that make the entries of `counted_jacobian` dimensionless."""
+    """Powers [d, j] of the characteristic length that make the entries of `selected_jacobian` dimensionless."""
     translation = np.array([1.0 if row < 3 else 0.0 for row in _rows(directions)])
     revolute = dict(zip(model.coordinates, model.revolute, strict=True))
-    prismatic = np.array([0.0 if revolute[name] else 1.0 for name in moving_joints(model, frame, joints)])
+    prismatic = np.array([0.0 if revolute[name] else 1.0 for name in joints_moving_frame(model, frame, joints)])
     return prismatic[None, :] - translation[:, None]
 
 

@@ -21,7 +21,7 @@ from jaxmb.maps.kinetostatic.load_response import (
     translational_compliance,
 )
 from jaxmb.maps.postures.place_solver import check_all_closed
-from jaxmb.mechanics.kinematics import moving_joints
+from jaxmb.mechanics.kinematics import joints_moving_frame
 from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.response.static import check_wrench
 
@@ -104,7 +104,7 @@ def checked_settings(
         raise ValueError(f"direction: {along}, expected three numbers, not all 0")
     return MapSettings(
         length_m=float(length),
-        joints=moving_joints(model, frame, joints),
+        joints=joints_moving_frame(model, frame, joints),
         directions=tuple(directions),
         wrench=None if load is None else tuple(load.tolist()),
         direction=None if along is None else tuple(along.tolist()),

@@ -11,7 +11,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.maps.modal.modal_quantities import BY_MODE, MODAL_QUANTITIES, modal_quantities, number_of_modes
 from jaxmb.maps.modal.uncertainty import (
-    HARDLY_KNOWN,
+    LARGE_STD,
     FreeModel,
     checked_covariance,
     free_values,
@@ -72,7 +72,7 @@ class ModalMaps:
     peak_hz: np.ndarray | None
     """Frequency of the dynamic compliance [*grid], Hz."""
     hardly_known: tuple[str, ...]
-    """Parameters whose entry of u has a standard deviation of `HARDLY_KNOWN` or more."""
+    """Parameters whose entry of u has a standard deviation of `LARGE_STD` or more."""
     settings: ModalMapSettings
 
 
@@ -142,7 +142,7 @@ def modal_maps(
         covariance = checked_covariance(free, covariance)
         vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
         variance = np.diagonal(covariance)
-        uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= HARDLY_KNOWN**2)
+        uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= LARGE_STD**2)
     rows = postures.coordinates[reached]
     found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at, report)
 

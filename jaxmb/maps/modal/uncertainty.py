@@ -14,7 +14,7 @@ from jaxmb.machine.build import Model
 
 NO_EFFECT = 1e-9
 """Relative change of a quantity per unit of an entry of u below which the entry has no effect; rounding is 1e-14."""
-HARDLY_KNOWN = 1.0
+LARGE_STD = 1.0
 """Standard deviation of an entry of u, mostly a logarithm, above which first-order propagation is inaccurate."""
 
 

@@ -13,7 +13,7 @@ from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic.characteristic_length import characteristic_length
 from jaxmb.maps.placement.path_following import REASONS, Follower, Joints, best_along, make_follower
 from jaxmb.maps.placement.tool_path import VARIABLES, ToolPath, check_tool_path, placed_paths
-from jaxmb.mechanics.kinematics import TOOL, frame_name, moving_joints
+from jaxmb.mechanics.kinematics import TOOL, frame_name, joints_moving_frame
 from jaxmb.mechanics.loops import check_open_chain
 
 CRITERIA = ("max", "rms")
@@ -219,7 +219,7 @@ def _sample(model: Model, joints: Joints, count: int) -> np.ndarray:
 
 
 def _checked_limits(model: Model, frame: str, limits: Mapping[str, tuple[float, float]]) -> Joints:
-    names = moving_joints(model, frame, tuple(limits) if limits else None)
+    names = joints_moving_frame(model, frame, tuple(limits) if limits else None)
     for name in names:
         if name not in limits:
             raise ValueError(f"limits: coordinate '{name}' has none, expected its lower and upper limit")

@@ -15,9 +15,9 @@ from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
-from jaxmb.mechanics.kinematics import frame_pose, moving_joints
+from jaxmb.mechanics.kinematics import frame_pose, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, loop_gaps
-from jaxmb.mechanics.postures import LONGEST_STEP, MOST_BESIDE, following_given
+from jaxmb.mechanics.postures import LONGEST_STEP, MOST_BESIDE, dependent_for_given
 from jaxmb.spatial import rotation_vector, transform
 
 REACHED = 1e-8
@@ -37,7 +37,7 @@ LARGEST_BATCH = 1024
 
 
 @dataclass(frozen=True)
-class PlaceSolver:
+class PositionSolver:
     """Solver for targets: positions of a frame, or values of given coordinates of a machine with loops."""
 
     model: Model
@@ -58,7 +58,7 @@ class PlaceSolver:
         """Targets at postures [*p, n]: values of the given coordinates, or positions of the frame [*p, 3]."""
         if self.given:
             return coordinates[..., [self.model.coordinates.index(name) for name in self.given]]
-        return frame_places(self.model, coordinates, self.frame)
+        return frame_positions(self.model, coordinates, self.frame)
 
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Postures [k, n] at targets [k, t], solved from starts [k, n], and a mask of the targets reached [k]."""
@@ -104,36 +104,36 @@ class PlaceSolver:
 def closed_solver(
     model: Model, start: np.ndarray, given: Sequence[str], held: Sequence[str], frame: str,
     limits: Mapping[str, tuple[float, float]] | None,
-) -> PlaceSolver:  # fmt: skip
+) -> PositionSolver:  # fmt: skip
     """Solver for values of the given coordinates of a machine with loops, from a closed start posture [n].
 
     Raises:
         ValueError: given and fixed coordinates overdetermine the loops, or limits are reversed.
     """
     numbers = sorted(model.coordinates.index(name) for name in (*given, *held))
-    follow = following_given(model, start, numbers)
+    follow = dependent_for_given(model, start, numbers)
     moving = tuple(name for i, name in enumerate(model.coordinates) if i in follow or name in given)
-    return PlaceSolver(model, start, frame, moving, False, *_checked_limits(model, limits), tuple(given))
+    return PositionSolver(model, start, frame, moving, False, *_checked_limits(model, limits), tuple(given))
 
 
-def place_solver(
+def position_solver(
     model: Model, start: np.ndarray, frame: str, joints: Sequence[str] | None, orientation: bool | None,
     limits: Mapping[str, tuple[float, float]] | None,
-) -> PlaceSolver:  # fmt: skip
+) -> PositionSolver:  # fmt: skip
     """Solver for positions of a frame from a start posture [n]; arguments as in `postures_over`.
 
     Raises:
         ValueError: a name is unknown, limits are reversed, or more than six coordinates move the frame and `joints` is
             not given.
     """
-    moving = moving_joints(model, frame, joints)
+    moving = joints_moving_frame(model, frame, joints)
     if joints is None and len(moving) > 6:
         raise ValueError(
             f"joints: {len(moving)} coordinates move '{frame}', expected the names of six or fewer to position it"
         )
     keep = len(moving) >= 6 if orientation is None else orientation
     moving = tuple(name for i, name in enumerate(model.coordinates) if i in model.dependent or name in moving)
-    return PlaceSolver(model, start, frame, moving, keep, *_checked_limits(model, limits))
+    return PositionSolver(model, start, frame, moving, keep, *_checked_limits(model, limits))
 
 
 def _checked_limits(
@@ -149,7 +149,7 @@ def _checked_limits(
     return low, high
 
 
-def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
+def solved_outwards(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
     """Postures [*grid, n] at targets [*grid, t], solved in fronts from the target closest to the start posture.
 
     NaN for targets that are not reached.
@@ -184,7 +184,7 @@ def solved_outwards(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
     return found.reshape(*shape, -1)
 
 
-def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
+def solved_along(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
     """Postures [k, n] at targets [k, t], solved in sequence; NaN for targets that are not reached."""
     found, last = np.full((len(targets), len(solver.start)), math.nan), solver.start
     for i, target in enumerate(targets):
@@ -194,7 +194,7 @@ def solved_along(solver: PlaceSolver, targets: np.ndarray) -> np.ndarray:
     return found
 
 
-def frame_places(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
+def frame_positions(model: Model, coordinates: Float[np.ndarray, "*p n"], frame: str) -> Float[np.ndarray, "*p 3"]:
     """Position of a frame's origin at postures, m, ground axes; NaN for postures that are NaN."""
     rows = np.asarray(coordinates).reshape(-1, coordinates.shape[-1])
     (positions,) = in_batches(lambda q: (_positions(model, q, frame),), batch_size(len(rows), LARGEST_BATCH), rows)

@@ -9,10 +9,10 @@ import numpy as np
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.postures.place_solver import (
-    PlaceSolver,
+    PositionSolver,
     closed_solver,
-    frame_places,
-    place_solver,
+    frame_positions,
+    position_solver,
     solved_along,
     solved_outwards,
 )
@@ -101,19 +101,19 @@ def postures_over(
         solver = closed_solver(model, start, tuple(over), tuple(held or {}), frame, limits)
         found = _check_reached(solver, solved_outwards(solver, mesh), "over")
         return _postures(
-            model, tuple(over), grid, found, frame_places(model, found, frame), frame, start, solver.moving
+            model, tuple(over), grid, found, frame_positions(model, found, frame), frame, start, solver.moving
         )
     if axes is None:
         found = np.tile(start, (*mesh.shape[:-1], 1))
         found[..., [model.coordinates.index(name) for name in over]] = mesh
-        position = frame_places(model, found, frame)
+        position = frame_positions(model, found, frame)
         return _postures(model, tuple(over), grid, found, position, frame, start, tuple(over))
     frame, rows = axes
-    solver = place_solver(model, start, frame, joints, orientation, limits)
-    targets = np.tile(frame_places(model, start, frame), (*mesh.shape[:-1], 1))
+    solver = position_solver(model, start, frame, joints, orientation, limits)
+    targets = np.tile(frame_positions(model, start, frame), (*mesh.shape[:-1], 1))
     targets[..., rows] = mesh
     found = _check_reached(solver, solved_outwards(solver, targets), "over")
-    position = np.where(np.isfinite(found[..., :1]), frame_places(model, found, frame), targets)
+    position = np.where(np.isfinite(found[..., :1]), frame_positions(model, found, frame), targets)
     return _postures(model, tuple(over), grid, found, position, frame, start, solver.moving)
 
 
@@ -152,27 +152,27 @@ def postures_along(
     if axes is None and model.loops:
         solver = closed_solver(model, start, tuple(path), tuple(held or {}), frame, limits)
         moving, found = solver.moving, _check_reached(solver, solved_along(solver, points), "path")
-        position = frame_places(model, found, frame)
+        position = frame_positions(model, found, frame)
     elif axes is None:
         moving = tuple(path)
         found = np.tile(start, (len(points), 1))
         found[:, [model.coordinates.index(name) for name in path]] = points
-        position = frame_places(model, found, frame)
+        position = frame_positions(model, found, frame)
     else:
         frame, rows = axes
-        solver = place_solver(model, start, frame, joints, orientation, limits)
+        solver = position_solver(model, start, frame, joints, orientation, limits)
         moving = solver.moving
-        targets = np.tile(frame_places(model, start, frame), (len(points), 1))
+        targets = np.tile(frame_positions(model, start, frame), (len(points), 1))
         targets[:, rows] = points
         found = _check_reached(solver, solved_along(solver, targets), "path")
-        position = np.where(np.isfinite(found[:, :1]), frame_places(model, found, frame), targets)
+        position = np.where(np.isfinite(found[:, :1]), frame_positions(model, found, frame), targets)
     closed = np.flatnonzero(np.isfinite(position[:, 0]))  # interpolate over postures with open loops
     filled = np.stack([np.interp(np.arange(len(position)), closed, axis[closed]) for axis in position.T], axis=1)
     arc_length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(filled, axis=0), axis=1))])
     return _postures(model, ("path",), (arc_length,), found, position, frame, start, moving)
 
 
-def _check_reached(solver: PlaceSolver, found: np.ndarray, option: str) -> np.ndarray:
+def _check_reached(solver: PositionSolver, found: np.ndarray, option: str) -> np.ndarray:
     """The postures if at least one is reached, else ValueError."""
     if np.any(np.isfinite(found)):
         return found

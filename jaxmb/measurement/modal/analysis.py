@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.modal.choice import by_hand, company
+from jaxmb.measurement.modal.choice import by_hand, neighbouring_poles
 from jaxmb.measurement.modal.data import ModalData, modal_data, single_hits
 from jaxmb.measurement.modal.lsce import lsce_poles
 from jaxmb.measurement.modal.model import ModalModel
@@ -26,7 +26,7 @@ from jaxmb.measurement.modal.search import (
     is_mode,
     remainder,
     with_poles_beside,
-    with_poles_left,
+    with_residual_poles,
     without_twins,
 )
 from jaxmb.measurement.modal.stabilization import StabilityRule, StabilizationChart, stable_poles
@@ -190,7 +190,7 @@ def modal_analysis(
         elif chosen is None:
             start = stable_poles(chart)
             refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
-            refined, doubtful = with_poles_left(search, with_poles_beside(search, all_strong(search, refined)))
+            refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
             if responses.shape[2] == 1:
                 refined = without_twins(search, refined)
             if not is_mode(refined, band, rule).any() and stable_poles(chart_of(search, scaled.conj(), orders)).size:
@@ -198,7 +198,7 @@ def modal_analysis(
         else:
             start = by_hand(chart, chosen, band, rule)
             # what was not chosen is fitted along: without it a chosen pole would run to its place
-            refined = _refined_along(search, chart, start, company(chart, start, rule))
+            refined = _refined_along(search, chart, start, neighbouring_poles(chart, start, rule))
     mode = is_mode(refined, band, rule)
     if chosen is not None:
         mode[start.size :] = False

@@ -57,7 +57,7 @@ def _same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRul
     return np.any(np.where(both_stable, chart.mode[:, None] == chart.mode[picked], near), axis=1)
 
 
-def company(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
+def neighbouring_poles(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """The stable poles [k] that are no other estimate of a picked one.
 
     Near a pole that was picked by hand, a pole of the same shape is another estimate of it: a joint that softens with

@@ -113,7 +113,7 @@ def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingMode
     return dataclasses.replace(others, eigenvalue=eigenvalue, move=move)
 
 
-def moved(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
+def moved_poles(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
     """Poles of every response [output, r], with their moves [output, r, 4]."""
     return eigenvalue + 1j * np.imag(eigenvalue) * move[..., 0] + np.real(eigenvalue) * move[..., 1]
 
@@ -137,4 +137,4 @@ def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarra
 
 def _terms(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, ...]:
     """z = s - lambda_o [output, r, f], w [r, 1], and v and k [output, r, 1]."""
-    return s - moved(eigenvalue, move)[:, :, None], np.imag(eigenvalue)[:, None], move[..., 2:3], move[..., 3:]
+    return s - moved_poles(eigenvalue, move)[:, :, None], np.imag(eigenvalue)[:, None], move[..., 2:3], move[..., 3:]

@@ -17,7 +17,7 @@ from jaxmb.measurement.modal.moving import (
     window,
 )
 from jaxmb.measurement.modal.moving_modes import MovingModes, one_less, one_mode
-from jaxmb.measurement.modal.stabilization import SAME, alike, damping_ratio
+from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 
 REACH = 3.0
 """Modes are fitted together that lie within so many half-power bandwidths of each other."""
@@ -333,7 +333,7 @@ class MovingSearch:
         """Which modes have another one, of the same participation, within their bandwidth: they are one mode."""
         place, width = np.abs(modes.eigenvalue), self._width(modes)
         near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
-        near &= alike(modes.participation.T) > same
+        near &= auto_mac(modes.participation.T) > same
         return np.any(near & ~np.eye(place.size, dtype=bool), axis=1)
 
     def _refit(self) -> None:

@@ -13,7 +13,7 @@ from jaxmb.measurement.modal.stabilization import (
     SAME,
     StabilityRule,
     StabilizationChart,
-    alike,
+    auto_mac,
     damping_ratio,
     merged,
     stabilization_chart,
@@ -121,7 +121,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
     return refined
 
 
-def with_poles_left(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
+def with_residual_poles(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
     """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
 
     Half the presence is enough for a pole to be tried, and half the orders to look at; where none is stable, the
@@ -234,7 +234,7 @@ def _seconds(search: Search, refined: RefinedPoles) -> np.ndarray:
     """Which poles are the weaker one of two at one place with one shape."""
     size = np.abs(refined.eigenvalue)
     near = np.abs(size[:, None] - size) < search.rule.frequency * size
-    same = near & (alike(refined.shape) > SAME)
+    same = near & (auto_mac(refined.shape) > SAME)
     return np.any(same & (refined.strength[:, None] < refined.strength), axis=1)
 
 

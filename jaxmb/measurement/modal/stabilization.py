@@ -64,7 +64,7 @@ def damping_ratio(eigenvalue: np.ndarray) -> np.ndarray:
     return -np.real(eigenvalue) / np.abs(eigenvalue)
 
 
-def alike(vectors: np.ndarray) -> np.ndarray:
+def auto_mac(vectors: np.ndarray) -> np.ndarray:
     """MAC of columns with each other."""
     unit = vectors / np.linalg.norm(vectors, axis=0)
     return np.abs(unit.conj().T @ unit) ** 2

@@ -72,7 +72,7 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     return any(_flat_top(side, resolution) for side in sides)
 
 
-def none_is_left(rejected: Mapping[int, str]) -> str:
+def no_usable_hit(rejected: Mapping[int, str]) -> str:
     """A sentence where no hit can be used, from the reasons by number of hit."""
     number, reason = next(iter(rejected.items()))
     if len(rejected) == 1:

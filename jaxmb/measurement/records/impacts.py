@@ -13,7 +13,7 @@ from jaxmb.measurement.records.hit_checks import (
     Pulse,
     double_hit,
     is_overloaded,
-    none_is_left,
+    no_usable_hit,
     pulse_of,
 )
 from jaxmb.measurement.records.signals import (
@@ -184,7 +184,7 @@ def estimate_frf_from_hits(
         accepted.append(number)
         peaks.append(abs(float(force[pulse.peak] - force[: pulse.start].mean())))
     if not accepted:
-        raise ValueError(none_is_left(rejected))
+        raise ValueError(no_usable_hit(rejected))
     f, y = (np.stack(part) for part in zip(*transforms, strict=True))
     frequency_hz, several = line_frequencies(hits[0][0].size, rate), len(accepted) > 1
     h, coherence = estimate(products(frequency_hz, f, y), estimator)

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, Moved, Unit
+from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, Displacement, Unit
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.report.style import ALERT, FITTED, TRUE
@@ -92,7 +92,7 @@ def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[Deflec
     return found
 
 
-def _lengths(displacement: Moved) -> tuple[tuple[float, float], tuple[float, float]]:
+def _lengths(displacement: Displacement) -> tuple[tuple[float, float], tuple[float, float]]:
     """Length of the measured components of a displacement with its standard deviation, measured and predicted."""
     d = displacement
     return _length(d.measured, d.measured_std, d.seen), _length(d.predicted, d.predicted_std, d.seen)

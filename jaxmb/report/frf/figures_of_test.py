@@ -12,7 +12,7 @@ from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.frf.frf_figure import LONGEST_TITLE, MOST_POINTS, Curve, frf_figure
-from jaxmb.report.modes.mode_pairs import data_word
+from jaxmb.report.modes.mode_pairs import data_label
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED
 from jaxmb.response.frf_kind import dof_names
 
@@ -37,7 +37,7 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
     before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     raw = _as_measured(data, test, frequency_hz)
-    given = data_word(entry)
+    given = data_label(entry)
     curves = [Curve(data.treatment or given, np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")]
     if data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""

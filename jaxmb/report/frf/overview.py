@@ -11,7 +11,7 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.frf.figures_of_test import standard_residuals
 from jaxmb.report.frf.frf_figure import unit_in_si
-from jaxmb.report.modes.mode_pairs import data_word
+from jaxmb.report.modes.mode_pairs import data_label
 from jaxmb.report.style import FITTED, MEASURED, logarithmic_ticks
 
 COLUMNS = 3
@@ -50,7 +50,7 @@ def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
     for column in range(COLUMNS):
         grid[(len(entries) - 1 - column) // COLUMNS, column].set_xlabel("frequency (Hz)")
     handles = [*grid[0, 0].lines]
-    labels = sorted({data_word(entry) for entry in entries})
+    labels = sorted({data_label(entry) for entry in entries})
     figure.legend(
         handles, [" or ".join(labels), "identified"], loc="outside upper center", ncols=2, title_fontsize=9,
         title=f"{result.study.name}: root of the sum of squares of all FRFs of each test{note}",

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxmb.maps.modal.modal_maps import INTERVAL_95, ModalMap, ModalMaps
-from jaxmb.report.maps.words import MODAL_SHOWN_AS, held_posture, numbers, wrapped
+from jaxmb.report.maps.words import MODAL_SHOWN_AS, fixed_coordinates_text, numbers, wrapped
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 LEVELS = 10
@@ -151,7 +151,7 @@ def _title(found: ModalMaps, quantity: str) -> str:
 
 
 def _entitle(figure: Figure, found: ModalMaps, about: str, band: str = "") -> None:
-    conditions = "; ".join(filter(None, [band, held_posture(found.postures)]))
+    conditions = "; ".join(filter(None, [band, fixed_coordinates_text(found.postures)]))
     figure.suptitle(wrapped([about, conditions], figure.get_figwidth()), fontsize=8.0)
 
 

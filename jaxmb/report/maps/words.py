@@ -34,10 +34,10 @@ def map_conditions(found: PostureMap) -> str:
         parts.append(f"load {numbers(force)} N" + (f", {numbers(moment)} Nm" if any(moment) else ""))
     if "direction" in found.about.needs and settings.direction is not None:
         parts.append(f"along {numbers(settings.direction)}")
-    return "; ".join(filter(None, [*parts, held_posture(found.postures)]))
+    return "; ".join(filter(None, [*parts, fixed_coordinates_text(found.postures)]))
 
 
-def held_posture(postures: Postures) -> str:
+def fixed_coordinates_text(postures: Postures) -> str:
     """Text on the fixed coordinates, grouped by value, as "q4 = q5 = 45 deg, q1 = 0"."""
     by_value: dict[str, list[str]] = {}
     for name, value in postures.held.items():

@@ -15,7 +15,7 @@ from jaxmb.measurement.units import UNKNOWN
 from jaxmb.report.frf.frf_figure import Curve, frf_figure
 from jaxmb.report.modal.modal_report import Comparison, synthesized
 from jaxmb.report.modes.mac_figure import mac_figure
-from jaxmb.report.modes.mode_pairs import data_word
+from jaxmb.report.modes.mode_pairs import data_label
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
@@ -40,7 +40,7 @@ def stabilization_of_test(entry: Entry) -> Figure:
 
 def synthesized_of_test(entry: Entry) -> Figure:
     """Measured (or simulated) and synthesized FRFs of the modal analysis of an FRF test."""
-    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything), data_word(entry))
+    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything), data_label(entry))
 
 
 def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.animation import PillowWriter
 
-from jaxmb.io.files import write_whole
+from jaxmb.io.files import write_atomically
 from jaxmb.machine.build import Model
 from jaxmb.report.mode_shapes.mode_motion import check_mode, found_modes, machine_motion
 from jaxmb.report.mode_shapes.structure_figure import draw_displaced, single_figure
@@ -67,5 +67,5 @@ def write_mode_animation(
                 writer.grab_frame()
                 for artist in drawn:
                     artist.remove()
-        write_whole(path, part.read_bytes())
+        write_atomically(path, part.read_bytes())
     return path

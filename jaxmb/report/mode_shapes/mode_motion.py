@@ -12,7 +12,7 @@ from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import section_poses
 from jaxmb.mechanics.kinematics import node_poses, whole
-from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.loops import motion_basis
 from jaxmb.mechanics.tangent import linearize, motion_coordinates
 from jaxmb.report.mode_shapes.structure import SECTIONS, Structure, structure_of
 from jaxmb.response.modal import Modes, modes
@@ -167,6 +167,6 @@ def _displace(
     def rate(direction: Array) -> Array:
         return jax.jvp(positions, (x,), (direction,))[1]
 
-    directions = (motion_columns(model, x) @ shape).T
+    directions = (motion_basis(model, x) @ shape).T
     real, imaginary = jnp.split(jax.vmap(rate)(jnp.concatenate([directions.real, directions.imag])), 2)
     return positions(x), jax.lax.complex(real, imaginary)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.report.modes.mode_pairs import FittedModes, data_word
+from jaxmb.report.modes.mode_pairs import FittedModes, data_label
 from jaxmb.report.modes.tables import marks
 from jaxmb.report.style import FITTED
 
@@ -16,7 +16,7 @@ def measured_modes_figure(result: Result, entry: Entry, fitted: FittedModes) -> 
     """Measured (or simulated) and identified frequencies and damping ratios of a modal test, and their differences with
     the standard deviations of the data."""
     test: Any = entry.test
-    given = data_word(entry)
+    given = data_label(entry)
     rows = (
         ("frequency", "Hz", test.frequency_hz, fitted.frequency_hz, test.frequency_std),
         ("damping ratio", "%", 100.0 * test.damping_ratio, fitted.damping_percent, 100.0 * test.damping_std),

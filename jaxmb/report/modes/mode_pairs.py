@@ -9,8 +9,8 @@ from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreemen
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import working_point
-from jaxmb.response.modal import Modes, energy_shares, mac, modes, some_modes, spring_matrices
+from jaxmb.mechanics.tangent import operating_point
+from jaxmb.response.modal import Modes, energy_shares, mac, modes, select_modes, spring_matrices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ModePairs:
         return tuple(f for f, m in enumerate(self.partner) if m is None)
 
 
-def data_word(entry: Entry) -> str:
+def data_label(entry: Entry) -> str:
     """Label of the data of a test: "measured" or "simulated"."""
     return "measured" if entry.truth is None else "simulated"
 
@@ -52,7 +52,7 @@ def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
     keep[[f for f, _ in agreement.pairs]] = True
     of_fitted = dict(agreement.pairs)
     partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
-    return ModePairs(agreement.measured, some_modes(agreement.fitted, keep), agreement.likeness[keep], partner)
+    return ModePairs(agreement.measured, select_modes(agreement.fitted, keep), agreement.likeness[keep], partner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
     """The modes of a machine paired with the measured ones as in the fit, in the order of the latter."""
     view = test.view(model)
     found, paired = modes(view.tangent), predict_modes(test, view)
-    springs = spring_matrices(model, test.q, working_point(model, test.q, test.at))
+    springs = spring_matrices(model, test.q, operating_point(model, test.q, test.at))
     frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
     # The pairing of the test returns frequencies and damping ratios, which identify the modes.
     distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
@@ -98,6 +98,6 @@ def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.nd
     keep = np.asarray(found.frequency_hz) <= test.band_end_hz
     keep[places] = True
     partner = {int(f): m for m, f in enumerate(places)}
-    fitted = some_modes(found, keep)
+    fitted = select_modes(found, keep)
     likeness = np.asarray(mac(output_rows @ np.asarray(fitted.shape), np.asarray(measured.shape)))
     return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from jaxmb.identify.assess.metrics import TrueMode
-from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair
+from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.report.cells import hertz, number, signed
 from jaxmb.report.modes.mode_pairs import FittedModes
 from jaxmb.report.section import Column, Table, left, right
-from jaxmb.response.modal import Modes, giving_way, spring_names
+from jaxmb.response.modal import Modes, is_unlocked, spring_names
 
 UNCERTAIN = 0.1
 """Relative standard deviation above which a frequency or damping ratio is marked."""
@@ -54,7 +54,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
         *right(*(("MAC",) if test.outputs else ())),
     )  # fmt: skip
     names, rows = spring_names(result.study.model), []
-    compliant, named = np.array(giving_way(result.study.model)), False
+    compliant, named = np.array(is_unlocked(result.study.model)), False
     for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
         content, share = np.asarray(test.content[m])[compliant], fitted.share[m]
         springs = [i for i in np.argsort(-share, kind="stable") if content[i] or share[i] >= NOTABLE_SHARE]
@@ -78,7 +78,9 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
     return _table(f"Modes, {entry.name}: measured and identified", columns, rows, caption)
 
 
-def analysed_modes_table(result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[LonelyMode]) -> Table:
+def analysed_modes_table(
+    result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[UnpairedMode]
+) -> Table:
     """Modes of the modal analysis of a test's FRFs and of the identified machine.
 
     Unpaired modes have rows of their own; mean absolute errors are over the pairs.
@@ -146,7 +148,10 @@ def identified_modes_table(result: Result, name: str) -> Table:
 
 
 def modes_of_all_tests(
-    result: Result, entries: Sequence[Entry], pairs: Sequence[TrueMode | ModePair], unpaired: Sequence[LonelyMode] = ()
+    result: Result,
+    entries: Sequence[Entry],
+    pairs: Sequence[TrueMode | ModePair],
+    unpaired: Sequence[UnpairedMode] = (),
 ) -> Table:
     """Identified modes at the postures of many tests, one row per test, with the largest errors.
 

@@ -11,7 +11,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import Study
 from jaxmb.measurement.modal.indicators import distinguishable
 from jaxmb.report.cells import number
-from jaxmb.report.modes.mode_pairs import ModePairs, data_word
+from jaxmb.report.modes.mode_pairs import ModePairs, data_label
 from jaxmb.report.section import Picture, Section, Table, drawn_by, left, right
 
 MOST_TESTS = 3
@@ -76,7 +76,7 @@ def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
-    draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", result, entry.name, pairs, unit, data_word(entry))
+    draw = drawn_by("jaxmb.report.modes.mac_figure:pairs_figure", result, entry.name, pairs, unit, data_label(entry))
     return Picture(f"mac-{file}", draw)
 
 

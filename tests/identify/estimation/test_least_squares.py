@@ -11,8 +11,8 @@ from scipy.optimize import least_squares as scipy_least_squares
 
 from jaxmb.identify.estimation.least_squares import (
     Box,
+    bound_limited,
     finished,
-    held,
     normal_equations,
     residual_and_jacobian,
     slope_cosine,
@@ -125,7 +125,7 @@ def test_minimum_on_bounds(seed, count):
     near = np.minimum(theirs.x - lower, upper - theirs.x) < 1e-4
     np.testing.assert_array_equal(on_bound, near)
     assert on_bound.any()
-    np.testing.assert_array_equal(held(found.u, found.gradient, bounds), on_bound)
+    np.testing.assert_array_equal(bound_limited(found.u, found.gradient, bounds), on_bound)
 
 
 def test_truth_on_a_bound_is_reached_exactly():

@@ -11,7 +11,7 @@ import pytest
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.assess.uncertainty.ambiguity import not_held_back
+from jaxmb.identify.assess.uncertainty.ambiguity import not_bound_limited
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, Score, Test
 from jaxmb.identify.fit.loop import coarsened
@@ -87,11 +87,11 @@ def test_what_a_kind_need_not_say(arm):
     assert BALANCE.check(model) is None
     assert BALANCE.affine_view(model, free) is None
     assert BALANCE.reciprocal(model, free) is None
-    assert BALANCE.thinned(3) is BALANCE
-    assert (BALANCE.thins, BALANCE.robust, BALANCE.noise_known) == (False, False, True)
+    assert BALANCE.decimate(3) is BALANCE
+    assert (BALANCE.can_decimate, BALANCE.robust, BALANCE.noise_known) == (False, False, True)
     assert BALANCE.exact_cost == 1e-12 * 2
     assert BALANCE.nominal_noise is None
-    assert BALANCE.correlated_rows(np.ones(2), np.ones(2)) == 1.0
+    assert BALANCE.correlation_length(np.ones(2), np.ones(2)) == 1.0
     assert BALANCE.nuisance_rows == 0
     assert (BALANCE.posture, BALANCE.tangent(None), BALANCE.linearized_at) == (None, None, "posture")
     assert (BALANCE.band_end_hz, BALANCE.highest_hz, BALANCE.first_frequency_hz) == (0.0, 0.0, None)
@@ -133,7 +133,7 @@ def test_it_counts_beside_others(arm):
     assert own.square > 100.0
     finding = finding_at(study, u)
     assert finding.agreements == (None, None)
-    assert not_held_back(finding)[1] == []
+    assert not_bound_limited(finding)[1] == []
     assert one_model(finding).degrees == problem.data_rows - 4
 
 

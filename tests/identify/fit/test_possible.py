@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.fit.bodies import NUMBERS, pseudo_inertia
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.parameters.model_parameters import places
+from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.study import make_study
 
 NOISE = 0.3
@@ -90,7 +90,7 @@ def study_of(machine, draw, free=INERTIAL, count=60, noise=NOISE, own=None, **se
     names = jaxmb.regressor_names(true)
     effort = regressor @ np.array([values[name] for name in names])
     k, m = effort.shape
-    test = TorqueTest("t", names, tuple(places(model)[n] for n in names), regressor.reshape(k * m, -1),
+    test = TorqueTest("t", names, tuple(parameter_table(model)[n] for n in names), regressor.reshape(k * m, -1),
                       (effort + noise * draw.normal(size=effort.shape)).ravel(), np.full(k * m, max(noise, 1e-9)),
                       np.tile(np.arange(m), k))  # fmt: skip
     source = TorqueSource(time_s=np.arange(k * m) * 1.0, coordinates=jaxmb.independent_coordinates(model),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, matching
-from jaxmb.identify.parameters.model_parameters import parameters, places, set_parameters, unit
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters, unit
 from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import mass_matrix
@@ -141,7 +141,7 @@ def test_units(name, expected):
 
 
 def test_patterns():
-    names = list(places(MODEL))
+    names = list(parameter_table(MODEL))
     assert matching(names, "stiffness.*") == [f"stiffness.{x}" for x in ("s", "r", "strut", "twist")]
     families = ("stiffness", "damping", "loss_factor", "rotor_inertia", "friction", "offset")
     assert matching(names, "*.r") == [f"{family}.r" for family in families]

@@ -18,7 +18,7 @@ from jaxmb.maps import (
 )
 from jaxmb.maps.kinetostatic.load_response import loaded_joints_stiffness
 from jaxmb.mechanics.compliance import complementary_stiffness, elastic_jacobian
-from jaxmb.mechanics.kinematics import moving_joints
+from jaxmb.mechanics.kinematics import joints_moving_frame
 from jaxmb.response.static import cartesian_stiffness
 
 Q = jnp.array([0.1, 1.5, -2.9, 0.8, 0.8, 0.7])
@@ -194,8 +194,8 @@ def test_against_pinocchio(robot):
 
 
 def test_moving_joints_and_wrong_names(robot):
-    assert moving_joints(robot, "q3") == ("q1", "q2", "q3")
-    assert moving_joints(robot, "tool", ("q5", "q2")) == ("q2", "q5")
+    assert joints_moving_frame(robot, "q3") == ("q1", "q2", "q3")
+    assert joints_moving_frame(robot, "tool", ("q5", "q2")) == ("q2", "q5")
     for change, sentence in [
         ({"joints": ("q9",)}, "joints: coordinate 'q9' does not exist"),
         ({"joints": ("q1", "q1")}, "every coordinate once"),

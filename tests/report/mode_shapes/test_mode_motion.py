@@ -8,7 +8,7 @@ import pytest
 
 import jaxmb
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.loops import motion_columns
+from jaxmb.mechanics.loops import motion_basis
 from jaxmb.report.mode_shapes.mode_motion import (
     AXES_PART,
     DRAWN_PART,
@@ -95,7 +95,7 @@ def test_points_move_with_the_forward_kinematics():
     found = jaxmb.modes(jaxmb.linearize(model, model.reference))
     motion = machine_motion(model, model.reference, found, range(1, 7))
     x = whole(model, model.reference)
-    columns = np.asarray(motion_columns(model, x))
+    columns = np.asarray(motion_basis(model, x))
     origin, scale = motion.structure.ends[0][0], 1e-6
     before = np.asarray(jaxmb.frame_pose(model, x, "tool"))[:3, 3]
     for mode, shape in zip(motion.modes, np.asarray(found.shape).T, strict=False):

@@ -27,9 +27,9 @@ def deflection_budget(test: Any, model: Model) -> dict[str, float]:
         model: the identified machine's.
     """
     _, first = np.unique(np.asarray(test.case), return_index=True)
-    at_load = dataclasses.replace(test, at_point=test.effort)
+    with_loaded_stiffness = dataclasses.replace(test, at_point=test.effort)
     scales = jnp.zeros(sum(map(len, _elements(model))))
-    shares = -100.0 * np.asarray(_logarithmic_slope(at_load, model, jnp.asarray(first), scales))
+    shares = -100.0 * np.asarray(_logarithmic_slope(with_loaded_stiffness, model, jnp.asarray(first), scales))
     names = [name for part in _elements(model) for name in part]
     return dict(zip(names, shares.tolist(), strict=True))
 

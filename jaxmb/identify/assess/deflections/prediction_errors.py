@@ -24,7 +24,7 @@ Unit = Literal["mm", "deg"]
 """Of translations, and of rotations."""
 
 
-class Moved(NamedTuple):
+class Displacement(NamedTuple):
     """How far one point moved, along or about ground axes."""
 
     measured: Float[np.ndarray, "3"]
@@ -64,11 +64,11 @@ class DeflectionRow:
     predicted_deg: np.ndarray
     predicted_std_deg: np.ndarray
 
-    def moved(self, unit: Unit) -> Moved:
+    def moved(self, unit: Unit) -> Displacement:
         """Translation, or rotation."""
         if unit == "mm":
-            return Moved(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
-        return Moved(self.measured_deg, self.measured_std_deg, self.predicted_deg, self.predicted_std_deg)
+            return Displacement(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
+        return Displacement(self.measured_deg, self.measured_std_deg, self.predicted_deg, self.predicted_std_deg)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

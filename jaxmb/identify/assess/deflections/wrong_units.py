@@ -146,19 +146,19 @@ def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
         yield from _scaled(f"the displacements of '{entry.name}'", cases, FACTORS, _motion(np.ones(6)), k)
 
 
-Change = Callable[[LoadCase, float], LoadCase]
+Hypothesis = Callable[[LoadCase, float], LoadCase]
 
 
-def _motion(which: np.ndarray) -> Change:
+def _motion(which: np.ndarray) -> Hypothesis:
     return lambda case, f: dataclasses.replace(case, displacement=case.displacement * np.where(which, f, 1.0))
 
 
-def _load(which: np.ndarray) -> Change:
+def _load(which: np.ndarray) -> Hypothesis:
     return lambda case, f: dataclasses.replace(case, wrench=case.wrench * np.where(which, f, 1.0))
 
 
 def _scaled(
-    what: str, cases: Cases, factors: dict[str, float], change: Change, only: int | None = None
+    what: str, cases: Cases, factors: dict[str, float], change: Hypothesis, only: int | None = None
 ) -> Iterator[tuple[str, Cases]]:
     """The load cases of all tests, or of one of them, changed by each factor."""
     for text, factor in factors.items():

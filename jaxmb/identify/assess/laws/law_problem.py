@@ -125,7 +125,7 @@ def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
     return value / problem.problem.noise_unit, jacobian / problem.problem.noise_unit
 
 
-def fit_apart(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
+def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
     """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread."""
     tests = len(study.tests)
     # Orthonormal contrasts: what differs between the tests, the mean being the parameter's own.

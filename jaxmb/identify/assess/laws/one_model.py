@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.laws.law_problem import fit_apart, law_state
+from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
 from jaxmb.identify.estimation.identifiability import Jacobian, scaled_svd
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
@@ -49,7 +49,7 @@ class Block(NamedTuple):
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float = 1.0
-    """Residuals that tell no more than one (see `Test.correlated_rows`)."""
+    """Residuals that tell no more than one (see `Test.correlation_length`)."""
 
 
 class Drop(NamedTuple):
@@ -286,7 +286,7 @@ def _fitted_apart(
         return list(lines)
     fitted = []
     for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:
-        problem, fit, spread = fit_apart(study, u, line.parameter)
+        problem, fit, spread = fit_by_test(study, u, line.parameter)
         lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights)
         ratio = agreement(found, relative_columns(study, fit.u)).ratio

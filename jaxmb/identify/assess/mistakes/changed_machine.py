@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments.test import Change
+from jaxmb.identify.experiments.test import Hypothesis
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
@@ -41,13 +41,13 @@ def stated_joints(model: Model, free: FreeParameters) -> Stated:
     return Stated(*found)
 
 
-def machine_changes(model: Model, stated: Stated) -> Iterator[Change]:
+def machine_changes(model: Model, stated: Stated) -> Iterator[Hypothesis]:
     """What may be wrong: all masses by one factor, a payload at each end frame, compliance and damping that are stated
     of joints."""
-    yield Change("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
+    yield Hypothesis("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
     total = float(np.sum(np.asarray(model.mass)))
     for frame in model.end_frames:
-        yield Change(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
+        yield Hypothesis(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
     stiffness = np.asarray(model.stiffness)
     joints = stiffness[: len(model.joints)]
     usual = float(np.median(joints[joints > 0.0])) if np.any(joints > 0.0) else 1.0
@@ -58,11 +58,11 @@ def machine_changes(model: Model, stated: Stated) -> Iterator[Change]:
         text = functools.partial(_joint_text, name, unit, own)
         usual_here = usual / float(seen[i])
         starts = (0.3 / usual_here, 1.0 / usual_here, 3.0 / usual_here)
-        yield Change(f"compliance {name}", 0.1 / usual_here, text, -own, starts)
+        yield Hypothesis(f"compliance {name}", 0.1 / usual_here, text, -own, starts)
     for i in stated.damping:
         unit = "N m s/rad" if model.revolute[i] else "N s/m"
         text = functools.partial(_damping_text, model.coordinates[i], unit, float(model.damping[i]))
-        yield Change(f"damping {model.coordinates[i]}", 0.1, text)
+        yield Hypothesis(f"damping {model.coordinates[i]}", 0.1, text)
 
 
 def changeable(model: Model) -> Model:

@@ -20,7 +20,7 @@ from jaxmb.identify.assess.mistakes.changed_machine import (
     machine_changes,
     stated_joints,
 )
-from jaxmb.identify.experiments.test import Change, Test, called
+from jaxmb.identify.experiments.test import Hypothesis, Test, display_name
 from jaxmb.identify.fit.problem import Problem, is_large, nameless, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -122,10 +122,10 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
     """Single lines that do not belong, where what is left without them is noise."""
     problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
     for rows, test in zip(problem.rows, problem.tests, strict=True):
-        odd = test.odd_lines(finding.residual[rows], finding.row_weights[rows])
+        odd = test.outlier_lines(finding.residual[rows], finding.row_weights[rows])
         if odd.size:
             counts[rows] = np.asarray(test.without_lines(odd).row_weights()) > 0.0
-            texts.append(f"{test.lines_text(odd)} of {called(test.name)}")
+            texts.append(f"{test.lines_text(odd)} of {display_name(test.name)}")
     if not texts:
         return ()
 
@@ -157,7 +157,7 @@ def _scatter(finding: Finding) -> np.ndarray | None:
             doubtful |= not left.explained
         else:
             found[rows] = max(test.scatter(residual, weights), np.finfo(float).tiny)
-            doubtful |= test.noise_goes_on or test.odd_lines(residual, weights).size > 0
+            doubtful |= test.noise_is_correlated or test.outlier_lines(residual, weights).size > 0
     return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
 
 
@@ -257,13 +257,13 @@ def _along(
         u, machine, own = jnp.split(x, [free.size, free.size + numbers])
         values = free.values(u)
         changed = changed_machine(free.apply(model, values), stated, machine)
-        return with_free_numbers(test, entries, values).changed_residual(changed, own)
+        return with_free_numbers(test, entries, values).residual_with(changed, own)
 
     value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)
 
 
-def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
+def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Hypothesis], tuple[tuple[int, ...], ...]]:
     """Every change that is tried, and the numbers of those of each test, the machine's first."""
     changes = list(machine_changes(model, stated))
     number = {change.key: k for k, change in enumerate(changes)}

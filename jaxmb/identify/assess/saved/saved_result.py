@@ -20,7 +20,7 @@ from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Study, make_study
-from jaxmb.io.files import read_toml, write_whole
+from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
@@ -45,7 +45,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         OSError: a file cannot be written; none is left half-written.
     """
     folder = Path(folder)
-    write_whole(folder / RESULT, result.json_text().encode())
+    write_atomically(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
     written = [RESULT, MACHINE]
     elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
@@ -55,7 +55,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         write_urdf(result.machine, folder / URDF)
         written.append(URDF)
     if result.study.origin is not None:
-        write_whole(folder / STUDY, study_toml(result.study.origin).encode())
+        write_atomically(folder / STUDY, study_toml(result.study.origin).encode())
         written.append(STUDY)
     return tuple(written)
 

@@ -24,7 +24,7 @@ from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.estimation.identifiability import correlation, limits
 from jaxmb.identify.experiments.deflections.load_cases import measured_displacements
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
@@ -81,7 +81,7 @@ def _identified(study: Study, seed: int) -> Result:
     with place("[complete]"):
         compensated = None if joint is None else compensated_joint(model, joint, cases)
     for entry in fitted:
-        with place(called(entry.name)):
+        with place(display_name(entry.name)):
             entry.source.check_linear(model)
     with place("[complete]"):
         complete, models = stiffness_models(model, cases, compensated)

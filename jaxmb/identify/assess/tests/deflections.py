@@ -18,7 +18,7 @@ from jaxmb.identify.assess.deflections.wrong_units import (
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
 from jaxmb.machine.schema import Machine
@@ -150,7 +150,7 @@ def size_remarks(entries: Sequence[Entry]) -> list[str]:
             share = share[np.isfinite(share)]
             if share.size and share.max() < 1.0:
                 sentences.append(
-                    f"{called(entry.name)}: {kind} are smaller than their standard deviation throughout (at most"
+                    f"{display_name(entry.name)}: {kind} are smaller than their standard deviation throughout (at most"
                     f" {share.max():.2g} of it): is it the unit?"
                 )
     return sentences

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.assess.modal_agreement import LonelyMode, ModePair, agreement_metrics, unmatched_metrics
+from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import tests_text, undamped
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.misfit import FrfMisfit, frf_misfit
@@ -27,7 +27,7 @@ class FrfMetrics(KindMetrics):
     """Standard deviation of log H of each test whose noise was to be estimated."""
     measured_modes: tuple[ModePair, ...] | None = None
     """Modes that modal analysis found in the FRFs, each beside the identified machine's."""
-    unmatched_modes: tuple[LonelyMode, ...] | None = None
+    unmatched_modes: tuple[UnpairedMode, ...] | None = None
     """Modes without a partner, of either side."""
 
     @property

@@ -10,13 +10,13 @@ from scipy.special import chdtri, ndtri
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called, listed
+from jaxmb.identify.experiments.test import display_name, listed
 from jaxmb.identify.experiments.torque.delay_fit import DELAY
-from jaxmb.identify.experiments.torque.effort_noise import samples_alike
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.further_columns import stribeck
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.regression.torque_regressor import carried_columns, regressor_names
+from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
 """Stribeck speeds that are tried, of the largest speed."""
@@ -86,7 +86,7 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
 def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
     """Equations of each coordinate whose effort was measured, those of several tests together."""
     names = regressor_names(finding.model)
-    loads, parts = carried_columns(names), dict[str, list[JointRows]]()
+    loads, parts = load_columns(names), dict[str, list[JointRows]]()
     for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
         test: Any = entry.test
         source = entry.source
@@ -161,7 +161,7 @@ def _disagreement(
         steps[j] = own.step - whole.step
         # by what the joint's own fit misses: what the fit to all misses contains the disagreement
         missed, rank = joint.residual + joint.jacobian @ own.step, own.root.shape[1]
-        noise = missed @ missed / max(1.0, missed.size - rank) * samples_alike(missed, rank)
+        noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
         stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
     values = finding.values + np.where(free.logarithmic, finding.values, free.width) * whole.step
@@ -273,7 +273,9 @@ def _missing_terms(
         late = f"{1e3 * abs(values[n]):.2g} ms {'late' if values[n] > 0.0 else 'early'} against the angles"
         late = f"{late}, which explains {100.0 * share[n]:.2g} % of the residual"
         if of_test:
-            delays.append(f'the torques of {called(name)} are {late} ("{DELAY}.{name}" in [free] identifies the delay)')
+            delays.append(
+                f'the torques of {display_name(name)} are {late} ("{DELAY}.{name}" in [free] identifies the delay)'
+            )
         else:
             delays.append(f"the torque of {name} is {late}")
         of_delays.append(n)

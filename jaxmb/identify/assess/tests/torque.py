@@ -78,7 +78,7 @@ class CentreRow:
         return self.value - INTERVAL * self.std, self.value + INTERVAL * self.std
 
 
-class Moved(NamedTuple):
+class FreeBaseParameters(NamedTuple):
     """Base parameters that have something free in them."""
 
     names: tuple[str, ...]
@@ -163,7 +163,7 @@ def _known(std: float) -> float | None:
     return float(std) if np.isfinite(std) else None
 
 
-def _comparable(finding: Finding, entries: Sequence[Entry], moved: Moved) -> bool:
+def _comparable(finding: Finding, entries: Sequence[Entry], moved: FreeBaseParameters) -> bool:
     """Whether least squares over the base parameters alone is the fit without its bounds.
 
     With a prior, robust weights or tests of other kinds, or where what is held ties base parameters together, it is
@@ -181,7 +181,7 @@ def _comparable(finding: Finding, entries: Sequence[Entry], moved: Moved) -> boo
 
 
 def _essential(
-    finding: Finding, entries: Sequence[Entry], moved: Moved
+    finding: Finding, entries: Sequence[Entry], moved: FreeBaseParameters
 ) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
     """Essential ones of the base parameters that have something free in them, from the fitted torque tests; and what a
     test sees of a machine that has these alone of them, by its view of the identified one."""
@@ -210,7 +210,7 @@ def _essential(
     return found, left
 
 
-def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRow, ...], Moved]:
+def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
     """Base parameters of the identified machine that have something free in them."""
     free, names = finding.study.free, regressor_names(finding.model)
     test: Any = entries[0].test
@@ -232,7 +232,7 @@ def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRo
         for i in own
     )  # fmt: skip
     anything = scaled_svd(freely, RANK_TOLERANCE).rank == own.size
-    return rows, Moved(tuple(found.names[i] for i in own), found.matrix[own], anything)
+    return rows, FreeBaseParameters(tuple(found.names[i] for i in own), found.matrix[own], anything)
 
 
 def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Sequence[str]) -> np.ndarray:

@@ -69,7 +69,7 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
     return finding.with_std(std), remarks
 
 
-def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
+def not_bound_limited(finding: Finding) -> tuple[Finding, list[str]]:
     """The finding without the parameters that only a bound holds back, and a remark on each.
 
     The standard deviation on a bound is that of a minimum there. Where the data would move a parameter beyond by more
@@ -88,7 +88,7 @@ def not_held_back(finding: Finding) -> tuple[Finding, list[str]]:
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
-    return finding.with_std(std).believed(not far), sentences
+    return finding.with_std(std).cap_confidence(not far), sentences
 
 
 def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

@@ -26,7 +26,7 @@ from jaxmb.identify.fit.devices import all_devices, everywhere, shared_out
 from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.study import Study
-from jaxmb.io.files import write_whole
+from jaxmb.io.files import write_atomically
 
 AT_ONCE = 32
 """Draws of each device between two reports of the progress."""
@@ -165,7 +165,7 @@ def bootstrap(
 
     def errors(rng: np.random.Generator) -> np.ndarray:
         parts = [
-            test.redrawn(residual[rows], weights[rows], rng) * larger
+            test.resample(residual[rows], weights[rows], rng) * larger
             for rows, test in zip(problem.rows, problem.tests, strict=True)
         ]
         prior = weights[problem.data_rows :]
@@ -179,7 +179,7 @@ def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
     buffer = BytesIO()
     arrays = {field.name: np.asarray(getattr(draws, field.name)) for field in dataclasses.fields(draws)}
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
-    write_whole(Path(path), buffer.getvalue())
+    write_atomically(Path(path), buffer.getvalue())
 
 
 class _Run(NamedTuple):

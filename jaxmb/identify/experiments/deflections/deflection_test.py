@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     observation,
     spring_term,
 )
-from jaxmb.identify.experiments.test import Change, Equations, Score, Test, called
+from jaxmb.identify.experiments.test import Equations, Hypothesis, Score, Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.linalg import on_host
@@ -151,11 +151,11 @@ class DeflectionTest(Test):
             case=np.asarray(self.case),
         )
 
-    def changes(self, model: Model) -> tuple[Change, ...]:
+    def changes(self, model: Model) -> tuple[Hypothesis, ...]:
         """A factor on the loads, which is one on the displacements too."""
-        return (Change(f"loads {self.name}", 0.1, functools.partial(_loads_text, self.name)),)
+        return (Hypothesis(f"loads {self.name}", 0.1, functools.partial(_loads_text, self.name)),)
 
-    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+    def residual_with(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with (1 + change) times the loads."""
         predicted = self.predict(self.view(model)) * (1.0 + changes[0])
         return self._scaled(predicted)
@@ -211,7 +211,7 @@ def _gives_way_at_a_motor(model: Model, free: FreeParameters) -> bool:
 def _loads_text(name: str, change: float) -> str:
     factor = 1.0 + change
     known = [f" ({what})" for value, what in USUAL_FACTORS.items() if abs(factor / value - 1.0) < 0.02]
-    text = f"a factor of {factor:.3g} on the loads of {called(name)}, or {1.0 / factor:.3g} on its displacements"
+    text = f"a factor of {factor:.3g} on the loads of {display_name(name)}, or {1.0 / factor:.3g} on its displacements"
     return text + (known[0] if known else "")
 
 

@@ -71,17 +71,23 @@ def deflection_tests(
     if displacement.ndim == 2:
         displacement = displacement[:, None, :]
     counts = {"postures": len(q), "wrenches": len(wrench), "displacements": len(displacement)}
-    called = [str(i + 1) for i in range(max(counts.values()))] if names is None else list(names)
-    counts["names"] = len(called)
+    case_names = [str(i + 1) for i in range(max(counts.values()))] if names is None else list(names)
+    counts["names"] = len(case_names)
     least = min(counts.values())
     if max(counts.values()) > least:
         lacking = next(what for what, count in counts.items() if count == least)
-        place = f"deflection test '{called[least]}'" if least < len(called) else f"deflection test number {least + 1}"
+        place = (
+            f"deflection test '{case_names[least]}'"
+            if least < len(case_names)
+            else f"deflection test number {least + 1}"
+        )
         wanted = ", ".join(f"{count} {what}" for what, count in counts.items())
         raise ValueError(f"{place} has none of the {lacking}: there are {wanted}, expected one of each a test")
     spread = np.broadcast_to(np.asarray(std, float), displacement.shape)
     at = (frame,) if points is None else tuple(points)
-    tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(called)]
+    tests = [
+        LoadCase(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(case_names)
+    ]
     check_cases(model, tests)
     check_names(tests)
     return tests
@@ -176,8 +182,10 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
     """Position and unit of each column by name."""
     found: dict[str, tuple[int, float]] = {}
     if len(headings) == 1 and (separator := next((c for c in ";\t" if c in headings[0]), None)):
-        called = "tabs" if separator == "\t" else f"'{separator}'"
-        raise ValueError(f"the headings are one cell, separated by {called}, expected commas (and points in numbers)")
+        separators = "tabs" if separator == "\t" else f"'{separator}'"
+        raise ValueError(
+            f"the headings are one cell, separated by {separators}, expected commas (and points in numbers)"
+        )
     for place, heading in enumerate(headings):
         plain = heading.removeprefix(MEASURED)
         name, _, unit = (heading, "", "") if heading in WORDS else plain.partition(" ")

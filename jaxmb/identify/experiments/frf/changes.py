@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.identify.experiments.test import Change, called
+from jaxmb.identify.experiments.test import Hypothesis, display_name
 from jaxmb.machine.build import Model
 from jaxmb.response.frf_kind import Point, dof_names
 
 
 def frf_changes(
     test: str, outputs: Sequence[Point], inputs: Sequence[Point], highest: float, model: Model
-) -> tuple[Change, ...]:
+) -> tuple[Hypothesis, ...]:
     """Factors on frequencies, on FRFs of a test, on an output or input of all tests or of this one; delays of all tests
     and of this one; coordinates of the posture.
 
@@ -23,21 +23,21 @@ def frf_changes(
         highest: its last line, rad/s.
         model: the machine.
     """
-    name, late = called(test), 0.1 / highest
+    name, late = display_name(test), 0.1 / highest
     found = [
-        Change("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
-        Change(f"gain {test}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
-        Change(f"delay {test}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
-        Change("delay", late, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late"),
+        Hypothesis("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
+        Hypothesis(f"gain {test}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
+        Hypothesis(f"delay {test}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
+        Hypothesis("delay", late, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late"),
     ]
     for suffix, where in (("", ""), (f" {test}", f" of {name}")):
         for what, points in (("output", outputs), ("input", inputs)):
             for point in dof_names(points):
                 text = functools.partial(_factor_text, what, f"{point}{where}")
-                found.append(Change(f"{what} {point}{suffix}", 0.1, text))
+                found.append(Hypothesis(f"{what} {point}{suffix}", 0.1, text))
     for coordinate, turns in zip(model.joints, model.revolute, strict=False):
         text = functools.partial(_posture_text, coordinate, name, turns)
-        found.append(Change(f"posture {test} {coordinate}", 0.05 if turns else 0.01, text))
+        found.append(Hypothesis(f"posture {test} {coordinate}", 0.05 if turns else 0.01, text))
     return tuple(found)
 
 

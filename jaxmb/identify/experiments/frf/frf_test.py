@@ -27,10 +27,10 @@ from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import AffineMotion, PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Change, Score
+from jaxmb.identify.experiments.test import Hypothesis, Score
 from jaxmb.linalg import log_ratio, on_host
 from jaxmb.machine.build import Model
-from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, odd_lines, systematic
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, outlier_lines, systematic
 from jaxmb.measurement.modal.indicators import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL, laplace, sensor_factor
@@ -178,12 +178,12 @@ class FrfTest(PostureTest):
             self, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
         )
 
-    def changes(self, model: Model) -> tuple[Change, ...]:
+    def changes(self, model: Model) -> tuple[Hypothesis, ...]:
         """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
         highest = float(np.asarray(self.omega).max())
         return frf_changes(self.name, self.outputs, self.inputs, highest, model)
 
-    def changed_residual(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
+    def residual_with(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with the description changed, by numbers in the order of `changes`."""
         outputs, inputs = len(self.outputs), len(self.inputs)
         parts = jnp.split(changes, np.cumsum([1, 1, 2, outputs, inputs, outputs, inputs]))
@@ -203,19 +203,19 @@ class FrfTest(PostureTest):
         return float(np.median(bend[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
 
     @property
-    def noise_goes_on(self) -> bool:
+    def noise_is_correlated(self) -> bool:
         """Whether responses leak into each other, at one ratio for all lines."""
         return bool(np.any(np.asarray(self.leak)))
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
-        if self.noise_goes_on:
+        if self.noise_is_correlated:
             return 0.0
         return systematic(*self._errors(residual, row_weights), self.degrees_factor)
 
-    def odd_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+    def outlier_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
         """Numbers of single lines that do not belong to their neighbours."""
-        return odd_lines(*self._errors(residual, row_weights))
+        return outlier_lines(*self._errors(residual, row_weights))
 
     @property
     def lines_left_out(self) -> np.ndarray:
@@ -259,7 +259,7 @@ class FrfTest(PostureTest):
         weight = on_host(self.weight)
         return weight.__array_namespace__().tile(weight.ravel(), 2)
 
-    def thinned(self, lines: int) -> "FrfTest":
+    def decimate(self, lines: int) -> "FrfTest":
         """The test on at most so many lines, spread evenly over those that count, all with the same weight.
 
         Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find
@@ -283,8 +283,8 @@ class FrfTest(PostureTest):
         return {name: np.asarray(getattr(self, name))[chosen] for name in names}
 
     @property
-    def thins(self) -> bool:
-        """Whether `thinned` leaves fewer rows."""
+    def can_decimate(self) -> bool:
+        """Whether `decimate` leaves fewer rows."""
         return True
 
     @property
@@ -305,7 +305,7 @@ class FrfTest(PostureTest):
     @property
     def noise_follows_fit(self) -> bool:
         """Whether `at_fit` gives another test."""
-        return bool(np.any(np.asarray(self.additive_std))) or self.noise_goes_on
+        return bool(np.any(np.asarray(self.additive_std))) or self.noise_is_correlated
 
     def at_fit(self, view: MotionView) -> "FrfTest":
         """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
@@ -368,7 +368,7 @@ class FrfTest(PostureTest):
         decay, scaled, factor = float(self.decay), basis * np.sqrt(row_weights)[:, None], 1.0
         if decay > 0.0:
             factor = window_factor(scaled, np.asarray(self.measured), np.asarray(self.omega), decay)
-        if not self.noise_goes_on:
+        if not self.noise_is_correlated:
             return factor
         leak = np.asarray(self.leak) / np.asarray(self.measured)
         return max(factor, leak_factor(scaled, leak / np.asarray(self.noise_std)))
@@ -378,7 +378,7 @@ class FrfTest(PostureTest):
         """By what the exponential window divides the degrees of freedom of a sum of squares."""
         return lines_of_window(np.asarray(self.omega) / (2.0 * np.pi), float(self.decay))
 
-    def correlated_rows(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    def correlation_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
         return correlated_lines(*self._errors(residual, row_weights))
 
@@ -386,11 +386,11 @@ class FrfTest(PostureTest):
         """The test as it would be measured on a machine without noise."""
         return dataclasses.replace(self, measured=self.predict(view))
 
-    def redrawn(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A residual drawn from what a fit left: blocks of neighbouring lines, all responses of a line together, as
         long as neighbours err alike. Lines with the same responses stand for each other."""
         errors, used = self._errors(residual, row_weights)
-        length = max(1, round(self.correlated_rows(residual, row_weights)))
+        length = max(1, round(self.correlation_length(residual, row_weights)))
         drawn = np.zeros(errors.shape)
         forms, form = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
         for k in range(len(forms)):

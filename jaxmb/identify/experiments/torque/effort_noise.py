@@ -72,7 +72,7 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
             [left[rows.coordinate == i] for i in range(count)],
             _degrees_used(weighted, rows.coordinate),
         )
-        alike = np.array([samples_alike(part, fitted) for part, fitted in zip(own, taken, strict=True)])
+        alike = np.array([correlation_length(part, fitted) for part, fitted in zip(own, taken, strict=True)])
         size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, taken, strict=True)]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
     return EffortNoise(std * np.sqrt(alike), alike)
@@ -145,7 +145,7 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
             std[i] = max(np.sqrt(square) / shrunk, SMALLEST * np.abs(rows.effort).max())
             at, good = np.arange(part.size), weight[own] > 0.0
             # between its neighbours an outlier tells nothing of how alike they are
-            alike[i] = samples_alike(np.interp(at, at[good], part[good]), taken[i])
+            alike[i] = correlation_length(np.interp(at, at[good], part[good]), taken[i])
         if np.all(np.abs(std - before) <= SETTLED * std):
             break
     return EffortNoise(std * np.sqrt(alike), alike)
@@ -161,7 +161,7 @@ def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> F
     return np.array([np.sum((scaled[coordinate == i] @ root) ** 2) for i in range(coordinate.max() + 1)])
 
 
-def samples_alike(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
+def correlation_length(left: Float[np.ndarray, "k"], fitted: float = 0.0) -> float:
     """How many samples tell as much as one that is independent: at least 1.
 
     The sum of all correlations of an autoregressive process, s^2 / (1 - sum a)^2 over its variance, whose order has the

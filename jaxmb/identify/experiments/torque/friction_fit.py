@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.experiments.torque.further_columns import stribeck, stribeck_slope
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
-from jaxmb.identify.regression.torque_regressor import carried_columns
+from jaxmb.identify.regression.torque_regressor import load_columns
 
 ROUNDS = 30
 """Of the fit with all terms that were taken."""
@@ -79,7 +79,7 @@ def fitted_terms(
 
 def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -> tuple[np.ndarray, np.ndarray]:
     """Columns [r, k] of the coefficients of terms, and [r, s] of Stribeck speeds."""
-    loads, samples = carried_columns(names), samples_of(rows)
+    loads, samples = load_columns(names), samples_of(rows)
     values = np.array([choice.values[name] for name in names])
     columns, slopes = [], []
     for term in choice.terms:

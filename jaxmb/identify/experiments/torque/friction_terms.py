@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import ndtr
 
-from jaxmb.identify.experiments.torque.effort_noise import effort_std, samples_alike
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_std
 from jaxmb.identify.experiments.torque.friction_fit import (
     FrictionChoice,
     FrictionTerm,
@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.torque.friction_fit import (
     term_effort,
 )
 from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
-from jaxmb.identify.regression.torque_regressor import carried_columns
+from jaxmb.identify.regression.torque_regressor import load_columns
 
 FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
 FOLDS = 5
@@ -152,7 +152,7 @@ class _Split:
         """Standard deviation of a coefficient, by what the fit with it leaves of the coordinate, nothing held out."""
         left = (self.left - self.coefficient[n] * self.beside[:, n])[of_coordinate]
         taken = (self.rank + 1) * left.size / len(self.left)
-        variance = np.sum(left**2) / max(1.0, left.size - taken) * samples_alike(left, taken)
+        variance = np.sum(left**2) / max(1.0, left.size - taken) * correlation_length(left, taken)
         return float(self.std[n] * np.sqrt(variance))
 
     def errors(self, mine: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
@@ -166,7 +166,7 @@ class _Split:
 
 
 def _candidates(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
-    samples, loads = samples_of(rows), carried_columns(names)
+    samples, loads = samples_of(rows), load_columns(names)
     values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []
     for i in range(len(rows.measured)):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.regression.torque_regressor import carried_columns, regressor_names
+from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.machine.build import Model
 
 
@@ -52,7 +52,7 @@ def further_columns(
     if not any(model.further_friction):
         return regressor, constant
     names, own = regressor_names(model), parameters(model)
-    loads = carried_columns(names)
+    loads = load_columns(names)
     known = own if carrying is None else carrying
     values = np.array([known.get(name, 0.0) for name in names])
     found, speeds = regressor.copy(), _stribeck(model, measured)

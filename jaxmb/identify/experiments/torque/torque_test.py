@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, called
+from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
-from jaxmb.identify.parameters.model_parameters import Place
-from jaxmb.identify.regression.base_parameters import acting_names, base_parameters
+from jaxmb.identify.parameters.model_parameters import ParameterSpec
+from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.machine.build import Model
 
@@ -27,7 +27,7 @@ class TorqueTest(Test):
     name: str = eqx.field(static=True)
     parameters: tuple[str, ...] = eqx.field(static=True)
     """Names of p (`regressor_names`, and Stribeck speeds)."""
-    targets: tuple[Place, ...] = eqx.field(static=True)
+    targets: tuple[ParameterSpec, ...] = eqx.field(static=True)
     """Where each stands in the model."""
     regressor: Float[Array, "r p"]
     """Y, filtered as the efforts are."""
@@ -99,7 +99,7 @@ class TorqueTest(Test):
         lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
         if lengths:
             raise NotImplementedError(
-                f"{called(self.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
+                f"{display_name(self.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
             )
         mine = {*self.parameters, *self.number_names}
         acts = [any(name in mine for name in names) for names in free.tied]
@@ -161,16 +161,16 @@ class TorqueTest(Test):
 
     def sums(self, model: Model, free: FreeParameters) -> Sums:
         """Base parameters."""
-        found = base_parameters(model, acting_names(model, {name for names in free.tied for name in names}))
+        found = base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
         return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
 
     @property
-    def rows_alike(self) -> Float[np.ndarray, "r"]:
+    def correlation_lengths(self) -> Float[np.ndarray, "r"]:
         """How many neighbouring rows tell as much as one; their deviations are so much larger."""
         return np.ones(self.rows) if self.alike is None else np.asarray(self.alike)
 
     @property
-    def takes_prior(self) -> bool:
+    def accepts_linear_prior(self) -> bool:
         """A prior is some more equations."""
         return True
 

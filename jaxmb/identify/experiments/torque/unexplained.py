@@ -158,7 +158,7 @@ def _single_number(
     """The delay of all efforts, or the factor on the effort of one joint, that explains most of the residual, with the
     joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
     effort, coordinate, std = (np.asarray(x) for x in (test.effort, test.coordinate, test.std))
-    alike, left = test.rows_alike, (effort - predicted) / std
+    alike, left = test.correlation_lengths, (effort - predicted) / std
     if test.robust:
         return "", None  # outliers may be anything
     basis = np.zeros((left.size, 0))

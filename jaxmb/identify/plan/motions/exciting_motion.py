@@ -142,11 +142,11 @@ def exciting_motion(
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
     none = np.zeros((0, len(chosen)))
-    sought = Sought(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, sums)
+    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, sums)
     return found_motion(machine, model, part, sought)
 
 
-class Sought(NamedTuple):
+class MotionProblem(NamedTuple):
     """The d parameters to identify by a motion, the noise, and the prior information."""
 
     names: tuple[str, ...]
@@ -165,14 +165,14 @@ class Sought(NamedTuple):
     """Base parameters."""
 
 
-def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: Sought) -> ExcitingMotion:
+def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     """The best of several optimized motions; see `exciting_motion`."""
     # For small matrices threads within LAPACK only add overhead.
     with threadpool_limits(1, user_api="blas"):
         return _optimize(machine, model, part, sought)
 
 
-def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: Sought) -> ExcitingMotion:
+def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     coordinates = independent_coordinates(model)
     driven = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
     reference = np.asarray(posture(model, {}))
@@ -267,7 +267,7 @@ def _in_directions(aim: Aim, basis: np.ndarray, names: Sequence[str]) -> np.ndar
 
 
 def _exciting_motion(
-    aim: Aim, fine: Series, best: Found, driven: Sequence[str], part: NextMotionPart, sought: Sought
+    aim: Aim, fine: Series, best: Found, driven: Sequence[str], part: NextMotionPart, sought: MotionProblem
 ) -> ExcitingMotion:
     amplitudes = best.coefficients @ fine.amplitudes.T
     sine, cosine = np.split(amplitudes, 2, axis=1)
@@ -296,7 +296,7 @@ def _condition(aim: Aim, fine: Series, best: Found, base: np.ndarray) -> float:
     return float(np.linalg.cond(columns / size)) if size.all() else np.inf
 
 
-def base_columns(sought: Sought) -> np.ndarray:
+def base_columns(sought: MotionProblem) -> np.ndarray:
     """Selection matrix [p, b] of the columns of Y of base parameters that contain a free parameter."""
     base = sought.base
     free = [name for name, row in zip(base.names, base.matrix @ sought.columns, strict=True) if row.any()]

@@ -11,7 +11,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Sums
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.plan.candidates import Place
-from jaxmb.identify.plan.motions.exciting_motion import ExcitingMotion, Sought, found_motion
+from jaxmb.identify.plan.motions.exciting_motion import ExcitingMotion, MotionProblem, found_motion
 from jaxmb.identify.plan.motions.limits import Limits, limits_of
 from jaxmb.identify.plan.planned import Known, Planned
 from jaxmb.identify.plan.proposal import proposal_toml
@@ -96,7 +96,7 @@ def next_motion(
     weight, rate_hz = measured_as(like, study.model)
     size = unit_sizes(study.free, values)
     columns = shares(study.free, base.parameters) * size
-    sought = Sought(study.free.names, size, columns, weight, rate_hz, made, base)
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([made, found.rows])
     names = tuple(found.motion)

@@ -18,7 +18,7 @@ from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
-from jaxmb.mechanics.beams import mesh_doubt
+from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import mounting_doubt
 from jaxmb.response.frf import check_points
@@ -95,7 +95,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
-    notes += mesh_doubt(model, test.highest_hz)
+    notes += mesh_warnings(model, test.highest_hz)
     entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
     if part.check_every is None:
         return [entry]

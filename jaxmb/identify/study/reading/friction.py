@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.torque.friction_terms import (
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.parameters.free_parameters import matching
-from jaxmb.identify.regression.torque_regressor import carried_columns, regressor_names
+from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart
 from jaxmb.machine.build import Model
 from jaxmb.machine.friction import FurtherFriction
@@ -69,7 +69,7 @@ def load_unknown(model: Model, free: Iterable[str]) -> bool:
     if not any("load_friction" in terms for terms in model.further_friction):
         return False
     names = regressor_names(model)
-    carried = [name for name, loads in zip(names, carried_columns(names), strict=True) if loads]
+    carried = [name for name, loads in zip(names, load_columns(names), strict=True) if loads]
     return any(matching(carried, pattern) for pattern in free)
 
 
@@ -131,7 +131,7 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
                 )
 
 
-def told_friction(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
+def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
     """Entries without the equations that terms were tried on, the first of them with remarks on what was chosen."""
     found, told = list[Entry](), False
     for entry in entries:

@@ -11,7 +11,7 @@ from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.simulation_format import SimulateModes
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
-from jaxmb.mechanics.beams import mesh_doubt
+from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, mounting_doubt
@@ -78,7 +78,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
             truth=truth,
             amplitude=part.amplitude,
             role=part.role,
-            remarks=(*changed, *mesh_doubt(model, test.highest_hz)),
+            remarks=(*changed, *mesh_warnings(model, test.highest_hz)),
         )
     ]
 

@@ -11,7 +11,7 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
-from jaxmb.identify.parameters.model_parameters import places
+from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
@@ -25,7 +25,7 @@ LOGARITHMIC = (
 """Families whose logarithm is fitted where a study does not say."""
 
 
-def held_values(model: Model, file: StudyFile) -> dict[str, float]:
+def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
     """Values of parameters that a study holds.
 
     Raises:
@@ -34,8 +34,8 @@ def held_values(model: Model, file: StudyFile) -> dict[str, float]:
     held: dict[str, float] = {}
     for exact in (False, True):  # a full name overrules a pattern
         for pattern, value in file.hold.items():
-            if (pattern in places(model)) is exact:
-                held |= dict.fromkeys(_selected(model, list(places(model)), pattern), value)
+            if (pattern in parameter_table(model)) is exact:
+                held |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
     return held
 
 
@@ -51,7 +51,7 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
     Raises:
         ValueError: a name or pattern selects nothing, two select the same, or what is held.
     """
-    names = [*places(model), *of_tests]
+    names = [*parameter_table(model), *of_tests]
     by_name: dict[str, tuple[str, FreePart]] = {}
     for exact in (False, True):
         for pattern, part in parts.items():
@@ -103,7 +103,7 @@ def left_out(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[st
     Raises:
         ValueError: a pattern selects nothing else.
     """
-    names = list(places(model))
+    names = list(parameter_table(model))
     loops = [f"stiffness.{model.coordinates[shaft]}" for _, shaft in model.motors if model.locked[shaft]]
     own = [name for name in names if name in loops or (name.split(".")[0] in INERTIAL and name.split(".")[1] in bodies)]
     found = set[str]()

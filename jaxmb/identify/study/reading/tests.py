@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import called
+from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.kinds import KINDS
@@ -35,7 +35,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
         label, part = names[number], file.test[number]
         fitted = tuple(found) if part.role == "check" else ()
         own = setting._replace(noise_seed=_seed_of(setting.noise_seed, number), fitted=fitted)
-        with place(f"{source}: {called(label)}"):
+        with place(f"{source}: {display_name(label)}"):
             found += KINDS[part.kind].reader(part, label, own)
     if all(entry.role == "check" for entry in found):
         raise InputError(f"{source}: every test has the role 'check', expected one to fit")

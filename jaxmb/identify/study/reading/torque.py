@@ -23,7 +23,7 @@ from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
-from jaxmb.identify.parameters.model_parameters import parameters, places
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import load_unknown
@@ -226,7 +226,7 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
 
 
 def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRows) -> TorqueTest:
-    rows, where = noisy.rows, places(model)
+    rows, where = noisy.rows, parameter_table(model)
     names = column_names(model, rows.measured)
     return TorqueTest(
         name=label,

@@ -15,7 +15,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
-from jaxmb.mechanics.joint_load import at_load
+from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
@@ -111,7 +111,7 @@ def _from_hits(
     samples = round(how.record_s * how.sample_rate_hz)
     force, response = record_hits(
         seen.tangent,
-        motion_stiffness(at_load(model, q)),
+        motion_stiffness(with_loaded_stiffness(model, q)),
         Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
         seen.output_rows,
         jnp.asarray(np.repeat(rows, how.hits, axis=0)),

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 import jaxmb
-from jaxmb.identify.experiments.torque.effort_noise import samples_alike
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 
@@ -179,15 +179,15 @@ def test_samples_alike(a):
     """The sum of all correlations of an AR(1) process is (1 + a) / (1 - a); a is estimated from 100 000 samples with a
     deviation of sqrt((1 - a^2) / n), which is 1.4 % of 1 - a at most."""
     noise = alike_noise(np.random.default_rng(3), a, 100_000)
-    assert samples_alike(noise) == pytest.approx((1.0 + a) / (1.0 - a), rel=0.1)
+    assert correlation_length(noise) == pytest.approx((1.0 + a) / (1.0 - a), rel=0.1)
 
 
 def test_few_samples_alike():
     """One sample, or none that moves, says nothing of its neighbours; nor do ten of what else drifts away."""
-    assert samples_alike(np.array([1.0])) == 1.0
-    assert samples_alike(np.zeros(50)) == 1.0
-    assert 1.0 <= samples_alike(np.linspace(-1.0, 1.0, 10), 4.0) < np.inf
-    assert 1.0 < samples_alike(np.linspace(-1.0, 1.0, 40), 2.0) < np.inf
+    assert correlation_length(np.array([1.0])) == 1.0
+    assert correlation_length(np.zeros(50)) == 1.0
+    assert 1.0 <= correlation_length(np.linspace(-1.0, 1.0, 10), 4.0) < np.inf
+    assert 1.0 < correlation_length(np.linspace(-1.0, 1.0, 40), 2.0) < np.inf
 
 
 def test_what_a_fit_takes_is_given_back():
@@ -200,8 +200,8 @@ def test_what_a_fit_takes_is_given_back():
         noise = alike_noise(draw, 0.9, 500)
         left = noise - basis @ (basis.T @ noise)
         size = np.mean(left**2) / (1.0 - 10 / 500)
-        plain.append(size * samples_alike(left))
-        corrected.append(size * samples_alike(left, 10.0))
+        plain.append(size * correlation_length(left))
+        corrected.append(size * correlation_length(left, 10.0))
     assert np.mean(plain) < 0.75 * true
     assert 0.7 * true < np.mean(corrected) < 1.3 * true
     assert np.mean(corrected) > 1.2 * np.mean(plain)
