@@ -11,7 +11,7 @@ from . import (
 )
 from .identify.assess.identify import identify as identify
 from .identify.assess.result import Result as Result
-from .identify.assess.saved.saved_result import (
+from .identify.assess.saved import (
     load_result as load_result,
     write_result as write_result,
 )
@@ -21,7 +21,7 @@ from .identify.assess.uncertainty.monte_carlo import (
     monte_carlo as monte_carlo,
     write_draws as write_draws,
 )
-from .identify.estimation.essential import (
+from .identify.estimation.reduction import (
     EssentialParameters as EssentialParameters,
     essential_parameters as essential_parameters,
 )
@@ -29,13 +29,13 @@ from .identify.parameters.model_parameters import (
     parameters as parameters,
     set_parameters as set_parameters,
 )
+from .identify.plan.exciting_motion import (
+    ExcitingMotion as ExcitingMotion,
+    exciting_motion as exciting_motion,
+)
 from .identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
-)
-from .identify.plan.motions.exciting_motion import (
-    ExcitingMotion as ExcitingMotion,
-    exciting_motion as exciting_motion,
 )
 from .identify.regression.base_parameters import (
     BaseParameters as BaseParameters,
@@ -95,7 +95,7 @@ from .measurement.modal.analysis import (
     ModalAnalysis as ModalAnalysis,
     modal_analysis as modal_analysis,
 )
-from .measurement.modal.indicators import (
+from .measurement.modal.data import (
     cmif as cmif,
     frac as frac,
     modal_mass as modal_mass,
@@ -106,8 +106,11 @@ from .measurement.modal.model import (
     ModalModel as ModalModel,
     synthesize as synthesize,
 )
-from .measurement.motion.csv_motion import read_motion as read_motion, write_motion as write_motion
-from .measurement.motion.described import read_described as read_described
+from .measurement.motion.csv_motion import (
+    read_described as read_described,
+    read_motion as read_motion,
+    write_motion as write_motion,
+)
 from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
@@ -129,7 +132,6 @@ from .measurement.records.time_records import (
     estimate_frf as estimate_frf,
     estimate_periodic_frf as estimate_periodic_frf,
 )
-from .mechanics.actuators import actuator_effort as actuator_effort
 from .mechanics.dynamics import (
     gravity_effort as gravity_effort,
     inverse_dynamics as inverse_dynamics,
@@ -138,6 +140,7 @@ from .mechanics.dynamics import (
 from .mechanics.equilibrium import static_equilibrium as static_equilibrium
 from .mechanics.forward import (
     Trajectory as Trajectory,
+    actuator_effort as actuator_effort,
     forward_dynamics as forward_dynamics,
     simulate_motion as simulate_motion,
 )
@@ -170,6 +173,7 @@ from .response.frf import (
     response_rows as response_rows,
 )
 from .response.hits import (
+    Sensor as Sensor,
     Softening as Softening,
     record_hits as record_hits,
 )
@@ -181,10 +185,9 @@ from .response.modal import (
     spring_matrices as spring_matrices,
     spring_names as spring_names,
     undamped_modes as undamped_modes,
+    with_modal_damping as with_modal_damping,
 )
-from .response.modal_damping import with_modal_damping as with_modal_damping
 from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
-from .response.sensor import Sensor as Sensor
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,
     deflection as deflection,

@@ -5,7 +5,7 @@ the matrix of this relation, `stiffness_models` are models of increasing detail,
 machine from a reduced model.
 """
 
-from jaxmb.identify.assess.deflections.scatter import (
+from jaxmb.identify.assess.deflection_scatter import (
     Convergence as Convergence,
     MonteCarlo as MonteCarlo,
     convergence as convergence,
@@ -65,10 +65,12 @@ from jaxmb.identify.stiffness_model.variants import (
     residual_norms as residual_norms,
     stiffness_models as stiffness_models,
 )
-from jaxmb.identify.study.simulation.deflection_design import choose_load_cases as choose_load_cases
-from jaxmb.identify.study.simulation.deflections import measured_with as measured_with
+from jaxmb.identify.study.simulation.deflections import (
+    choose_load_cases as choose_load_cases,
+    measured_with as measured_with,
+)
 from jaxmb.identify.study.simulation.postures import candidate_postures as candidate_postures
-from jaxmb.response.compensation import (
+from jaxmb.response.static import (
     corrected_target as corrected_target,
     loaded_pose as loaded_pose,
 )

@@ -35,8 +35,8 @@ from jaxmb.identify.fit.noise import (
     misfits as misfits,
     noise_objective as noise_objective,
     row_variances as row_variances,
+    with_estimated_noise as with_estimated_noise,
 )
-from jaxmb.identify.fit.noise_estimation import with_estimated_noise as with_estimated_noise
 from jaxmb.identify.fit.problem import (
     Prior as Prior,
     Problem as Problem,

@@ -8,7 +8,7 @@ from jaxmb.identify.estimation.design import (
     Design as Design,
     choose_tests as choose_tests,
 )
-from jaxmb.identify.experiments.probe import Probe as Probe
+from jaxmb.identify.experiments.test import Probe as Probe
 from jaxmb.identify.plan.candidates import (
     Candidate as Candidate,
     Place as Place,
@@ -22,7 +22,7 @@ from jaxmb.identify.plan.inspection import (
     Inspection as Inspection,
     inspect as inspect,
 )
-from jaxmb.identify.plan.motions.next_motion import NextMotion as NextMotion
+from jaxmb.identify.plan.next_motion import NextMotion as NextMotion
 from jaxmb.identify.plan.next_tests import (
     NextTests as NextTests,
     choose_next as choose_next,

@@ -22,8 +22,7 @@ from jaxmb.identify.assess.result import (
 )
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics as StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics as DeflectionMetrics
-from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics
-from jaxmb.identify.assess.tests.modes import ModesMetrics as ModesMetrics
+from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics, ModesMetrics as ModesMetrics
 from jaxmb.identify.assess.uncertainty.monte_carlo import (
     Draws as Draws,
     bootstrap as bootstrap,
@@ -32,7 +31,7 @@ from jaxmb.identify.assess.uncertainty.monte_carlo import (
 )
 from jaxmb.identify.assess.uncertainty.profile import with_profiles as with_profiles
 from jaxmb.identify.estimation.identifiability import Combination as Combination
-from jaxmb.io.strict_json import (
+from jaxmb.io.records import (
     strict as strict,
     versions as versions,
 )

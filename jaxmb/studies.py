@@ -27,21 +27,21 @@ from jaxmb.identify.study.format.frf_format import (
     ModalPart as ModalPart,
     Weights as Weights,
 )
-from jaxmb.identify.study.format.law_format import LawsPart as LawsPart
 from jaxmb.identify.study.format.modes_format import ModesTestPart as ModesTestPart
 from jaxmb.identify.study.format.next_format import (
     NextPart as NextPart,
     PointsPart as PointsPart,
 )
-from jaxmb.identify.study.format.simulation_format import (
+from jaxmb.identify.study.format.study_format import (
+    FreePart as FreePart,
+    LawsPart as LawsPart,
+    StudyFile as StudyFile,
+)
+from jaxmb.identify.study.format.test_format import (
     Hits as Hits,
     Lines as Lines,
     Simulate as Simulate,
     SimulateModes as SimulateModes,
-)
-from jaxmb.identify.study.format.study_format import (
-    FreePart as FreePart,
-    StudyFile as StudyFile,
 )
 from jaxmb.identify.study.study import (
     Study as Study,

@@ -18,8 +18,7 @@ from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
 from jaxmb.linalg import DynamicStiffness, receptance
-from jaxmb.linalg.elimination import eliminated
-from jaxmb.linalg.small_solve import response
+from jaxmb.linalg.small_solve import eliminated, response
 
 LINES, POINTS = 146, 3
 SIZES = 3, 9, 18, 36, 60

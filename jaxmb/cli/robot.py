@@ -49,7 +49,7 @@ def find_robot(name_or_path: str) -> Robot:
 
     folder = result_folder(name_or_path)
     if folder is not None and (folder / RESULT_FILE).exists():
-        from jaxmb.identify.assess.saved.saved_format import read_saved
+        from jaxmb.identify.assess.saved import read_saved
 
         read_saved(folder / RESULT_FILE, others=True)
     with progress(machine.name, "building the model"):

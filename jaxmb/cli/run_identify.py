@@ -83,12 +83,12 @@ def identify(
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.saved.saved_result import MACHINE, RESULT, STUDY, URDF, write_result
+    from jaxmb.identify.assess.saved import MACHINE, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
-    from jaxmb.report.pictures import write_pictures
     from jaxmb.report.result_sections import sections
+    from jaxmb.report.section import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
@@ -146,7 +146,7 @@ def identify(
 def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
     """Fit `count` draws about the result, print their table and write them."""
     from jaxmb.identify.assess.uncertainty.monte_carlo import write_draws
-    from jaxmb.report.parameters.draws_table import draws_sections
+    from jaxmb.report.parameters import draws_sections
     from jaxmb.report.terminal import on_terminal
 
     console = console_of()

@@ -23,8 +23,8 @@ def inspect(
     from jaxmb.identify.plan.inspection import inspect as run
     from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_atomically
-    from jaxmb.report.inspection.sections import inspection_sections
-    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.inspection import inspection_sections
+    from jaxmb.report.section import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input(), progress(path.stem, "reading the study"):

@@ -96,7 +96,7 @@ def map_postures(
 
         from jaxmb.machine.values import coordinate_values
         from jaxmb.maps import MODAL_QUANTITIES
-        from jaxmb.maps.postures.ranges import grid_of, limits_of, path_of, thresholds_of
+        from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
 
         quantities = tuple(dict.fromkeys(show))
         modal = [name for name in quantities if name in MODAL_QUANTITIES]
@@ -156,8 +156,8 @@ def map_postures(
                 )
     from jaxmb.io.files import write_atomically
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
-    from jaxmb.report.maps.sections import modal_map_sections, posture_map_sections
-    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.maps import modal_map_sections, posture_map_sections
+    from jaxmb.report.section import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     folder = writable(robot.folder(out, "map"), ("map.json",))

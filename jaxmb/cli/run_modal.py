@@ -42,8 +42,8 @@ def modal(
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.source import measured_frf
-    from jaxmb.report.modal.modal_report import modal_json, modal_sections, synthesized
-    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.modal import modal_json, modal_sections, synthesized
+    from jaxmb.report.section import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     name = Path(file).stem

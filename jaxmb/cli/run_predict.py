@@ -47,10 +47,10 @@ def predict(
     from jaxmb.mechanics.loops import independent_coordinates
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
-    from jaxmb.report.frf.predicted import predicted_sections
-    from jaxmb.report.mode_shapes.mode_motion import check_mode
-    from jaxmb.report.mode_shapes.sections import mode_shape_sections
-    from jaxmb.report.pictures import write_pictures
+    from jaxmb.report.mode_shapes import mode_shape_sections
+    from jaxmb.report.prediction import predicted_sections
+    from jaxmb.report.section import write_pictures
+    from jaxmb.report.structure import check_mode
     from jaxmb.report.terminal import on_terminal
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
@@ -88,7 +88,7 @@ def predict(
         with progress(robot.name, "drawing figures"):
             figures = write_pictures(report, folder / "figures")
             if animate is not None:
-                from jaxmb.report.mode_shapes.animation import write_mode_animation
+                from jaxmb.report.mode_shapes import write_mode_animation
 
                 path = folder / "figures" / f"mode-{animate}.gif"
                 figures.append(write_mode_animation(path, model, q, animate, found=found))

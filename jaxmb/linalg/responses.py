@@ -10,9 +10,8 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Complex, Float
 
-from jaxmb.linalg.dynamic_stiffness import DynamicStiffness, Parts
 from jaxmb.linalg.modal_form import UNCOUPLED, in_modes, modal_form, off_diagonal, with_dampers
-from jaxmb.linalg.small_solve import response, solutions
+from jaxmb.linalg.small_solve import DynamicStiffness, Parts, response, solutions
 
 Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of the matrices that may change."""

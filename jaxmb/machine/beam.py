@@ -2,13 +2,92 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from jaxmb.machine.section import section_properties
-from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive
+from jaxmb.io.validation import known_name
+from jaxmb.machine.elements import origin_matrix, roll_pitch_yaw, rotation_about
+from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive, Row6, angle, rows_of_six
+
+EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
+
+
+def section_properties(section: Any, young_modulus: Any, shear_modulus: Any) -> dict[str, float]:
+    """Section properties by the keys of a beam: area, second moments, torsion constant, shear factors if known.
+
+    Args:
+        section: {"tube": [outer, inner]}, diameters, or {"box": [width, height, wall]}, outer sides along y and z, full
+            without a wall; m.
+        young_modulus: of the beam, Pa, for the shear factors, which are omitted where it is no number.
+        shear_modulus: likewise.
+
+    Raises:
+        ValueError: the section has another form.
+
+    Source: torsion of a rectangle Timoshenko and Goodier, section 109, of a box Bredt's formula with the torsion of its
+    walls added; shear factors Cowper 1966.
+    """
+    kind, sides = next(iter(section.items())) if isinstance(section, dict) and len(section) == 1 else ("", [])
+    numbers = isinstance(sides, list | tuple) and all(
+        isinstance(side, int | float) and not isinstance(side, bool) and 0.0 <= side < math.inf for side in sides
+    )
+    if not numbers or len(sides) not in {"tube": (2,), "box": (2, 3)}.get(kind, ()):
+        raise ValueError(f"section is {section!r}, {EXPECTED}")
+    try:
+        poisson = young_modulus / (2.0 * shear_modulus) - 1.0
+    except (TypeError, ZeroDivisionError):
+        poisson = math.nan
+    outer, inner = (sides[0], sides[1]) if kind == "tube" else (min(sides[:2]), 2.0 * sides[2] if sides[2:] else 0.0)
+    if not inner < outer or not all(sides if kind == "box" else sides[:1]):
+        raise ValueError(f"section {kind} = {list(sides)} has no area; {EXPECTED}")
+    values, shear = _tube(outer, inner, poisson) if kind == "tube" else _box(*sides, poisson=poisson)
+    names = ("area", "second_moment_y", "second_moment_z", "torsion_constant")
+    properties: dict[str, float] = dict(zip(names, values, strict=True))
+    if all(0.0 < factor <= 1.0 for factor in shear):  # the formulas do not hold for every Poisson's ratio
+        properties |= {"shear_factor_y": shear[0], "shear_factor_z": shear[1]}
+    return properties
+
+
+Numbers = tuple[tuple[float, float, float, float], tuple[float, float]]
+
+
+def _tube(outer: float, inner: float, poisson: float) -> Numbers:
+    moment = math.pi / 64.0 * (outer**4 - inner**4)
+    m, v = (inner / outer) ** 2, poisson
+    shear = 6.0 * (1.0 + v) * (1.0 + m) ** 2 / ((7.0 + 6.0 * v) * (1.0 + m) ** 2 + (20.0 + 12.0 * v) * m)
+    return (math.pi / 4.0 * (outer**2 - inner**2), moment, moment, 2.0 * moment), (shear, shear)
+
+
+def _box(width: float, height: float, wall: float = 0.0, *, poisson: float) -> Numbers:
+    def moment(b: float, h: float) -> float:
+        return b * h**3 / 12.0
+
+    if not wall:
+        long, short = max(width, height), min(width, height)
+        series = sum(math.tanh(n * math.pi * long / (2.0 * short)) / n**5 for n in range(1, 20, 2))
+        torsion = long * short**3 * (1.0 / 3.0 - 64.0 / math.pi**5 * short / long * series)
+        numbers = (width * height, moment(width, height), moment(height, width), torsion)
+        return numbers, (5.0 / 6.0, 5.0 / 6.0)
+    b, h, perimeter = width - wall, height - wall, 2.0 * (width + height - 2.0 * wall)
+    inner_b, inner_h = width - 2.0 * wall, height - 2.0 * wall
+    numbers = (
+        width * height - inner_b * inner_h,
+        moment(width, height) - moment(inner_b, inner_h),
+        moment(height, width) - moment(inner_h, inner_b),
+        4.0 * (b * h) ** 2 * wall / perimeter + perimeter * wall**3 / 3.0,
+    )
+    return numbers, (_shear_of_box(h / b, poisson), _shear_of_box(b / h, poisson))
+
+
+def _shear_of_box(m: float, v: float) -> float:
+    """Shear factor of a thin-walled box, m its side across the force over that along it, v Poisson's ratio."""
+    walls = 12.0 + 72.0 * m + 150.0 * m**2 + 90.0 * m**3
+    poisson = 11.0 + 66.0 * m + 135.0 * m**2 + 90.0 * m**3
+    return 10.0 * (1.0 + v) * (1.0 + 3.0 * m) ** 2 / (walls + v * poisson + 10.0 * m**2 * ((3.0 + v) * m + 3.0 * m**2))
+
 
 MOST_ELEMENTS = 200
 LEAST_MODULUS = 1e6
@@ -133,3 +212,208 @@ def beam_compliance(beam: Beam) -> np.ndarray:
     matrix[1, 5] = matrix[5, 1] = length**2 / (2 * bz)
     matrix[2, 4] = matrix[4, 2] = -(length**2) / (2 * by)
     return matrix
+
+
+ROUNDING = 1e-6
+"""Magnitude up to which a negative eigenvalue of a scaled compliance is attributed to rounding."""
+
+
+class VirtualSpring(Part):
+    """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
+
+    At the "end" of a body it carries all bodies and frames attached to the body, at its "joint" the body itself.
+    Its compliance is given as a matrix, or as the sum of a beam and a diagonal (a link, and the bearing behind it), or
+    is 0 until it is identified: in the axes of `origin`, translations (m/N) before rotations (rad/Nm).
+    """
+
+    name: Name
+    body: Name
+    at: Literal["end", "joint"] = "end"
+    origin: Origin = Origin()
+    """Pose in the body's frame; a beam lies along its x axis."""
+    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(rows_of_six)] = None
+    diagonal: Row6 | None = None
+    beam: Beam | None = None
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """Compliance [6, 6]."""
+        if self.compliance is not None:
+            return np.array(self.compliance)
+        beam = np.zeros((6, 6)) if self.beam is None else beam_compliance(self.beam)
+        return beam + np.diag(self.diagonal or (0.0,) * 6)
+
+    @model_validator(mode="after")
+    def _physical(self) -> Self:
+        parts = [key for key in ("diagonal", "beam") if getattr(self, key) is not None]
+        if self.compliance is not None and parts:
+            raise ValueError(f"gives both compliance and {parts[0]}, expected one of them")
+        matrix = self.matrix
+        if np.abs(matrix - matrix.T).max() > 1e-9 * np.abs(matrix).max():
+            raise ValueError("compliance is not symmetric")
+        if np.diagonal(matrix).min() < 0.0:
+            raise ValueError(f"compliance has {np.diagonal(matrix).min():g} on its diagonal, expected none below 0")
+        if least_scaled_eigenvalue(matrix) < -ROUNDING:
+            raise ValueError("compliance is not positive semi-definite: some load would deflect against its direction")
+        if self.at == "joint" and self.body == GROUND:
+            raise ValueError("at is 'joint', but the ground has none: expected 'end'")
+        return self
+
+
+def least_scaled_eigenvalue(matrix: np.ndarray) -> float:
+    """Least eigenvalue of a symmetric matrix scaled to a unit diagonal.
+
+    The scaling makes it independent of units and does not change its sign. A row with a zero on the diagonal is scaled
+    by its largest coupling, since any coupling makes the matrix indefinite.
+    """
+    size = np.sqrt(np.abs(np.diagonal(matrix)))
+    size = np.where(size > 0.0, size, np.sqrt(np.abs(matrix).max(axis=1)))
+    size = np.where(size > 0.0, size, 1.0)
+    return float(np.linalg.eigvalsh(matrix / np.outer(size, size))[0])
+
+
+PARALLEL = 1e-6
+"""Sine of the angle between a beam and the z axis of its frame, below which the x axis is the reference direction."""
+
+
+def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
+    """Contents of a machine file with `from` and `to` of beams replaced by body, origin and length.
+
+    A beam begins at the frame `from` and ends at the frame `to` in the reference posture, clamped to both, or at the
+    point `to = [x, y, z]` in the axes of `from`, free. Its z axis lies in the plane of the beam and the z axis of
+    `from`, turned by `roll` about the beam.
+
+    Raises:
+        ValueError: a beam has one of the two keys only, or also body, origin or length; a frame does not exist, or
+            depends on the beam itself; both ends coincide.
+    """
+    beams = data.get("beam", ())
+    if not isinstance(beams, list | tuple) or not any(isinstance(b, dict) and {"from", "to"} & b.keys() for b in beams):
+        return data
+    try:
+        return data | _expanded(data, beams)
+    except (TypeError, KeyError, AttributeError, ValidationError) as error:
+        raise ValueError(
+            f"the ends of beams with from and to cannot be computed, an entry has another form than expected: {error}"
+        ) from None
+
+
+def _without_keys(beam: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in beam.items() if key not in ("from", "to", "roll")}
+
+
+def _expanded(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
+    reference = _ReferencePoses(data)
+    written, frames, loops = [], [], []
+    for beam in beams:
+        if not (isinstance(beam, dict) and {"from", "to"} & beam.keys()):
+            written.append(beam)
+            continue
+        name, to = beam.get("name"), beam.get("to")
+        carrier, start, length = reference.beam(beam)
+        written.append(_without_keys(beam) | {"body": carrier, "origin": _origin(start), "length": length})
+        if isinstance(to, str):
+            carrier, _ = reference.on_carrier(to, f"beam '{name}': to")
+            end = np.linalg.inv(reference.pose(carrier)) @ reference.pose(str(name))
+            frames.append({"name": f"{name}/to", "body": carrier, "origin": _origin(end)})
+            loops.append({"name": name, "frame_a": f"{name}/to", "frame_b": name, "type": "fixed"})
+    return {
+        "beam": written,
+        "frame": [*data.get("frame", ()), *frames],
+        "loop": [*data.get("loop", ()), *loops],
+    }
+
+
+class _ReferencePoses:
+    """Poses of the frames of a machine file in its reference posture; loops are not closed."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.parts: dict[str, tuple[str, Any]] = {GROUND: (GROUND, None)}
+        for kind in ("body", "beam", "frame"):
+            for part in data.get(kind, ()):
+                part = part if isinstance(part, dict) else part.model_dump()
+                name = str(part.get("name"))
+                self.parts[name] = (kind, part)
+                if kind == "beam":
+                    self.parts |= {f"{name}/{k}": ("end", (part, k)) for k in range(1, part.get("elements", 4))}
+        self.posture = data.get("posture", {})
+        self.poses: dict[str, np.ndarray] = {GROUND: np.eye(4)}
+        self.in_progress: set[str] = set()
+
+    def pose(self, name: str) -> np.ndarray:
+        """Pose of a frame in the ground frame [4, 4]."""
+        if name not in self.parts:
+            raise ValueError(known_name("frame", name, self.parts))
+        if name in self.in_progress:
+            raise ValueError(f"the pose of '{name}' depends on itself, through beams from or to it")
+        if name not in self.poses:
+            self.in_progress.add(name)
+            self.poses[name] = self._pose(*self.parts[name])
+            self.in_progress.remove(name)
+        return self.poses[name]
+
+    def _pose(self, kind: str, part: Any) -> np.ndarray:
+        if kind in ("beam", "end"):
+            beam, number = part if kind == "end" else (part, part.get("elements", 4))
+            carrier, start, length = self.beam(beam)
+            offset = np.eye(4)
+            offset[0, 3] = length * number / beam.get("elements", 4)
+            return self.pose(carrier) @ start @ offset
+        pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ _matrix(part.get("origin", {}))
+        for joint in part.get("joint", ()) if kind == "body" else ():
+            axis, value = (
+                np.array(joint.get("axis", (0.0, 0.0, 1.0)), float),
+                angle(self.posture.get(joint["name"], 0.0)),
+            )
+            motion = np.eye(4)
+            if joint.get("type") == "prismatic":
+                motion[:3, 3] = value * axis
+            else:
+                motion[:3, :3] = rotation_about(axis, value)
+            pose = pose @ motion
+        return pose
+
+    def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:
+        """Body, ground or element end that carries a frame, and the frame's pose relative to it [4, 4]."""
+        if name not in self.parts:
+            raise ValueError(known_name(f"{label}: frame", name, self.parts))
+        kind, part = self.parts[name]
+        return (part["body"], _matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
+
+    def beam(self, beam: dict[str, Any]) -> tuple[str, np.ndarray, float]:
+        """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
+        if not {"from", "to"} & beam.keys():
+            return beam.get("body", GROUND), _matrix(beam.get("origin", {})), beam["length"]
+        name, to = f"beam '{beam.get('name')}'", beam.get("to")
+        extra = {"body", "origin", "length"} & beam.keys()
+        if extra or not {"from", "to"} <= beam.keys():
+            raise ValueError(f"{name}: has {', '.join(sorted(extra)) or 'from or to alone'}, expected both from and to"
+                             " in place of body, origin and length")  # fmt: skip
+        carrier, pose = self.on_carrier(beam["from"], f"{name}: from")
+        if isinstance(to, str):
+            self.on_carrier(to, f"{name}: to")
+            start = self.pose(carrier) @ pose
+            span = start[:3, :3].T @ (self.pose(to)[:3, 3] - start[:3, 3])
+        else:
+            if not (isinstance(to, list | tuple) and len(to) == 3 and all(isinstance(x, int | float) for x in to)):
+                raise ValueError(f"{name}: to: found {to!r}, expected the name of a frame or a point [x, y, z] in m")
+            span = np.array(to, float)
+        length = float(np.linalg.norm(span))
+        if not length > 0.0:
+            raise ValueError(f"{name}: from and to coincide, expected a length above 0")
+        x, up = span / length, np.array([0.0, 0.0, 1.0])
+        if np.linalg.norm(np.cross(x, up)) < PARALLEL:
+            up = np.array([1.0, 0.0, 0.0])
+        y = np.cross(up, x) / np.linalg.norm(np.cross(up, x))
+        rotation = np.eye(4)
+        roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
+        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ roll
+        return carrier, pose @ rotation, length
+
+
+def _matrix(origin: Any) -> np.ndarray:
+    return origin_matrix(origin if isinstance(origin, Origin) else Origin.model_validate(origin))
+
+
+def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
+    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}

@@ -8,10 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.beam import FlexibleBeam
-from jaxmb.machine.damping import Fractional
-from jaxmb.machine.friction import TERMS, FurtherFriction
-from jaxmb.machine.geometry import origin_matrix
-from jaxmb.machine.loop import LoopType
+from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, LoopType, origin_matrix
 from jaxmb.machine.schema import Body, Machine, RigidMass
 from jaxmb.machine.values import GROUND
 
@@ -45,7 +42,7 @@ class Model(eqx.Module):
     offset: Float[Array, "n"]
     """Constant part of the effort, Nm or N."""
     friction_terms: Float[Array, "n 4"]
-    """Coefficients of further friction (`jaxmb.machine.friction.TERMS`), 0 where absent."""
+    """Coefficients of further friction (`jaxmb.machine.elements.TERMS`), 0 where absent."""
     further_friction: tuple[tuple[str, ...], ...] = eqx.field(static=True)
     """Names of the terms that each coordinate has."""
     stribeck_speed: Float[Array, "n"]

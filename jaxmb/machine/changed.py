@@ -9,8 +9,7 @@ from jaxtyping import Array
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
-from jaxmb.machine.damping import Fractional, Rayleigh
-from jaxmb.machine.friction import TERMS, FurtherFriction
+from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
 from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 

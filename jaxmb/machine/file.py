@@ -8,7 +8,7 @@ from typing import Any
 import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
-from jaxmb.io.strict_json import read_strict
+from jaxmb.io.records import read_strict
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.schema import Machine

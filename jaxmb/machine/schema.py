@@ -12,12 +12,8 @@ import numpy as np
 from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
-from jaxmb.machine.beam import FlexibleBeam
-from jaxmb.machine.between import expand_beams
-from jaxmb.machine.damping import Fractional, Rayleigh
-from jaxmb.machine.friction import FurtherFriction
-from jaxmb.machine.loop import Loop
-from jaxmb.machine.transmission import Transmission
+from jaxmb.machine.beam import FlexibleBeam, VirtualSpring, expand_beams
+from jaxmb.machine.elements import Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.values import (
     FEW,
     GROUND,
@@ -32,7 +28,6 @@ from jaxmb.machine.values import (
     Vector,
     check_unit,
 )
-from jaxmb.machine.virtual_spring import VirtualSpring
 
 MOST_COORDINATES = 200
 """Limit for machines that are read: above it, compiling the equations takes minutes."""

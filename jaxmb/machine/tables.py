@@ -7,8 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.validation import sentence, validated
-from jaxmb.machine.friction import FurtherFriction
-from jaxmb.machine.geometry import origin_matrix, roll_pitch_yaw, rotation_matrix
+from jaxmb.machine.elements import FurtherFriction, origin_matrix, roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
 

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.validation import sentence, shown
-from jaxmb.machine.geometry import rotation_matrix
+from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
 

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import numpy as np
 
-from jaxmb.io.strict_json import strict
-from jaxmb.maps.kinetostatic.posture_maps import PostureMap
-from jaxmb.maps.modal.modal_maps import ModalMap, ModalMaps
+from jaxmb.io.records import strict
+from jaxmb.maps.kinetostatic_maps import PostureMap
+from jaxmb.maps.modal import ModalMap, ModalMaps
 from jaxmb.maps.zones import Zone
 
 SCHEMA = 1

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import digamma, polygamma
 
-from jaxmb.measurement.coherence import without_chance
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, without_chance
 from jaxmb.measurement.line_noise import lines_of_window
 
 SMALLEST_COHERENCE = 1e-6

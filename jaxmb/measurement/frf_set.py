@@ -7,10 +7,110 @@ from types import MappingProxyType
 
 import numpy as np
 
-from jaxmb.measurement.coherence import of_each_input
-from jaxmb.measurement.set_fields import largest_part, numbers, point_names, positions, postures
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
+
+
+def largest_part(h: np.ndarray) -> float:
+    """Largest finite real or imaginary part, a few lines at a time: a set may fill half of the memory."""
+    step = max(1, 1_000_000 // h[0].size)
+    blocks = (h[i : i + step].view(float) for i in range(0, len(h), step))
+    return max(float(np.max(np.abs(block), where=np.isfinite(block), initial=0.0)) for block in blocks)
+
+
+def numbers(name: str, values: object, dtype: type) -> np.ndarray:
+    """A copy of the values as an array of real or complex numbers; what is frozen already is not copied."""
+    if (
+        isinstance(values, np.ndarray) and values.dtype == dtype and values.base is None
+        and values.flags.c_contiguous and not values.flags.writeable
+    ):  # fmt: skip
+        return values
+    try:
+        array = np.array(values)
+        if array.dtype.kind not in ("biuf" if dtype is float else "biufc"):
+            raise ValueError(f"found {array.dtype}")
+        return array.astype(dtype, order="C", copy=False)
+    except (TypeError, ValueError) as error:
+        what = "real" if dtype is float else "real or complex"
+        raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
+
+
+def point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
+    """Names of degrees of freedom as texts, ("tool", "x") as "tool x"; numbered from 1 where there are none."""
+    if points is None or len(points) == 0:
+        return tuple(str(i + 1) for i in range(count))
+    return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
+
+
+def postures(posture: Mapping[str, float]) -> dict[str, float]:
+    """Coordinates by name; ValueError where one is not finite."""
+    values = {str(name): float(value) for name, value in posture.items()}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"posture of '{name}' is {value}, expected a finite number")
+    return values
+
+
+def positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float, float]]:
+    """Places of nodes by name; ValueError where one is not three finite numbers."""
+    places = {}
+    for name, position in nodes.items():
+        values = tuple(float(x) for x in position)
+        if len(values) != 3 or not all(math.isfinite(x) for x in values):
+            raise ValueError(f"node '{name}' is at {values}, expected three finite coordinates")
+        places[str(name)] = values
+    return places
+
+
+def without_chance(coherence: np.ndarray, averages: int | None, inputs: int) -> np.ndarray:
+    """Coherence without what chance alone makes of it, (n c - q) / (n - q), at least 0.
+
+    Of n averages of noise that has nothing to do with q inputs, the coherence is q / n in the mean. It comes back as it
+    is where the averages are not known, or no more than the inputs.
+
+    Args:
+        coherence: 0 to 1, of any shape; NaN stays.
+        averages: n, independent ones.
+        inputs: q, those behind the coherence.
+
+    Source: Bendat, Piersol, Random Data, 4th ed., 9.2.3; the adjusted coefficient of determination of regression.
+    """
+    if averages is None or averages <= inputs:
+        return coherence
+    return np.maximum((averages * coherence - inputs) / (averages - inputs), 0.0)
+
+
+def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) -> np.ndarray:
+    """Coherence [f, output, input] that tells of every response what it tells of itself.
+
+    An ordinary coherence comes back as it is. A multiple coherence c [f, output] tells the noise of an output against
+    all that the q inputs make of it; against the part of one input of the same spectrum that noise is larger by
+
+        share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c (n - 1) / (n - q)),
+
+    with the last factor, where n averages are known, for what chance makes of a coherence of q inputs and of one. 0
+    where a response is 0, NaN where it or the coherence is not known.
+
+    Args:
+        coherence: [f, output] or [f, output, input].
+        frf: responses [f, output, input] of all inputs behind the coherence.
+        averages: independent ones, where known.
+    """
+    if coherence.ndim == 3:
+        return coherence
+    inputs = frf.shape[2]
+    size = np.abs(frf)
+    known = np.isfinite(size)
+    largest = np.max(size, axis=2, keepdims=True, where=known, initial=0.0)
+    # a part of the largest one: squares of very small responses would all be zero
+    power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
+    c = coherence[:, :, None]
+    chance = (averages - 1) / (averages - inputs) if averages is not None and averages > inputs else 1.0
+    signal = c * power
+    with np.errstate(invalid="ignore", divide="ignore"):
+        each = np.where(signal == 0.0, 0.0, signal / (signal + (1.0 - c) * power.sum(axis=2, keepdims=True) * chance))
+    return np.where(known, each, np.nan)
+
 
 LARGEST = 1e100
 """A response beyond this is none, and its square would overflow."""

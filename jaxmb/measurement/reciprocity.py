@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmb.measurement.coherence import of_each_input
-from jaxmb.measurement.frf_set import FrfSet, split_dof
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
 KEEP: tuple[Keep, ...] = ("mean", "upper", "lower")

@@ -15,9 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
+from jaxmb.mechanics.damping import check_constant_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity
-from jaxmb.mechanics.joint_load import check_constant_stiffness
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes, frame_index, node_poses, whole
 from jaxmb.mechanics.loops import check_open_chain, constraint_forces, degrees_of_freedom, loop_gaps, motion_basis
 from jaxmb.spatial import rotation_by, vee

@@ -19,17 +19,23 @@ from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.body_motion import rigid_gravity_stiffness
 from jaxmb.mechanics.compliance import loop_forces
-from jaxmb.mechanics.damping import elastic_stiffness, rayleigh_damping, structural_damping, viscous_damping
+from jaxmb.mechanics.damping import (
+    check_constant_stiffness,
+    elastic_stiffness,
+    rayleigh_damping,
+    structural_damping,
+    viscous_damping,
+    with_loaded_stiffness,
+)
 from jaxmb.mechanics.dynamics import (
     elastic_effort,
     gravity_effort,
     inverse_dynamics,
     mass_matrix,
+    rigid_gravity_stiffness,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
-from jaxmb.mechanics.joint_load import check_constant_stiffness, with_loaded_stiffness
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,

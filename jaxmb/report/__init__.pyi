@@ -1,15 +1,15 @@
-from .maps.placement_plot import placement_figure as placement_figure
-from .mode_shapes.animation import write_mode_animation as write_mode_animation
-from .mode_shapes.structure_figure import (
+from .modal_map_figures import placement_figure as placement_figure
+from .mode_figures import mac_panels as mac_panels
+from .mode_shapes import (
     mode_shape_figures as mode_shape_figures,
     mode_shape_grid as mode_shape_grid,
+    write_mode_animation as write_mode_animation,
 )
-from .modes.mac_figure import mac_panels as mac_panels
-from .modes.mode_pairs import (
+from .modes import (
     ModePairs as ModePairs,
     measured_pairs as measured_pairs,
 )
-from .paper_tables import (
+from .parameters import (
     in_order as in_order,
     mean_error as mean_error,
     modes_table as modes_table,

@@ -32,7 +32,7 @@ from jaxmb.response.frf_kind import (
     check_kind,
     endpoints,
 )
-from jaxmb.response.sensor import Sensor, high_pass, tilt_rows
+from jaxmb.response.hits import Sensor, high_pass, tilt_rows
 
 IDEAL = Sensor()
 

@@ -8,16 +8,172 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
+from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
-from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_basis
 from jaxmb.mechanics.tangent import Tangent
-from jaxmb.response.fractional_modes import fractional_modes
+
+MOST_STEPS = 40
+"""Largest number of Newton steps."""
+CONTINUATION = 20
+"""Continuation steps in which damping is increased where Newton's method does not converge directly."""
+CONVERGED = 1e-12
+"""Last relative change of s."""
+NEAR = 1e-5
+"""Relative distance of undamped frequencies below which shapes do not change within their common subspace."""
+
+
+class _NotFoundError(Exception):
+    pass
+
+
+def fractional_modes(
+    mass: Float[np.ndarray, "n n"],
+    damping: Float[np.ndarray, "n n"],
+    stiffness: Complex[np.ndarray, "n n"],
+    fractional: Float[np.ndarray, "n n"],
+    order: float,
+) -> tuple[Complex[np.ndarray, "m"], Complex[np.ndarray, "n m"]]:
+    """Eigenvalues with Im > 0 by ascending size, and shapes, of (s^2 M + s C + K + s^a E) v = 0.
+
+    Each starts from an undamped mode: first s is solved for that fixed shape, then s and v together by Newton's method,
+    with a fixed scale along the start. Rigid-body and non-oscillating modes are omitted.
+
+    Args:
+        mass: M.
+        damping: C.
+        stiffness: K + j D.
+        fractional: E, the factor of s^a.
+        order: a.
+
+    Raises:
+        RuntimeError: a mode was not found.
+
+    Source: Ruhe, "Algorithms for the nonlinear eigenvalue problem", SIAM J. Numer. Anal. 10, 1973.
+    """
+    parts = mass, damping, stiffness, fractional
+    omega, starts = _undamped(mass, np.real(stiffness))
+    roots, shapes = list[complex](), list[np.ndarray]()
+    for r, start in enumerate(starts.T):
+        repeated = bool(np.any(np.abs(np.delete(omega, r) - omega[r]) <= NEAR * omega[r]))
+        try:
+            mode = _from_start(parts, order, 1j * omega[r], start.astype(complex), repeated, 1)
+            if _is_duplicate(mode, roots, shapes):
+                raise _NotFoundError
+        except _NotFoundError:
+            mode = _continued(parts, order, 1j * omega[r], start.astype(complex), repeated, (roots, shapes))
+        roots.append(mode[0])
+        shapes.append(mode[1])
+    root, shape = np.array(roots, dtype=complex), np.array(shapes, dtype=complex).reshape(-1, mass.shape[0]).T
+    by_size = np.argsort(np.abs(root), kind="stable")
+    by_size = by_size[np.imag(root)[by_size] > 0.0]
+    return root[by_size], shape[:, by_size]
+
+
+def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Angular frequencies, ascending, and shapes of undamped modes."""
+    symmetric = all(np.abs(part - part.T).max() <= NEAR * np.abs(part).max() for part in (mass, stiffness))
+    try:
+        if not symmetric:
+            raise np.linalg.LinAlgError
+        inverse, vectors = eigh(mass, stiffness)  # most accurate for the lowest modes
+        values = 1.0 / inverse
+    except np.linalg.LinAlgError:  # rigid-body modes, or a machine in motion
+        solution = np.linalg.eig(np.linalg.solve(mass, stiffness))
+        values, vectors = np.real(solution.eigenvalues), np.real(solution.eigenvectors)
+    chosen = np.argsort(values, kind="stable")
+    chosen = chosen[values[chosen] > 0.0]
+    return np.sqrt(values[chosen]), vectors[:, chosen]
+
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _continued(
+    parts: Parts,
+    order: float,
+    s: complex,
+    v: np.ndarray,
+    repeated: bool,
+    previous: tuple[list[complex], list[np.ndarray]],
+) -> tuple[complex, np.ndarray]:
+    hertz = abs(s) / (2.0 * np.pi)
+    try:
+        mode = _from_start(parts, order, s, v, repeated, CONTINUATION)
+    except _NotFoundError:
+        mode = None
+    if mode is None or _is_duplicate(mode, *previous):
+        raise RuntimeError(
+            f"fractional damping: the mode with the undamped frequency {hertz:.4g} Hz was not found; its damping is too"
+            " large"
+        )
+    return mode
+
+
+def _from_start(
+    parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool, steps: int
+) -> tuple[complex, np.ndarray]:
+    mass, damping, stiffness, fractional = parts
+    elastic, structural = np.real(stiffness), 1j * np.imag(stiffness)
+    for fraction in np.linspace(0.0, 1.0, steps + 1)[1:]:
+        part = mass, fraction * damping, elastic + fraction * structural, fraction * fractional
+        s, v = _newton(part, order, _scalar(part, order, s, v), v, repeated)
+    return s, v
+
+
+def _scalar(parts: Parts, order: float, s: complex, v: np.ndarray) -> complex:
+    """s for a fixed shape, by fixed-point iteration of s^2 = -(k + s c + s^a e)."""
+    m, c, k, e = (np.vdot(v, part @ v) for part in parts)
+    for _ in range(MOST_STEPS):
+        update = 1j * np.sqrt((k + s * c + s**order * e) / m)
+        if not np.isfinite(update) or abs(update - s) <= CONVERGED * abs(s):
+            break
+        s = update
+    return s
+
+
+def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool) -> tuple[complex, np.ndarray]:
+    mass, damping, stiffness, fractional = parts
+    n, v = v.size, v / np.linalg.norm(v)
+    scale = v.conj()
+    bordered = np.zeros((n + 1, n + 1), dtype=complex)
+    for _ in range(MOST_STEPS):
+        power = s**order
+        dynamic = s**2 * mass + s * damping + stiffness + power * fractional
+        bordered[:n, :n] = dynamic
+        bordered[:n, n] = (2.0 * s * mass + damping + order * power / s * fractional) @ v
+        bordered[n, :n] = scale * abs(s) ** 2 * np.abs(mass).max()
+        residual = -np.append(dynamic @ v, 0.0)
+        if repeated:
+            step = np.linalg.lstsq(bordered, residual, rcond=1e-10)[0]
+        else:
+            try:
+                step = np.linalg.solve(bordered, residual)
+            except np.linalg.LinAlgError:
+                raise _NotFoundError from None
+        v, s = v + step[:n], s + step[n]
+        if not np.isfinite(s) or s == 0.0:
+            break
+        if abs(step[n]) <= CONVERGED * abs(s) and np.linalg.norm(step[:n]) <= 1e-6 * np.linalg.norm(v):
+            return complex(s), v
+    raise _NotFoundError
+
+
+def _is_duplicate(mode: tuple[complex, np.ndarray], roots: list[complex], shapes: list[np.ndarray]) -> bool:
+    """Whether a mode is among those found previously."""
+    s, v = mode
+    for root, shape in zip(roots, shapes, strict=True):
+        similarity = abs(np.vdot(shape, v)) ** 2 / (np.linalg.norm(shape) * np.linalg.norm(v)) ** 2
+        if abs(s - root) <= 1e-8 * abs(s) and similarity > 1.0 - 1e-6:
+            return True
+    return False
+
 
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
@@ -335,3 +491,53 @@ def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) ->
     damping_ratio = -np.real(eigenvalue) / size
     columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, shape, overdamped)
     return Modes(*(jax.device_put(c) for c in columns))
+
+
+UNSYMMETRIC = 1e-9
+"""Difference to the transpose, relative to the largest entry, up to which a matrix is symmetric."""
+LEAST_STIFFNESS = 1e-12
+"""Ratio of the smallest to the largest omega^2 at and below which a mode is a rigid-body mode."""
+
+
+def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] | np.ndarray) -> Tangent:
+    """The tangent with a damping ratio for each undamped mode instead of all its damping, of any kind.
+
+    C = M Phi diag(2 zeta omega) Phi^T M, with K Phi = M Phi diag(omega^2) and Phi^T M Phi = I: the modes keep their
+    undamped frequencies and shapes, and `modes` returns zeta where it is below 1.
+
+    Args:
+        tangent: from `linearize`, or of a `ReducedMotion`.
+        damping_ratio: zeta of all modes, or of the lowest ones by ascending frequency, the last one applying to the
+            others as well.
+
+    Raises:
+        ValueError: a damping ratio is negative or not finite, there are none or more than modes, the matrices are not
+            symmetric, the mass matrix is singular, or the stiffness matrix is not positive definite.
+
+    Source: Caughey, "Classical normal modes in damped linear dynamic systems", J. Appl. Mech. 27, 1960; Géradin and
+    Rixen, Mechanical Vibrations, 2015.
+    """
+    M, K = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
+    n = M.shape[0]
+    zeta = np.asarray(damping_ratio, dtype=float)
+    if zeta.ndim > 1 or not 0 < zeta.size <= n:
+        raise ValueError(
+            f"damping_ratio has shape {zeta.shape}, expected one number, or one for each of at most {n} modes"
+        )
+    zeta = np.atleast_1d(zeta)
+    wrong = zeta[~(np.isfinite(zeta) & (zeta >= 0.0))]
+    if wrong.size:
+        raise ValueError(f"damping_ratio is {wrong[0]:g}, expected finite numbers of 0 or more")
+    check_mass_matrix(M)
+    if any(not np.abs(part - part.T).max() <= UNSYMMETRIC * np.abs(part).max() for part in (M, K)):
+        raise ValueError("the mass or stiffness matrix is not symmetric, expected a machine at rest for modal damping")
+    values, modes = eigh(0.5 * (K + K.T), 0.5 * (M + M.T))
+    if not values[0] > LEAST_STIFFNESS * values[-1]:
+        raise ValueError(
+            f"the stiffness matrix is not positive definite: a mode has omega^2 = {values[0]:.3g} (rad/s)^2, expected"
+            " no rigid-body or unstable modes for modal damping"
+        )
+    zeta = np.concatenate([zeta, np.full(n - zeta.size, zeta[-1])])
+    mass_shapes = M @ modes
+    damping = (mass_shapes * (2.0 * zeta * np.sqrt(values))) @ mass_shapes.T
+    return Tangent(tangent.mass, jax.device_put(damping), tangent.stiffness)

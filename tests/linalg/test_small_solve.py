@@ -9,7 +9,7 @@ import pytest
 
 from jaxmb import native
 from jaxmb.linalg import receptance, small_solve
-from jaxmb.linalg.dynamic_stiffness import DynamicStiffness
+from jaxmb.linalg.small_solve import DynamicStiffness
 
 LINES = 11
 """No multiple of the lanes of any processor's vectors."""

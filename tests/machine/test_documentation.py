@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jaxmb.machine.beam import Beam, FlexibleBeam
-from jaxmb.machine.damping import Fractional, Rayleigh
+from jaxmb.machine.beam import Beam, FlexibleBeam, VirtualSpring
+from jaxmb.machine.elements import Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.file import load_machine
-from jaxmb.machine.friction import FurtherFriction
-from jaxmb.machine.loop import Loop
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Motor, Payload, Spring
 from jaxmb.machine.tables import DhRow, DhTable
-from jaxmb.machine.transmission import Transmission
-from jaxmb.machine.virtual_spring import VirtualSpring
 
 TEXT = (Path(__file__).parents[2] / "docs" / "machine-format.md").read_text()
 PARTS = (

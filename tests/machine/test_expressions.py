@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jaxmb.machine.expressions import value_of, values_of
+from jaxmb.machine.khalil import value_of, values_of
 
 SYMBOLS = {"Lp": 0.95, "Lc": 0.125}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxmb.io.validation import InputError
+from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.file import load_machine
-from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.urdf import machine_from_urdf
 from jaxmb.mechanics.dynamics import mass_matrix
 from jaxmb.mechanics.kinematics import coordinates, frames

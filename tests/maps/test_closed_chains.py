@@ -15,7 +15,7 @@ from jaxmb.maps import (
     postures_along,
     postures_over,
 )
-from jaxmb.maps.modal.uncertainty import FreeModel, logarithmic
+from jaxmb.maps.modal import FreeModel, logarithmic
 from jaxmb.mechanics.compliance import cartesian_compliance
 from jaxmb.mechanics.kinematics import joints_moving_frame
 from tests.mechanics.test_loops import BASE, COUPLER, CRANK, FOUR_BAR, ROCKER, angles, machine_of, rod

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.coherence import of_each_input, without_chance
 from jaxmb.measurement.coherence_noise import coherence_noise, moderated
-from jaxmb.measurement.frf_set import FrfSet, pick
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, pick, without_chance
 from jaxmb.measurement.line_noise import lines_of_window, window_correlation
 from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
 

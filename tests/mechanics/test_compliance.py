@@ -7,9 +7,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.study.study import make_study
-from jaxmb.machine.beam import Beam, beam_compliance
+from jaxmb.machine.beam import Beam, VirtualSpring, beam_compliance
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.virtual_spring import VirtualSpring
 from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist, whole
 from jaxmb.response.static import cartesian_stiffness, deflection

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jax.flatten_util import ravel_pytree
 
+from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.file import load_machine
-from jaxmb.machine.geometry import rotation_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.dynamics import (
     gravity_effort,

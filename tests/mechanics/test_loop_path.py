@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.mechanics.loop_path import closed_along
+from jaxmb.mechanics.postures import closed_along
 
 CRANK, ROD = 0.08, 0.25
 SLIDER_CRANK = {

@@ -6,8 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from jaxmb.report.pictures import pictures
-from jaxmb.report.section import Cell, Lines, Section, Table
+from jaxmb.report.section import Cell, Lines, Section, Table, pictures
 from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
 

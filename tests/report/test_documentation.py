@@ -17,8 +17,8 @@ from jaxmb.identify.study.format.deflection_format import (
 )
 from jaxmb.identify.study.format.frf_format import BandWeight, FrfTestPart, ModalPart, Weights
 from jaxmb.identify.study.format.modes_format import ModesTestPart
-from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate, SimulateModes
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
+from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate, SimulateModes
 
 TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.image import imread
 
 import jaxmb
-from jaxmb.identify.assess.saved.saved_result import study_toml
+from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.report.inspection.sections import inspection_sections
-from jaxmb.report.pictures import write_pictures
+from jaxmb.report.inspection import inspection_sections
+from jaxmb.report.section import write_pictures
 
 
 def study(prior=False):

@@ -11,27 +11,32 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.result import Mode
-from jaxmb.identify.assess.tests.modes import ModesMetrics
+from jaxmb.identify.assess.tests.frf import ModesMetrics
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
-from jaxmb.measurement.modal.indicators import distinguishable
+from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report import write_report
-from jaxmb.report.cells import deviation, number, percent, short
-from jaxmb.report.frf.figures_of_test import residual_figure, standard_residuals
-from jaxmb.report.frf.frf_figure import MOST_POINTS, Curve, _unlike, frf_figure
-from jaxmb.report.frf.phase import continuous_deg, unbroken
-from jaxmb.report.frf.predicted import predicted_sections
-from jaxmb.report.modes.mode_figures import measured_modes_figure
-from jaxmb.report.modes.mode_pairs import fitted_modes
-from jaxmb.report.modes.tables import identified_modes_table, measured_modes_table
-from jaxmb.report.parameters.parameter_figure import cost_figure, parameter_figure
-from jaxmb.report.parameters.parameter_table import _error
+from jaxmb.report.frf_figures import (
+    MOST_POINTS,
+    Curve,
+    _unlike,
+    continuous_deg,
+    frf_figure,
+    residual_figure,
+    standard_residuals,
+    unbroken,
+)
+from jaxmb.report.mode_figures import measured_modes_figure
+from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_table
+from jaxmb.report.parameter_figures import cost_figure, parameter_figure
+from jaxmb.report.parameters import _error
+from jaxmb.report.prediction import predicted_sections
 from jaxmb.report.result_sections import fit_section, sections
-from jaxmb.report.section import Picture, Table
-from jaxmb.report.tests.frf import frf_sections
+from jaxmb.report.section import Picture, Table, deviation, number, percent, short
+from jaxmb.report.tests import frf_sections
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
 

@@ -7,9 +7,9 @@ import pytest
 
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
-from jaxmb.report.parameters.parameter_figure import Scale, scale_of
-from jaxmb.report.tests.torque import base_table
-from jaxmb.report.torque.base_figure import base_figure
+from jaxmb.report.parameter_figures import Scale, scale_of
+from jaxmb.report.tests import base_table
+from jaxmb.report.torque_figures import base_figure
 
 
 def test_base_parameters(text_of):

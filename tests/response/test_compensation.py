@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.response.compensation import corrected_target, loaded_pose
+from jaxmb.response.static import corrected_target, loaded_pose
 
 LOAD = jnp.array([800.0, -600.0, -2500.0, 50.0, 20.0, -80.0])
 

@@ -10,12 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.laws.law_choice import chosen_laws
-from jaxmb.identify.assess.laws.law_outcome import law_remarks, unsettled_laws
+from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_text
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.metrics import fit_metrics
-from jaxmb.identify.assess.mistakes.mistakes import mistake_text, mistakes
+from jaxmb.identify.assess.mistakes import mistake_text, mistakes
 from jaxmb.identify.assess.remarks import (
     CAPPED,
     bound_remarks,
@@ -37,10 +36,8 @@ from jaxmb.identify.assess.result import (
     evaluations,
     found_parameters,
 )
-from jaxmb.identify.assess.stiffness_model.outcome import identify_complete
-from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited
-from jaxmb.identify.assess.uncertainty.curvature import with_curvature
-from jaxmb.identify.assess.uncertainty.mode_deviations import mode_deviations
+from jaxmb.identify.assess.stiffness_model import identify_complete
+from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, mode_deviations, not_bound_limited, with_curvature
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,
@@ -52,8 +49,7 @@ from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
-from jaxmb.identify.fit.noise import row_variances
-from jaxmb.identify.fit.noise_estimation import with_estimated_noise
+from jaxmb.identify.fit.noise import row_variances, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit

@@ -12,6 +12,7 @@ from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.remarks import (
     CAPPED,
+    bound_doubts,
     data_remarks,
     excess_remarks,
     gross_remarks,
@@ -19,9 +20,9 @@ from jaxmb.identify.assess.remarks import (
     machine_remarks,
     prior_remarks,
     tests_text,
+    value_remarks,
 )
 from jaxmb.identify.assess.result import Outcome, Result, ended_text, found_parameters
-from jaxmb.identify.assess.value_remarks import bound_doubts, value_remarks
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     correlation,
@@ -34,7 +35,6 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Equations, display_name, listed
-from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -47,7 +47,7 @@ from jaxmb.identify.fit.linear import (
     without_effect,
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.possible import Possible
+from jaxmb.identify.fit.possible import Possible, bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.reading.parameters import fixed_values

@@ -11,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import Verdict, verdict
-from jaxmb.identify.assess.laws.law_record import Laws
+from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
-from jaxmb.identify.assess.mistakes.mistakes import Mistake
+from jaxmb.identify.assess.mistakes import Mistake
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import Combination
 from jaxmb.identify.experiments.entry import Entry

@@ -14,11 +14,11 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import listed
+from jaxmb.identify.experiments.test import display_name, listed
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
-from jaxmb.io.strict_json import strict, versions
+from jaxmb.io.records import strict, versions
 from jaxmb.io.validation import Named, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import machine_toml

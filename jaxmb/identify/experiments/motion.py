@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
-from jaxmb.identify.experiments.reduced_view import reduced_view, reducing_basis
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support

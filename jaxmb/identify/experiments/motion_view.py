@@ -1,24 +1,29 @@
 """What the sensors and shakers of a test see of the small motions of a machine about a posture."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
-from jaxmb.mechanics.joint_load import with_loaded_stiffness
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
+from jaxmb.response.hits import tilt_rows
 from jaxmb.response.modal import check_mass_matrix, is_unlocked, spring_matrices
-from jaxmb.response.sensor import tilt_rows
+from jaxmb.response.reduction import error_of_basis, interface_basis, reduced_tangent
 
 
 class MotionView(eqx.Module):
@@ -81,3 +86,104 @@ def check_motion(view: MotionView, names: Sequence[str]) -> None:
     if not np.isfinite(np.asarray(view.tangent.stiffness)).all():
         raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
     check_mass_matrix(np.asarray(view.tangent.mass), names)
+
+
+MANY = 80
+"""Small motions above which a view is reduced."""
+LARGEST_INTERFACE = 0.4
+"""Of the number of small motions: with more directions there is little to reduce."""
+MOST_POINTS = 12
+"""Points that are taken into the interface; more are shapes of modes, which need no displacements of their own."""
+LEAST_PART = 1e-9
+"""Of the largest eigenvalue of a slope: what is below it is rounding."""
+LARGEST_FREQUENCY_ERROR = 1e-4
+"""Of a mode of the reduced machine, where there are no points, or too many, for responses between them."""
+CHECKED_LOSS = 0.02
+LARGEST_ERROR = 1e-3
+"""Of a response of the reduced machine, beside the largest one between the same points."""
+
+
+def reducing_basis(
+    base: MotionView, slopes: Sequence[MotionView], free: FreeParameters, highest_hz: float
+) -> Float[np.ndarray, "m r"] | None:
+    """Basis of the small motions that a test sees, whatever the free values are within their bounds.
+
+    Springs, dampers and masses that are free, and the test's points where they are few, are the interface (see
+    `interface_basis`). None where the machine has few motions, or where the reduced machine's responses, or natural
+    frequencies where the points are none or many, are not those of the whole one, at the bounds of the free values and
+    halfway between them.
+
+    Args:
+        base: view with all free values at zero.
+        slopes: derivative of the view by each of them.
+        free: the free parameters.
+        highest_hz: up to which the test asks for responses or modes.
+    """
+    size = base.tangent.mass.shape[0]
+    if size <= MANY:
+        return None
+    outputs = np.asarray(base.output_rows)
+    inputs = outputs if base.input_rows is None else np.asarray(base.input_rows)
+    changes = [part for s in slopes for part in (s.tangent.mass, s.tangent.damping, s.tangent.stiffness)]
+    directions = [directions_of_change(np.asarray(part)) for part in changes]
+    # what acts nearly everywhere is no interface; whether modes and points are enough for it, the responses tell
+    directions = [found for found in directions if found.shape[0] <= size // 10]
+    points = [rows for rows in (inputs, outputs) if rows.shape[0] <= MOST_POINTS]
+    interface = np.concatenate([*directions, *points, np.zeros((0, size))])
+    if interface.shape[0] > LARGEST_INTERFACE * size:
+        return None
+    lower, upper = np.asarray(free.lower), np.asarray(free.upper)
+    places = [_tangent_at(base, slopes, free.values(u)) for u in (0.5 * (lower + upper), lower, upper)]
+    basis = interface_basis(np.asarray(places[0].mass), np.asarray(places[0].stiffness), interface, highest_hz)
+    if 0 < inputs.shape[0] <= MOST_POINTS:
+        errors = [error_of_basis(place, basis, outputs, inputs, highest_hz) for place in places]
+        return basis if max(errors) <= LARGEST_ERROR else None
+    errors = [_frequency_error(place, basis, highest_hz) for place in places]
+    return basis if max(errors) <= LARGEST_FREQUENCY_ERROR else None
+
+
+def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionView:
+    """The view, or its derivative, in the coordinates of a basis."""
+
+    def seen(rows: Any) -> Any:
+        return None if rows is None else jax.device_put(np.asarray(rows) @ basis)
+
+    shares = None if view.stiffness is None else jax.device_put(basis.T @ np.asarray(view.stiffness) @ basis)
+    return dataclasses.replace(
+        view,
+        tangent=reduced_tangent(view.tangent, basis),
+        stiffness=shares,
+        output_rows=seen(view.output_rows),
+        input_rows=seen(view.input_rows),
+        tilt_rows=seen(view.tilt_rows),
+    )
+
+
+def directions_of_change(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "k m"]:
+    """Directions on which a change of a symmetric matrix acts."""
+    moved = np.flatnonzero(np.any(change != 0.0, axis=0))
+    found = np.zeros((moved.size, change.shape[0]))
+    if not moved.size:
+        return found
+    values, vectors = np.linalg.eigh(change[np.ix_(moved, moved)])
+    found[:, moved] = vectors.T
+    return found[np.abs(values) > LEAST_PART * np.abs(values).max()]
+
+
+def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_hz: float) -> float:
+    """Largest error of the natural frequencies up to the highest, as a part of each."""
+    mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
+    exact = eigh(stiffness, mass, eigvals_only=True)
+    exact = exact[exact <= (2.0 * np.pi * highest_hz) ** 2]
+    near = eigh(basis.T @ stiffness @ basis, basis.T @ mass @ basis, eigvals_only=True)[: exact.size]
+    return float(np.max(np.abs(near - exact) / np.abs(exact), initial=0.0)) / 2.0
+
+
+def _tangent_at(base: MotionView, slopes: Sequence[MotionView], values: Float[np.ndarray, "d"]) -> Tangent:
+    """The tangent at values of what is free, with a loss factor of 2 % throughout: it may itself be free."""
+
+    def moved(part: Any, *changes: Any) -> np.ndarray:
+        return np.asarray(part) + sum(v * np.asarray(c) for v, c in zip(values, changes, strict=True))
+
+    found = jax.tree.map(moved, base.tangent, *(s.tangent for s in slopes))
+    return dataclasses.replace(found, structural=CHECKED_LOSS * np.asarray(found.stiffness))

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.test import Equations, Test
-from jaxmb.identify.fit.bodies import Bodies, numbers_of, touched_bodies
 from jaxmb.identify.fit.noise import Misfit, misfit
-from jaxmb.identify.fit.possible import Possible, possible_values
+from jaxmb.identify.fit.possible import Bodies, Possible, numbers_of, possible_values, touched_bodies
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE

@@ -13,9 +13,8 @@ import numpy as np
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
-from jaxmb.identify.fit.polish import insensitive_restored, polished
 from jaxmb.identify.fit.problem import Problem, compressed
-from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
+from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead, insensitive_restored, polished
 from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.stage import NOT_FINITE, Refinement, Stage

@@ -16,8 +16,14 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.test import AffineView, Test, View
-from jaxmb.identify.fit.blocks import in_blocks, memory_of_fits, memory_of_points, memory_of_tests
-from jaxmb.identify.fit.devices import more_postures, shared_out
+from jaxmb.identify.fit.devices import (
+    in_blocks,
+    memory_of_fits,
+    memory_of_points,
+    memory_of_tests,
+    more_postures,
+    shared_out,
+)
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import FEW, on_host
 from jaxmb.machine.build import Model

@@ -10,8 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit.blocks import in_blocks
-from jaxmb.identify.fit.devices import everywhere, shared_out
+from jaxmb.identify.fit.devices import everywhere, in_blocks, shared_out
 from jaxmb.identify.fit.problem import Problem, shared_over_devices
 from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.friction import TERMS
+from jaxmb.machine.elements import TERMS
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)

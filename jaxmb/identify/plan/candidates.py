@@ -1,27 +1,82 @@
 """Candidate FRF tests and their information on the free parameters."""
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tomli_w
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
 from jaxmb.identify.experiments.frf.prediction import predict_frf
-from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
-from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Test, display_name
+from jaxmb.identify.experiments.test import Probe, Sums, Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.reading.tests import test_names
+from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.kinematics import reference_posture
+from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
+
+
+def proposal_toml(study: Study, like: str, proposed: Sequence[Mapping[str, Any]]) -> str:
+    """`[[test]]` tables of proposed tests, measured or simulated as an existing test.
+
+    Args:
+        study: the study.
+        like: name of the existing test, whose other keys are copied.
+        proposed: keys of each proposed test that replace those of the existing one; None removes a key, and `simulate`
+            is merged with that of a simulated test only.
+
+    Returns:
+        TOML. The file of a measured test is named after the test and does not exist yet.
+    """
+    if study.origin is None:
+        return ""
+    parts = study.origin.file.test
+    names = test_names(parts)
+    part = parts[names.index(like)]
+    copied = part.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"role", "check_every"})
+    new_names = (name for k in itertools.count(1) if (name := f"next-{k}") not in names)
+    tests = []
+    for k, (name, keys) in enumerate(zip(new_names, proposed, strict=False), 1):
+        test = {"kind": "", "name": ""} | copied | dict(keys) | {"name": name, "kind": part.kind}
+        if part.source_file is not None:
+            test |= {"file": f"{name}{Path(part.source_file).suffix}", "simulate": None}
+        else:
+            simulate = copied["simulate"] | keys.get("simulate", {})
+            test["simulate"] = simulate | {"noise_seed": simulate.get("noise_seed", 0) + k}
+        tests.append({key: value for key, value in test.items() if value is not None})
+    text = tomli_w.dumps({"test": tests})
+    for pattern, short in ((r",\n\s*(?=\])", ""), (r"(?<=\[)\n\s*", ""), (r",\n\s*", ", ")):  # one line per array
+        text = re.sub(pattern, short, text)
+    return text
+
+
+def posture_keys(model: Model, q: Float[np.ndarray, "n"]) -> dict[str, Any]:
+    """`posture` of a test: the independent coordinates that differ from the reference posture."""
+    given = independent_coordinates(model)
+    return {
+        name: f"{np.degrees(value):.6g} deg" if turns else float(f"{value:.6g}")
+        for name, turns, value, reference in zip(
+            model.coordinates, model.revolute, q.tolist(), np.asarray(reference_posture(model)).tolist(), strict=True
+        )
+        if value != reference and name in given
+    }
+
 
 NO_EFFECT = 1e-12
 """Norm of a column of an observation matrix over the largest, below which the parameter has no effect (rounding)."""
@@ -187,3 +242,29 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
 def information_of(place: Place, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
     """`compressed` observation matrices of the candidates; NaN for postures that the machine cannot reach."""
     return np.stack([compressed(observation(place, candidate)) for candidate in candidates])
+
+
+class Known(NamedTuple):
+    """Information before the next tests."""
+
+    values: Float[np.ndarray, "d"]
+    """Physical values of the free parameters."""
+    made: Float[np.ndarray, "m d"]
+    """Information rows of the planned tests and the prior, by u."""
+    prior_std: Float[np.ndarray, "d"] | None
+    """The prior's standard deviations, if any; its rows are in `made`."""
+    sums: Sums | None
+    """Base parameters; None without torque tests."""
+
+
+class Planned(NamedTuple):
+    """The next tests, or why there are none."""
+
+    chosen: Any
+    """An object with `part`, `known` and `as_json`; None without next tests."""
+    remark: str
+    """A sentence on them."""
+    pool: tuple[Candidate, ...] = ()
+    """Feasible candidates."""
+    information: Float[np.ndarray, "c r d"] | None = None
+    """Information rows of each candidate."""

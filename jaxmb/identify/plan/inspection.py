@@ -11,7 +11,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.linear_outcome import kept_values
-from jaxmb.identify.assess.mode_shares import mode_shares
+from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (
     Group,
@@ -25,15 +25,14 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.experiments.test import Sums
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Place
-from jaxmb.identify.plan.motions.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.motions.next_motion import NextMotion, shares, unit_sizes
+from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, Place, Planned
+from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
+from jaxmb.identify.plan.next_motion import NextMotion, shares, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests
-from jaxmb.identify.plan.planned import Known, Planned
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import Study
-from jaxmb.io.strict_json import strict, versions
+from jaxmb.io.records import strict, versions
 from jaxmb.io.validation import Named
 
 SCHEMA = 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.mode_shares import GOVERNS, ModeShares
+from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, planned

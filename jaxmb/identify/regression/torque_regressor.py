@@ -12,10 +12,9 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.friction import TERMS
-from jaxmb.mechanics.actuators import SLOWEST, direction, load_friction, tree_effort, whole_motion
-from jaxmb.mechanics.body_motion import body_motion
-from jaxmb.mechanics.dynamics import total_energy
+from jaxmb.machine.elements import TERMS
+from jaxmb.mechanics.dynamics import body_motion, total_energy
+from jaxmb.mechanics.forward import SLOWEST, direction, load_friction, tree_effort, whole_motion
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
 
 LINEAR = (

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.reduction import Reduction
 from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
-from jaxmb.identify.stiffness_model.complete_model import CompleteModel
-from jaxmb.identify.stiffness_model.compliance_blocks import (
+from jaxmb.identify.stiffness_model.complete_model import (
+    CompleteModel,
     block_matrices,
     diagonal_of,
     ends_of,

@@ -75,23 +75,23 @@ _INSPECTION = "jaxmb.report.inspection"
 KINDS: dict[str, Kind] = {
     "frf": Kind(
         f"{_FORMAT}.frf_format:FrfTestPart", f"{_READING}.frf:read_frf_test", f"{_ASSESS}.frf:FrfMetrics",
-        f"{_ASSESS}.frf:frf_remarks", sections_at=f"{_REPORT}.frf:frf_sections",
-        next_at=f"{_PLAN}.next_tests:plan_tests", next_report_at=f"{_INSPECTION}.next_tests:tests_report",
+        f"{_ASSESS}.frf:frf_remarks", sections_at=f"{_REPORT}:frf_sections",
+        next_at=f"{_PLAN}.next_tests:plan_tests", next_report_at=f"{_INSPECTION}:tests_report",
     ),
     "modes": Kind(
-        f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.modes:ModesMetrics",
-        sections_at=f"{_REPORT}.modes:modes_sections",
+        f"{_FORMAT}.modes_format:ModesTestPart", f"{_READING}.modes:read_modes_test", f"{_ASSESS}.frf:ModesMetrics",
+        sections_at=f"{_REPORT}:modes_sections",
     ),
     "deflection": Kind(
         f"{_FORMAT}.deflection_format:DeflectionTestPart", f"{_READING}.deflections:read_deflection_test",
         f"{_ASSESS}.deflections:DeflectionMetrics", f"{_ASSESS}.deflections:deflection_remarks",
-        sections_at=f"{_REPORT}.deflections:deflection_sections",
+        sections_at=f"{_REPORT}:deflection_sections",
     ),
     "torque": Kind(
         f"{_FORMAT}.torque_format:TorqueTestPart", f"{_READING}.torque:read_torque_test",
         f"{_ASSESS}.torque:TorqueMetrics", f"{_ASSESS}.torque:torque_remarks", f"{_ASSESS}.joints:systematic_errors",
-        f"{_REPORT}.torque:torque_sections",
-        f"{_PLAN}.motions.next_motion:plan_motion", f"{_INSPECTION}.next_motion:motion_report",
+        f"{_REPORT}:torque_sections",
+        f"{_PLAN}.next_motion:plan_motion", f"{_INSPECTION}:motion_report",
     ),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
-from jaxmb.identify.study.format.law_format import AMPLITUDE, LOAD, LawsPart
+from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import gravity_effort

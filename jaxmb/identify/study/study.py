@@ -23,20 +23,18 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters, free_param
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
-from jaxmb.identify.study.format.law_format import LawsPart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.initial import initial_values
+from jaxmb.identify.study.format.study_format import LawsPart, StudyFile
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.presets import with_preset
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,
     friction_choice,
+    gain_choice,
     with_friction,
     with_friction_remarks,
 )
-from jaxmb.identify.study.reading.gains import gain_choice
 from jaxmb.identify.study.reading.parameters import (
     bounds_of,
     fixed_values,
@@ -45,7 +43,7 @@ from jaxmb.identify.study.reading.parameters import (
     prior_of,
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
-from jaxmb.identify.study.setting import Setting, study_model
+from jaxmb.identify.study.setting import Setting, initial_values, study_model
 from jaxmb.io.validation import known_name, place, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked

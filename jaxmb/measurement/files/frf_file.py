@@ -6,18 +6,95 @@ import secrets
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from jaxmb.io.arrays import one_line, read_arrays
 from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
+from jaxmb.measurement.files import matlab_hdf5, matlab_v5
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
-from jaxmb.measurement.files.matlab import read_mat
-from jaxmb.measurement.files.npz import read_npz, write_npz
+from jaxmb.measurement.files.named_arrays import (
+    ARRAY_NAMES,
+    NEEDED,
+    Choice,
+    arrays_of_set,
+    as_arrays,
+    set_from_arrays,
+    those_of_a_set,
+)
 from jaxmb.measurement.files.uff import read_uff
 from jaxmb.measurement.files.uff_write import write_uff
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
+
+
+def read_npz(path: Path) -> FrfSet:
+    """FRF set from an NPZ file: arrays frequency_hz [f], frf [f, output, input], kind; optional the other fields.
+
+    Raises:
+        InputError: the file cannot be read or does not hold a set; the message names the file and the array.
+    """
+    data = read_arrays(path)
+    for name in NEEDED:
+        if name not in data:
+            raise InputError(f"{path}: array '{name}' is missing; found {one_line(', '.join(sorted(data))) or 'none'}")
+    unknown = sorted(set(data) - set(ARRAY_NAMES))
+    if unknown:
+        raise InputError(f"{path}: unknown array {unknown[0]!r}, expected {', '.join(sorted(ARRAY_NAMES))}")
+    try:
+        return set_from_arrays(data, str(path))
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def write_npz(path: Path, frf_set: FrfSet) -> None:
+    """Write an FRF set as NPZ; `read_npz` reads the same set back.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with path.open("xb") as file:  # NumPy would add an ending to a path such as SET.NPZ
+        np.savez_compressed(file, **arrays_of_set(frf_set))  # pyright: ignore[reportArgumentType]
+
+
+HDF5_MARK = b"\x89HDF\r\n\x1a\n"
+MATLAB_TEXT = 512
+"""Bytes that MATLAB puts before what is HDF5."""
+
+
+def read_mat(path: Path) -> FrfSet:
+    """FRF set from a MATLAB file: variables frequency_hz, frf, kind and the optional ones, or one struct of them.
+
+    Other variables in the file are left alone.
+
+    Raises:
+        InputError: the file cannot be read or does not hold a set; the message names the file and the variable.
+        OSError: the file cannot be opened.
+    """
+    try:
+        return set_from_arrays(as_arrays(read_variables(path, those_of_a_set)), str(path))
+    except ValueError as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+    """The chosen variables of a file by name: arrays, texts and lists of texts.
+
+    Args:
+        path: the file.
+        choice: picks the variables by the shapes and classes of all, before any is read.
+
+    Raises:
+        ValueError: the file is damaged or no MATLAB file, or a chosen variable is not plain data.
+        OSError: the file cannot be opened.
+    """
+    with path.open("rb") as file:
+        start = file.read(MATLAB_TEXT + len(HDF5_MARK))
+    room = matlab_hdf5 if start.startswith(HDF5_MARK) or start.endswith(HDF5_MARK) else matlab_v5
+    return room.read_variables(path, choice)
+
 
 Reader = Callable[[Path], tuple[FrfSet, tuple[str, ...]]]
 

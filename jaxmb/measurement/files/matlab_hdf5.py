@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.measurement.files.matlab_variables import Choice, Shapes
-from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.measurement.files.named_arrays import LARGEST_SET, Choice, Shapes
 
 BROKEN = (TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError)
 """What h5py raises on a file that is not whole or is none, beside ValueError."""

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jaxmb.measurement.files.matlab_variables import Choice, Shapes
-from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.measurement.files.named_arrays import LARGEST_SET, Choice, Shapes
 
 HEADER, TAG = 128, 8
 MATRIX, COMPRESSED = 14, 15

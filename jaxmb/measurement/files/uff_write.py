@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jaxmb.measurement.files.uff_function import DIRECTION_NAMES, OWN_END, OWN_START
-from jaxmb.measurement.files.uff_units import KINDS
+from jaxmb.measurement.files.uff_function import DIRECTION_NAMES, KINDS, OWN_END, OWN_START
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN
 

@@ -9,14 +9,16 @@ import numpy as np
 from jaxmb.measurement.modal.moving import (
     MOST_STD,
     MovingFit,
+    MovingModes,
     Window,
     best_shifts,
     moving_poles,
     noise_between_peaks,
+    one_less,
+    one_mode,
     peaks,
     window,
 )
-from jaxmb.measurement.modal.moving_modes import MovingModes, one_less, one_mode
 from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 
 REACH = 3.0

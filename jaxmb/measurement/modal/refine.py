@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from jaxmb.measurement.line_noise import correlated_lines
-from jaxmb.measurement.modal.residues import Lines, between, inverse_root, pole_functions, solved_by, turned
+from jaxmb.measurement.modal.model import Lines, between, inverse_root, pole_functions, solved_by, turned
 
 MOST_STEPS = 30
 SMALL_STEP = 1e-9

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxmb.measurement.modal.data import SingleHits
+from jaxmb.measurement.modal.model import as_lines
 from jaxmb.measurement.modal.moving_search import MovingSearch
 from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_poles
-from jaxmb.measurement.modal.residues import as_lines
 from jaxmb.measurement.modal.search import Search, remainder, with_poles_beside
 
 MOST_ALONE = 8

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxmb.measurement.modal.model import damping_std
+from jaxmb.measurement.modal.model import Lines, as_lines, damping_std
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
-from jaxmb.measurement.modal.residues import Lines, as_lines
 from jaxmb.measurement.modal.stabilization import (
     SAME,
     StabilityRule,

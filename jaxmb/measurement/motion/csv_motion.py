@@ -4,12 +4,17 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from jaxmb.io.files import read_text
-from jaxmb.io.validation import InputError, known_name, place
-from jaxmb.measurement.motion.record import MotionRecord, check_record
+from jaxmb.io.files import find_description, read_text, read_toml
+from jaxmb.io.validation import InputError, known_name, place, validated
+from jaxmb.machine.values import Angle, Name, Number, Part, Positive
+from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
+from jaxmb.measurement.records.file import public_path, read_columns
+from jaxmb.measurement.records.schema import PublicData
 
 TEMPERATURE = "temperature"
 """A column for the whole machine."""
@@ -121,3 +126,131 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+MOST_DRIVES = 100
+
+
+class Signals(Part):
+    """One file with a column for each drive."""
+
+    file: str | None = None
+    """Path relative to the description."""
+    public: str | None = None
+    """Path below the folder that the environment variable JAXMB_DATA names: data that others publish."""
+    variable: str | None = None
+    """Of a .mat or .npz file; the only one where not given."""
+    columns: tuple[Annotated[int, Field(ge=1, strict=True)], ...] = Field(min_length=1, max_length=MOST_DRIVES)
+    """Of the drives in their order, from 1."""
+    unit: Literal["rad", "deg"] = "rad"
+    """Of angles and their rates."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.file is None) == (self.public is None):
+            raise ValueError("expected either file or public")
+        return self
+
+
+class Drive(Part):
+    """A motor behind its gear: it turns by sum_i ratio_i q_i."""
+
+    name: Name
+    ratio: dict[Name, Number] = Field(min_length=1)
+    """Turns of what was recorded for one of each coordinate; of coupled axes several."""
+    gain: Number = 1.0
+    """Torque of the motor, Nm, for one unit of what was recorded, such as its torque constant for a current."""
+
+    @model_validator(mode="after")
+    def _turns(self) -> Self:
+        if any(value == 0.0 for value in self.ratio.values()):
+            raise ValueError("ratio holds 0, expected the turns of the drive for one of the coordinate")
+        return self
+
+
+class MotionFile(Part):
+    """A motion that was recorded at the motors, and what joins these to the coordinates."""
+
+    description: str = ""
+    source: str = ""
+    rate_hz: Positive
+    """Samples per second."""
+    public: PublicData | None = None
+    position: Signals
+    effort: Signals
+    drive: tuple[Drive, ...] = Field(min_length=1, max_length=MOST_DRIVES)
+    zero: dict[Name, Angle] = {}
+    """Of coordinates where the drives read 0, rad or m."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for what, signals in (("position", self.position), ("effort", self.effort)):
+            if len(signals.columns) != len(self.drive):
+                raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
+            if signals.public is not None and self.public is None:
+                raise ValueError("names public data, expected a table [public] that says where they can be had")
+        names = [drive.name for drive in self.drive]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"drive '{name}' is there twice")
+        return self
+
+
+def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
+    """The motion of the coordinates that a description of recordings at the motors stands for.
+
+    With N the ratios [drive, coordinate] it is q = N^-1 theta + zero and tau = N^T (gain x), as power is the same.
+
+    Args:
+        name_or_path: a built-in name, or a TOML file.
+        folder: what its path is relative to.
+        coordinates: of the machine.
+
+    Raises:
+        InputError: the description, or a file that it names, is wrong.
+    """
+    path = Path(name_or_path)
+    if path.suffix.lower() == ".toml":
+        path = folder / path
+    else:
+        path = find_description(name_or_path, "motions", "motion", (".toml",))
+    about = validated(MotionFile, read_toml(path), str(path))
+    with place(str(path)):
+        return _joint_motion(about, path.parent, coordinates)
+
+
+def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
+    used = {name for drive in about.drive for name in drive.ratio}
+    for name in (*used, *about.zero):
+        if name not in coordinates:
+            raise ValueError(known_name("coordinate", name, coordinates))
+    names = tuple(name for name in coordinates if name in used)
+    ratio = np.array([[drive.ratio.get(name, 0.0) for name in names] for drive in about.drive])
+    if ratio.shape[0] != ratio.shape[1] or np.linalg.matrix_rank(ratio) < len(names):
+        raise ValueError(f"{len(about.drive)} drives do not decide where {', '.join(names)} are, expected one for each")
+    angles, efforts = (_columns(signals, about, folder) for signals in (about.position, about.effort))
+    if len(angles) != len(efforts):
+        raise ValueError(f"position has {len(angles)} samples and effort {len(efforts)}, expected the same number")
+    if about.position.unit == "deg":
+        angles = np.radians(angles)
+    zero = np.array([about.zero.get(name, 0.0) for name in names])
+    gain = np.array([drive.gain for drive in about.drive])
+    drives = Drives(tuple(drive.name for drive in about.drive), ratio, gain, efforts)
+    record = MotionRecord(
+        time_s=np.arange(len(angles)) / about.rate_hz,
+        names=names,
+        position=np.linalg.solve(ratio, angles.T).T + zero,
+        effort=drives.effort,
+        drives=drives,
+    )
+    check_record(record)
+    return record
+
+
+def _columns(signals: Signals, about: MotionFile, folder: Path) -> np.ndarray:
+    if signals.public is not None and about.public is not None:
+        public = about.public
+        path = public_path(signals.public, f"{public.file} of {public.repository} at commit {public.commit}")
+    else:
+        path = folder / str(signals.file)
+    return read_columns(path, signals.variable, signals.columns)

@@ -7,8 +7,7 @@ from jaxtyping import Float
 
 from jaxmb.io.validation import place
 from jaxmb.measurement.motion.kalman import kalman_motion
-from jaxmb.measurement.motion.record import MotionRecord
-from jaxmb.measurement.motion.signals import Cutoff, check_cutoff, edge, low_pass, rates
+from jaxmb.measurement.motion.record import Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
 
 
 class MotionEstimate(NamedTuple):

@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.records.signals import checked_rate, checked_record, fraction, whole_number
 from jaxmb.measurement.records.spectra import (
     SILENT,
     Estimator,
     Spectra,
     check_estimator,
+    checked_rate,
+    checked_record,
     estimate,
+    fraction,
     needs_response_matrix,
     products,
     summed,
+    whole_number,
 )
 from jaxmb.measurement.records.windows import effective_averages, segment_window
 from jaxmb.response.frf_kind import FrfKind

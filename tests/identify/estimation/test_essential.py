@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.linear_outcome import identify_linear
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.report.tests.torque import base_table, torque_table
+from jaxmb.report.tests import base_table, torque_table
 from tests.identify.fit.test_possible import BOUND, INERTIAL, made, study_of
 
 NAMES = tuple("abcdefgh")

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.fit import blocks
-from jaxmb.identify.fit.blocks import Traced, block_size, in_blocks, live_bytes
+from jaxmb.identify.fit import devices as blocks
+from jaxmb.identify.fit.devices import Traced, block_size, in_blocks, live_bytes
 from jaxmb.identify.fit.search import population_objectives
 from tests.identify.arm import frf, study_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import Box, start
-from jaxmb.identify.fit import blocks
+from jaxmb.identify.fit import devices as blocks
 from jaxmb.identify.fit.refine import _advance_least_squares
 from jaxmb.identify.fit.search import PopulationSearch, _some_generations
 from tests.identify.arm import frf, loads, shapes, study_of

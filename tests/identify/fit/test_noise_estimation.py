@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit import noise_estimation
-from jaxmb.identify.fit.noise_estimation import with_estimated_noise
+from jaxmb.identify.fit import noise as noise_estimation
+from jaxmb.identify.fit.noise import with_estimated_noise
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit

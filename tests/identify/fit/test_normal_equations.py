@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import normal_equations
-from jaxmb.identify.experiments.frf.by_entries import moving
-from jaxmb.identify.experiments.frf.channels import Channels
+from jaxmb.identify.experiments.frf.channels import Channels, moving
 from jaxmb.machine.schema import Machine
-from jaxmb.response.sensor import Sensor
+from jaxmb.response.hits import Sensor
 from tests.identify.arm import FREE, frf, study_of
 
 

@@ -13,8 +13,8 @@ from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.identify.fit.bodies import NUMBERS, pseudo_inertia
 from jaxmb.identify.fit.linear import linear_step
+from jaxmb.identify.fit.possible import NUMBERS, pseudo_inertia
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.study import make_study
 

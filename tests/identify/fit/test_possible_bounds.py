@@ -5,9 +5,8 @@ import pytest
 from scipy.optimize import nnls
 
 from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
-from jaxmb.identify.fit.bodies import bodies
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.possible import PULL
+from jaxmb.identify.fit.possible import PULL, bodies
 from tests.identify.fit.test_possible import INERTIAL, all_rows, arm, made, possible, study_of
 
 

@@ -8,8 +8,7 @@ import jaxmb
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.plan.candidates import Candidate, Place, information_of, observation, postures_of
-from jaxmb.identify.plan.improve_posture import improved, objective
-from jaxmb.identify.plan.next_tests import criterion_of, known_directions
+from jaxmb.identify.plan.next_tests import criterion_of, improved, known_directions, objective
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.file import write_machine

@@ -12,9 +12,9 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicte
 from jaxmb.identify.stiffness_model import completion as limits
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_reduction, original_values
 from jaxmb.identify.stiffness_model.completion import completed_model, completion, compliance_intervals
+from jaxmb.machine.beam import VirtualSpring
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.virtual_spring import VirtualSpring
 from tests.identify.kr270 import MODEL, RIGID
 
 STD = 0.02

@@ -16,7 +16,7 @@ from jaxmb.maps import (
     stiffness_along,
     translational_compliance,
 )
-from jaxmb.maps.kinetostatic.load_response import loaded_joints_stiffness
+from jaxmb.maps.kinetostatic import loaded_joints_stiffness
 from jaxmb.mechanics.compliance import complementary_stiffness, elastic_jacobian
 from jaxmb.mechanics.kinematics import joints_moving_frame
 from jaxmb.response.static import cartesian_stiffness

@@ -11,7 +11,7 @@ import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import MODAL_QUANTITIES, identified, load_identified, modal_maps, modal_maps_json, modal_quantities
-from jaxmb.maps.modal.uncertainty import logarithmic, propagated
+from jaxmb.maps.modal import logarithmic, propagated
 
 ARM = {
     "name": "arm",

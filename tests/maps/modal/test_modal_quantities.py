@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 import jaxmb
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import MODAL_QUANTITIES, modal_quantities
-from jaxmb.maps.modal.modal_quantities import CHUNK
-from jaxmb.maps.modal.uncertainty import FreeModel, logarithmic
+from jaxmb.maps.modal import FreeModel, logarithmic
+from jaxmb.maps.modal_properties import CHUNK
 
 NAMES = tuple(MODAL_QUANTITIES)
 

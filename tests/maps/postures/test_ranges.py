@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.maps.postures.ranges import grid_of, limits_of, path_of, thresholds_of
+from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
 
 
 @pytest.fixture(scope="module")

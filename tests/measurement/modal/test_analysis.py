@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal import refine
 from jaxmb.measurement.modal.analysis import modal_analysis
-from jaxmb.measurement.modal.indicators import frac
+from jaxmb.measurement.modal.data import frac
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.records.time_records import estimate_frf
 

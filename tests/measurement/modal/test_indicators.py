@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.modal.indicators import (
+from jaxmb.measurement.modal.data import (
     cmif,
     frac,
     modal_mass,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.motion.described import read_described
+from jaxmb.measurement.motion.csv_motion import read_described
 
 TIME = np.arange(50) / 100.0
 Q = np.stack([0.5 * np.sin(3 * TIME), 0.4 * np.cos(2 * TIME)], axis=1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from jaxmb.measurement.motion.signals import butterworth, decimation, edge, low_pass, rates
+from jaxmb.measurement.motion.record import butterworth, decimation, edge, low_pass, rates
 
 RATE, CUTOFF = 1000.0, 20.0
 TIME = np.arange(0.0, 4.0, 1.0 / RATE)

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.records.hit_checks import double_hit, is_overloaded, pulse_of
-from jaxmb.measurement.records.impacts import cut_hits, estimate_frf_from_hits, find_hits
+from jaxmb.measurement.records.impacts import (
+    cut_hits,
+    double_hit,
+    estimate_frf_from_hits,
+    find_hits,
+    is_overloaded,
+    pulse_of,
+)
 
 RATE = 1000.0
 N = 1000

@@ -9,13 +9,11 @@ from matplotlib.collections import PolyCollection
 
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, posture_maps
-from jaxmb.maps.placement.placement import PlacementSettings
-from jaxmb.report.maps.map_style import bands
-from jaxmb.report.maps.placement_plot import placement_figure
-from jaxmb.report.maps.posture_map_plots import joint_space_figure
-from jaxmb.report.maps.sections import posture_map_sections
-from jaxmb.report.maps.workspace_plot import best_in_cells, workspace_figure
-from jaxmb.report.pictures import write_pictures
+from jaxmb.maps.placement import PlacementSettings
+from jaxmb.report.map_figures import bands, best_in_cells, joint_space_figure, workspace_figure
+from jaxmb.report.maps import posture_map_sections
+from jaxmb.report.modal_map_figures import placement_figure
+from jaxmb.report.section import write_pictures
 
 
 @pytest.fixture(scope="module")

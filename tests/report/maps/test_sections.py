@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Console
 
 from jaxmb.maps import MapSettings, ModalMap, ModalMaps, PostureMap, Postures, find_zones
-from jaxmb.maps.modal.modal_maps import ModalMapSettings
-from jaxmb.report.maps.sections import modal_map_sections, posture_map_sections
-from jaxmb.report.pictures import pictures
+from jaxmb.maps.modal import ModalMapSettings
+from jaxmb.report.maps import modal_map_sections, posture_map_sections
+from jaxmb.report.section import pictures
 from jaxmb.report.terminal import on_terminal
 
 GRID = np.radians([0.0, 10.0, 20.0, 30.0])

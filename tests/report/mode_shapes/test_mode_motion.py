@@ -9,16 +9,16 @@ import pytest
 import jaxmb
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_basis
-from jaxmb.report.mode_shapes.mode_motion import (
+from jaxmb.report.mode_shapes import displaced
+from jaxmb.report.structure import (
     AXES_PART,
     DRAWN_PART,
     MOST_TURN,
     found_modes,
     machine_motion,
     phase_of_largest_motion,
+    structure_of,
 )
-from jaxmb.report.mode_shapes.structure import structure_of
-from jaxmb.report.mode_shapes.structure_figure import displaced
 from jaxmb.response.modal import undamped_modes
 
 STEEL = {"young_modulus": 2.1e11, "shear_modulus": 8.0e10, "density": 7800.0}

@@ -6,8 +6,7 @@ from matplotlib.colors import to_rgba
 
 import jaxmb
 from jaxmb.report import drawing, mode_shape_figures, mode_shape_grid
-from jaxmb.report.mode_shapes.sections import mode_shape_sections
-from jaxmb.report.mode_shapes.structure_figure import AT_REST, DISPLACED
+from jaxmb.report.mode_shapes import AT_REST, DISPLACED, mode_shape_sections
 
 
 @pytest.fixture(scope="module", params=["kuka-kr90", "two-flexible-links", "manipulator-3r"])

@@ -6,10 +6,9 @@ import io
 import pytest
 from rich.console import Console
 
-from jaxmb.report.cells import number
 from jaxmb.report.result_sections import sections
-from jaxmb.report.section import Picture
-from jaxmb.report.stiffness_model.tables import stiffness_model_sections
+from jaxmb.report.section import Picture, number
+from jaxmb.report.stiffness_model import stiffness_model_sections
 from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
 from tests.identify.kr270 import judged

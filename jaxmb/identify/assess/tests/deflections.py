@@ -6,23 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections.budget import deflection_budgets
-from jaxmb.identify.assess.deflections.prediction_errors import DeflectionRow, SetGaps, Unit, compared, gaps
-from jaxmb.identify.assess.deflections.scatter import Convergence, MonteCarlo, convergence, monte_carlo
-from jaxmb.identify.assess.deflections.wrong_units import (
+from jaxmb.identify.assess.deflection_scatter import Convergence, MonteCarlo, convergence, monte_carlo
+from jaxmb.identify.assess.deflections import DeflectionRow, SetGaps, Unit, compared, deflection_budgets, gaps
+from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.wrong_units import (
     bound_remarks,
     factor_remarks,
     unexplained,
     values_by_upper_bounds,
 )
-from jaxmb.identify.assess.finding import Finding, Linear
-from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
+from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.virtual_spring import ROUNDING, least_scaled_eigenvalue
 
 CAUSES = (
     "usual causes: a moment or an offset of the tool that is left out of the loads, axes of another frame, other"

@@ -11,9 +11,9 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import display_name, listed
-from jaxmb.identify.experiments.torque.delay_fit import DELAY
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
-from jaxmb.identify.experiments.torque.further_columns import stribeck
+from jaxmb.identify.experiments.torque.gain_fit import DELAY
+from jaxmb.identify.experiments.torque.prepared import stribeck
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names

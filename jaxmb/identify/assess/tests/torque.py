@@ -11,13 +11,13 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.remarks import grouped
 from jaxmb.identify.assess.result import INTERVAL
-from jaxmb.identify.estimation.essential import EssentialParameters, essential_parameters
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     deviations,
     information_rows,
     scaled_svd,
 )
+from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters

@@ -5,16 +5,25 @@ to quite different values at nearly the same cost. And the best fit may have fou
 a mode beside a measured one, where it fits what is noise.
 """
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.mode_shares import GOVERNS, mode_shares
+from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
-from jaxmb.identify.estimation.identifiability import limits, row_blocks
+from jaxmb.identify.assess.result import INTERVAL
+from jaxmb.identify.estimation.identifiability import deviations, limits, row_blocks
+from jaxmb.identify.experiments.motion import PostureTest, without_weight
+from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.test import listed
-from jaxmb.identify.fit.problem import residual_at
+from jaxmb.identify.fit.problem import compressed, is_large, residual_at
 from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.response.modal import Modes
 
 AS_GOOD = 0.05
 """Likelihood of a fit over that of the best one, from which on it is as good."""
@@ -114,3 +123,130 @@ def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) 
         if np.linalg.norm(change - linear) > CURVED * np.linalg.norm(change):
             found.append(end[1:])
     return np.array(found).reshape(-1, study.free.size)
+
+
+ENOUGH = 0.8
+"""Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
+MOST_STEPS = 4
+"""Steps of least squares in the other parameters, and steps outwards."""
+
+
+def with_curvature(finding: Finding) -> Finding:
+    """The finding with standard deviations that hold where the cost rises less than its parabola says.
+
+    For each parameter that is well known to first order the cost is looked at on either side, all others fitted again
+    (the profile of the cost). Where it rises less at the ends of the 95 % interval, the interval is widened to where
+    it has risen as much, or to the parameter's bound. It is never narrowed. Few steps with the program that every fit
+    has compiled do for that; `cost_profile` follows the cost further. Of large problems (`is_large`) each step takes
+    minutes, and standard deviations are so small that the cost is a parabola: they stay as they are.
+    """
+    known = finding.known
+    well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
+    if not well or is_large(finding.study.problem) or float(finding.residual @ finding.residual) <= 0.0:
+        return finding
+    std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
+    jacobian = finding.compressed[1]
+    inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
+    for i in well:
+        for side in (-1.0, 1.0):
+            std[i] = max(std[i], _std_on_side(finding, i, side, known.std[i], most[i], inverse[:, i]))
+    return finding.with_std(std) if np.any(std > known.std) else finding
+
+
+def _std_on_side(
+    finding: Finding, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
+) -> float:
+    """Distance to where the cost has risen as its parabola does at the end of the interval, or to the bound, over
+    `INTERVAL`; `most` where that is not reached before."""
+    lower, upper = (np.asarray(bound) for bound in (finding.study.free.lower, finding.study.free.upper))
+    least, expected = float(finding.residual @ finding.residual), (INTERVAL * std) ** 2 / column[i]
+    distance, along = INTERVAL * std, column / column[i]
+    room = min(float(upper[i] - finding.u[i] if side > 0.0 else finding.u[i] - lower[i]), INTERVAL * most)
+    for _ in range(MOST_STEPS):
+        if distance >= room:
+            return max(std, room / INTERVAL)
+        u = np.clip(finding.u + side * distance * along, lower, upper)
+        rise = _least_cost(finding, i, u, least + ENOUGH * expected) - least
+        if rise >= ENOUGH * expected:
+            break
+        distance *= min(np.sqrt(expected / max(rise, 0.25 * expected)), 2.0)
+    return distance / INTERVAL
+
+
+def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float:
+    """The least cost with u_i as it is, in units of the noise; of one that stays above `enough` only that it does."""
+    problem, others = finding.study.problem, np.arange(u.size) != i
+    lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
+    best = np.inf
+    for _ in range(MOST_STEPS):
+        residual, jacobian = compressed(problem, u)
+        cost = float(residual @ residual)
+        if not cost < best:
+            break
+        best = cost
+        step, *_ = np.linalg.lstsq(jacobian[:, others], -residual, rcond=None)
+        left = residual + jacobian[:, others] @ step
+        if float(left @ left) >= enough:  # even the parabola through this point stays above
+            break
+        u = u.copy()
+        u[others] = np.clip(u[others] + np.clip(step, -1.0, 1.0), lower[others], upper[others])
+    return best
+
+
+def mode_deviations(
+    test: PostureTest,
+    model: Model,
+    free: FreeParameters,
+    u: Float[np.ndarray, "d"],
+    tangent: Tangent,
+    found: Modes,
+    rows: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "mode 2"]:
+    """Standard deviations of natural frequency (Hz) and damping ratio of each mode, to first order.
+
+    dlambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / phi^T (2 lambda M + C) phi, with K + j D + E lambda^a for K
+    where there is structural or fractional damping.
+
+    Args:
+        test: at whose posture the modes are.
+        model: to which the free parameters are applied.
+        free: the free parameters.
+        u: their fitted entries.
+        tangent: of the identified machine at the test's posture.
+        found: some of its modes.
+        rows: information of the fit about u, `information_rows`.
+
+    Returns:
+        inf where a mode depends on a direction of u that has no effect on the data.
+    """
+    slope = _slope(test.q, test.at, model, free, jax.device_put(u))
+    M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
+
+    def along(matrix: Array) -> np.ndarray:
+        return np.einsum("im,ijd,jm->md", phi, np.asarray(matrix).reshape(*M.shape, -1), phi, optimize=True)
+
+    changes = root**2 * along(slope.mass) + root * along(slope.damping) + along(slope.stiffness)
+    below = 2.0 * root * along(tangent.mass) + along(tangent.damping)
+    if slope.structural is not None:
+        changes = changes + 1j * along(slope.structural)
+    if tangent.fractional is not None and slope.fractional is not None:
+        E, order = along(tangent.fractional.matrix), float(tangent.fractional.order)
+        of_order = np.log(root) * E * np.asarray(slope.fractional.order)
+        changes = changes + root**order * (along(slope.fractional.matrix) + of_order)
+        below = below + order * root ** (order - 1.0) * E
+    changes = -changes / below
+    size, ratio = np.abs(root), -np.real(root) / np.abs(root)
+    growth = (np.conj(root) * changes).real / size
+    of_ratio = -(changes.real + ratio * growth) / size
+    return np.stack([deviations(rows, part) for part in (growth / (2.0 * np.pi), of_ratio)], axis=1)
+
+
+@compiled
+def _slope(q: Array, at: LinearizeAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
+    """Derivatives of the tangent matrices by u [n, n, d]."""
+    light = at == "posture" and without_weight(model, free)
+
+    def tangent(u: Array) -> Tangent:
+        return motion_view(free.apply(model, free.values(u)), q, at, (), (), weightless=light).tangent
+
+    return jax.jacfwd(tangent)(u)

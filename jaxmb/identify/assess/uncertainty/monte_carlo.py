@@ -21,8 +21,7 @@ from jaxmb.identify.estimation.least_squares import (
     residual_and_jacobian,
     slope_cosine,
 )
-from jaxmb.identify.fit.blocks import in_blocks
-from jaxmb.identify.fit.devices import all_devices, everywhere, shared_out
+from jaxmb.identify.fit.devices import all_devices, everywhere, in_blocks, shared_out
 from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.study import Study

@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmb.identify.experiments.deflections.correlation import Decorrelation, decorrelation
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness, ElasticView, affine_stiffness
 from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
@@ -21,6 +20,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     measured_displacements,
     observation,
     spring_term,
+    turning,
 )
 from jaxmb.identify.experiments.test import Equations, Hypothesis, Score, Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -28,6 +28,52 @@ from jaxmb.identify.parameters.model_parameters import parameters, set_parameter
 from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
+
+
+class Decorrelation(eqx.Module):
+    """Combinations of the rows of each load case whose errors are independent, as large as the rows' own deviations.
+
+    With S the covariance of the errors of a case and D their independent part, diagonal, row i becomes sum_k W_ik x_k,
+    W = D^(1/2) L^-1, S = L L^T. Least squares of these rows is generalized least squares of the measured ones.
+    """
+
+    factor: Float[Array, "m k"] | Float[np.ndarray, "m k"]
+    row: Int[Array, "m k"] | Int[np.ndarray, "m k"]
+
+    def of(self, x: np.ndarray | Array) -> np.ndarray | Array:
+        """The combinations of some rows [m] or [m, d]."""
+        xp = x.__array_namespace__()
+        factor, row = (xp.asarray(part) for part in (self.factor, self.row))
+        return xp.einsum("mk,mk...->m...", factor, x[row])
+
+
+def decorrelation(
+    model: Model, q: Float[np.ndarray, "t n"], rows: ElasticRows, std: Float[np.ndarray, "m"], turn_std: float
+) -> Decorrelation:
+    """What makes the errors of load cases independent in which all revolute coordinates turn between two readings.
+
+    S = diag(std^2) + turn_std^2 J J^T, with J the rows' Jacobian by the revolute coordinates, those that follow
+    from loops going with the others.
+
+    Args:
+        model: the machine.
+        q: posture of each case.
+        rows: of all cases, those of one case one after the other.
+        std: of their independent errors, m and rad.
+        turn_std: of each coordinate's turn, rad.
+    """
+    n = len(model.coordinates)
+    each = np.flatnonzero(np.diff(rows.case, prepend=-1))
+    sizes = np.diff(each, append=len(rows.case))
+    factor, row = np.zeros((len(rows.case), sizes.max())), np.zeros((len(rows.case), sizes.max()), dtype=int)
+    for there, first, size in zip(q, each, sizes, strict=True):
+        own = slice(first, first + size)
+        jacobian = rows.at_point[own][:, :n] @ turning(model, there)
+        covariance = np.diag(std[own] ** 2) + turn_std**2 * jacobian @ jacobian.T
+        factor[own, :size] = np.linalg.solve(np.linalg.cholesky(covariance), np.eye(size)) * std[own, None]
+        row[own, :size] = np.arange(first, first + size)
+    return Decorrelation(factor, row)
+
 
 USUAL_FACTORS = {
     -1.0: "reversed",
@@ -247,3 +293,50 @@ def _at_reference(model: Model) -> Float[np.ndarray, "e e"]:
     """Compliance of all elastic degrees of freedom at the reference posture, by a compiled program: a remark on wrong
     units asks for it a hundred times."""
     return np.array(compliances(model, model.reference[None])[0])
+
+
+LEAST_DEGREES = 10
+"""Degrees of freedom from which a standard deviation is taken: it is then known to 22 %."""
+
+
+class Repeatability(NamedTuple):
+    """Scatter of repeated tests about their means, of translations and of rotations."""
+
+    std: tuple[float, float]
+    """Pooled standard deviation, m and rad; NaN where nothing of the kind was repeated."""
+    degrees: tuple[int, int]
+    """Degrees of freedom."""
+    chi_square: tuple[float, float]
+    """Sum of squares over the stated variances."""
+    groups: int
+    """Postures and loads that were repeated."""
+
+
+def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
+    """Repeatability of tests; those with equal postures, loads and points are repetitions.
+
+    Args:
+        cases: the tests, with what was stated of their standard deviations.
+
+    Source: pooled variance of ISO 5725-2.
+    """
+    known: dict[tuple, list[LoadCase]] = {}
+    for case in cases:
+        numbers = (tuple(float(f"{x:.9g}") for x in part) for part in (case.q, case.wrench))
+        known.setdefault((case.frame, case.points, *numbers), []).append(case)
+    groups = [group for group in known.values() if len(group) > 1]
+    squares, over, degrees = np.zeros(2), np.zeros(2), np.zeros(2, dtype=int)
+    for group in groups:
+        moved = np.stack([case.displacement for case in group])
+        seen = np.isfinite(moved)
+        count = seen.sum(axis=0)
+        mean = np.sum(np.where(seen, moved, 0.0), axis=0) / np.maximum(count, 1)
+        errors = np.where(seen, moved - mean, 0.0)
+        scaled = np.where(seen, errors / np.stack([case.std for case in group]), 0.0)
+        for kind, columns in enumerate((slice(0, 3), slice(3, 6))):
+            squares[kind] += np.sum(errors[..., columns] ** 2)
+            over[kind] += np.sum(scaled[..., columns] ** 2)
+            degrees[kind] += int(np.sum(np.maximum(count[:, columns] - 1, 0)))
+    std = np.where(degrees > 0, np.sqrt(squares / np.maximum(degrees, 1)), np.nan)
+    return Repeatability((float(std[0]), float(std[1])), (int(degrees[0]), int(degrees[1])),
+                         (float(over[0]), float(over[1])), len(groups))  # fmt: skip

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
-from jaxmb.identify.experiments.reduced_view import directions_of_change
+from jaxmb.identify.experiments.motion_view import directions_of_change
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_stiffness, stable_inverse

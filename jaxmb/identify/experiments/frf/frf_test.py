@@ -12,31 +12,38 @@ from jaxtyping import Array, Bool, Complex, Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
-from jaxmb.identify.experiments.frf.by_entries import equations_by_entries, moving
-from jaxmb.identify.experiments.frf.changes import frf_changes
-from jaxmb.identify.experiments.frf.channels import Channels, channel_names, channels_of, ideal_channels
+from jaxmb.identify.experiments.frf.channels import (
+    Channels,
+    channel_names,
+    channels_of,
+    equations_by_entries,
+    frf_changes,
+    ideal_channels,
+    moving,
+)
 from jaxmb.identify.experiments.frf.noise import (
     SMALLEST,
     leak_factor,
     most_likely_factor,
     noise_at_fit,
+    paired_errors_hz,
+    peaks_hz,
+    resonances,
     window_factor,
 )
-from jaxmb.identify.experiments.frf.peaks import paired_errors_hz, peaks_hz, resonances
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import AffineMotion, PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
-from jaxmb.identify.experiments.probe import Probe
-from jaxmb.identify.experiments.test import Hypothesis, Score
+from jaxmb.identify.experiments.test import Hypothesis, Probe, Score
 from jaxmb.linalg import log_ratio, on_host
 from jaxmb.machine.build import Model
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, outlier_lines, systematic
-from jaxmb.measurement.modal.indicators import frac
+from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL, laplace, sensor_factor
 from jaxmb.response.frf_kind import Point, dof_names
+from jaxmb.response.hits import Sensor
 from jaxmb.response.modal import modes
-from jaxmb.response.sensor import Sensor
 
 Phase = Literal["safe", "principal"]
 
@@ -81,7 +88,7 @@ class FrfTest(PostureTest):
     sensor: Sensor = eqx.field(static=True, default=IDEAL)
     """Of all outputs."""
     robust: bool = eqx.field(static=True, default=False)
-    """Whether single lines that do not belong to their neighbours are left out."""
+    """Whether outlier lines are left out."""
     symmetrized: bool = eqx.field(static=True, default=False)
     """Whether one response stands for two between the same points, with the channels of both in it."""
     channels: Channels | None = None
@@ -214,7 +221,7 @@ class FrfTest(PostureTest):
         return systematic(*self._errors(residual, row_weights), self.degrees_factor)
 
     def outlier_lines(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-        """Numbers of single lines that do not belong to their neighbours."""
+        """Numbers of outlier lines."""
         return outlier_lines(*self._errors(residual, row_weights))
 
     @property

@@ -6,7 +6,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.frf.channels import Channels
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.response.frf import IDEAL, sensed_receptance
-from jaxmb.response.sensor import Sensor
+from jaxmb.response.hits import Sensor
 
 
 @compiled

@@ -1,13 +1,14 @@
 """Terms of friction together with all parameters of a machine: columns, and their fit."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.special import ndtr
 
-from jaxmb.identify.experiments.torque.further_columns import stribeck, stribeck_slope
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_std
+from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, Samples, least_squares, stribeck, stribeck_slope
 from jaxmb.identify.regression.torque_regressor import load_columns
 
 ROUNDS = 30
@@ -141,3 +142,161 @@ def term_effort(
         return np.abs(samples.regressor[:, i, loads] @ values[loads]) * np.sign(v)
     temperature = samples.temperature
     return np.zeros(v.shape) if temperature is None else (temperature - temperature.mean()) * v
+
+
+FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
+FOLDS = 5
+"""Parts of the record, one after the other, each held out once."""
+LEVEL = 0.01
+"""Probability of so large a coefficient without the term, for all candidates together, below which one is taken."""
+MOST_ROWS = 10_000
+"""That are looked at, spread over the record."""
+MOST = 6
+"""Terms that are taken."""
+SPEEDS = np.geomspace(0.02, 0.5, 9)
+"""Stribeck speeds that are tried, of the largest speed."""
+
+
+class _Candidate(NamedTuple):
+    coordinate: int
+    kind: str
+    speed: float | None
+    column: np.ndarray
+
+
+def friction_terms(
+    rows: Prepared,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    there: Collection[tuple[str, str]] = (),
+) -> FrictionChoice:
+    """Terms of friction that predict held-out motion better, those that do most first.
+
+    Beside viscous and Coulomb friction and an offset, effort at a coordinate of speed v may have c exp(-(v / v_s)^2)
+    sign v ("stribeck"), c |tau| sign v with tau the effort that the gear carries without friction ("load"), c v^3
+    ("cubic") and c (T - mean T) v ("temperature"). All are linear in c, and fitted together with all parameters of
+    the machine, free or not, so that none stands in for what other masses or inertias explain; v_s is the one that fits
+    best. One term is taken at a time, where errors of parts of the record that the fit does not see fall by more than
+    the standard error of the mean of their logarithms, and the coefficient is not what noise makes of the largest of so
+    many candidates. After each the terms are fitted again, with Stribeck speeds and the load tau that follows from the
+    parameters: what a grid of speeds leaves would look like another term.
+
+    Args:
+        rows: equations of the motion, with its samples.
+        names: of the regressor's columns.
+        kinds: which of `FRICTION_TERMS` are tried.
+        there: coordinates with kinds of terms that the machine has already.
+
+    Source: Armstrong-Helouvry, Dupont and Canudas de Wit 1994, "A survey of models, analysis tools and compensation
+    methods for the control of machines with friction"; Bittencourt and Axelsson 2014, "Modeling and experiment design
+    for identification of wear in a robot joint under load and temperature uncertainties".
+    """
+    rows = _fewer(rows)
+    std = effort_std(rows)[rows.coordinate]
+    matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
+    candidates = [
+        one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in there
+    ]
+    if not candidates:
+        return FrictionChoice((), {})
+    columns = np.stack([one.column for one in candidates], axis=1) / std[:, None]
+    fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
+    choice = FrictionChoice((), {})
+    left = list(range(len(candidates)))
+    while left and len(choice.terms) < MOST:
+        whole = _Split(matrix, right, np.arange(0), columns[:, left])
+        splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, left]) for k in range(FOLDS)]
+        best, best_gain = None, 0.0
+        for own in dict.fromkeys(candidates[i][:2] for i in left):
+            mine = [n for n, i in enumerate(left) if candidates[i][:2] == own]
+            errors = np.array([split.errors(mine, rows.coordinate == own[0]) for split in splits])
+            gains = np.log(errors[:, 0] / errors[:, 1])
+            gain, strongest = float(gains.mean()), mine[int(np.argmax(whole.drop[mine]))]
+            predicts = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
+            spread = whole.spread(strongest, rows.coordinate == own[0])
+            chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / spread)
+            if predicts and gain > best_gain and chance < LEVEL:
+                best, best_gain = (strongest, errors, spread), gain
+        if best is None:
+            break
+        n, errors, spread = best
+        one, size = candidates[left[n]], float(whole.coefficient[n])
+        unit = float(np.mean(std[rows.coordinate == one.coordinate]))
+        before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
+        normal = float(np.asarray(samples_of(rows).temperature).mean()) if one.kind == "temperature" else None
+        name = rows.measured[one.coordinate]
+        term = FrictionTerm(name, one.kind, size, spread, one.speed, before, after, normal)
+        choice = fitted_terms(rows, names, [*choice.terms, term], std)
+        matrix = np.concatenate([rows.regressor, *term_columns(rows, names, choice)], axis=1) / std[:, None]
+        left = [i for i in left if candidates[i][:2] != one[:2]]
+    return choice
+
+
+def _fewer(rows: Prepared) -> Prepared:
+    """At most `MOST_ROWS` of the rows: of some samples all coordinates."""
+    step = -(-len(rows.effort) // MOST_ROWS)
+    if step <= 1:
+        return rows
+    some, samples = np.isin(rows.time_s, np.unique(rows.time_s)[::step]), samples_of(rows)
+    return rows._replace(
+        regressor=rows.regressor[some],
+        effort=rows.effort[some],
+        coordinate=rows.coordinate[some],
+        time_s=rows.time_s[some],
+        velocity=rows.velocity[some],
+        temperature=None if rows.temperature is None else rows.temperature[some],
+        constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
+        samples=samples._replace(kept=lambda part: samples.kept(part)[some]),
+    )
+
+
+class _Split:
+    """A fit to some rows, and to them with each candidate besides; the others are held out."""
+
+    def __init__(self, matrix: np.ndarray, right: np.ndarray, out: Int[np.ndarray, "o"], columns: np.ndarray) -> None:
+        seen = np.setdiff1d(np.arange(len(right)), out)
+        self.out = out
+        scale = np.linalg.norm(matrix[seen], axis=0)
+        scale = np.where(scale > 0.0, scale, 1.0)
+        left, singular, turned = np.linalg.svd(matrix[seen] / scale, full_matrices=False)
+        self.rank = rank = int(np.sum(singular > RANK * singular[0]))
+        basis, back = left[:, :rank], (turned[:rank] / singular[:rank, None]).T / scale[:, None]
+        self.left = missed = right[seen] - basis @ (basis.T @ right[seen])
+        self.beside = beside = columns[seen] - basis @ (basis.T @ columns[seen])
+        length = np.sum(beside**2, axis=0)
+        acts = length > RANK * np.sum(columns[seen] ** 2, axis=0)
+        self.coefficient = np.where(acts, beside.T @ missed / np.where(acts, length, 1.0), 0.0)
+        self.drop = self.coefficient**2 * length
+        self.std = np.where(acts, 1.0 / np.sqrt(np.where(acts, length, 1.0)), np.inf)
+        predict = matrix[out] @ back
+        self.missed = right[out] - predict @ (basis.T @ right[seen])
+        self.change = columns[out] - predict @ (basis.T @ columns[seen])
+
+    def spread(self, n: int, of_coordinate: np.ndarray) -> float:
+        """Standard deviation of a coefficient, by what the fit with it leaves of the coordinate, nothing held out."""
+        left = (self.left - self.coefficient[n] * self.beside[:, n])[of_coordinate]
+        taken = (self.rank + 1) * left.size / len(self.left)
+        variance = np.sum(left**2) / max(1.0, left.size - taken) * correlation_length(left, taken)
+        return float(self.std[n] * np.sqrt(variance))
+
+    def errors(self, mine: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
+        """Root mean square of what is held out of a coordinate, without and with the one that fits best of some."""
+        n = mine[int(np.argmax(self.drop[mine]))]
+        own = of_coordinate[self.out]
+        if not own.any():
+            return 1.0, 1.0
+        with_it = self.missed - self.coefficient[n] * self.change[:, n]
+        return float(np.sqrt(np.mean(self.missed[own] ** 2))), float(np.sqrt(np.mean(with_it[own] ** 2)))
+
+
+def _candidates(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
+    samples, loads = samples_of(rows), load_columns(names)
+    values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
+    found = []
+    for i in range(len(rows.measured)):
+        fastest = float(np.abs(samples.velocity[:, i]).max())
+        for kind in kinds:
+            for speed in SPEEDS * fastest if kind == "stribeck" else (None,):
+                column = term_column(rows, i, term_effort(kind, speed, samples, i, loads, values))
+                found.append(_Candidate(i, kind, speed, column))
+    return found

@@ -1,6 +1,6 @@
 """Gains of drives that are free in a study: a first fit, and the columns of the study's own step about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxmb.identify.estimation.identifiability import knowledge
 from jaxmb.identify.estimation.linear import tukey
 from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
-from jaxmb.measurement.motion.record import Drives
+from jaxmb.measurement.motion.record import Drives, rates
 
 FAMILY = "drive_gain"
 """Of the names of free gains: "drive_gain.motor5"."""
@@ -174,3 +174,58 @@ def _not_told(drives: Sequence[str]) -> str:
         f"nothing tells {', '.join(f'{FAMILY}.{name}' for name in drives)}: efforts that are known have to be such that"
         " no free parameter makes them, expected a run with a payload whose numbers are not free, and one without it"
     )
+
+
+DELAY = "delay"
+"""Of the names of free delays: "delay.TEST"."""
+SLOPE_REACH = 2
+"""Samples beside a jump on which the slope depends."""
+DELAY_ROUNDS = 20
+DELAY_TOLERANCE = 1e-4
+"""Of a sample: a step of the delay at which the first fit ends."""
+LARGEST_LAST_DELAY_STEP = 0.1
+"""The same where steps do not get smaller: with noise, samples that pass `least_speed` differ from delay to delay."""
+LONGEST_DELAY_STEP = 5.0
+"""Samples by which one step may change a delay."""
+
+
+def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: str) -> tuple[float, Prepared]:
+    """Delay, s, with which a fit of all parameters explains the efforts best, and the equations at it.
+
+    effort(t) = (Y p)(t - d) is fitted by steps of Gauss and Newton: the motion is delayed, which leaves the noise of
+    the efforts as it is.
+
+    Args:
+        equations: of the motion as it was so many seconds before, with its samples.
+        rate_hz: samples per second.
+        name: of the delay, for messages.
+
+    Raises:
+        ValueError: the steps do not converge.
+    """
+    delay_s, before = 0.0, np.inf
+    for _ in range(DELAY_ROUNDS):
+        rows = equations(delay_s)
+        matrix = np.concatenate([rows.regressor, delay_column(rows, rate_hz)[:, None]], axis=1)
+        right = rows.effort - rows.constant
+        weight = np.ones(right.size)
+        for _ in range(2):  # by what the fit before misses at each coordinate
+            found, _ = least_squares(matrix * weight[:, None], right * weight)
+            left = right - matrix @ found
+            size = np.sqrt(np.bincount(rows.coordinate, left**2) / np.bincount(rows.coordinate))
+            weight = 1.0 / np.maximum(size, 1e-9 * np.abs(right).max())[rows.coordinate]
+        step = abs(found[-1]) * rate_hz
+        if step <= (LARGEST_LAST_DELAY_STEP if step > 0.5 * before else DELAY_TOLERANCE):
+            return delay_s, rows
+        before = step
+        delay_s += float(np.clip(found[-1], -LONGEST_DELAY_STEP / rate_hz, LONGEST_DELAY_STEP / rate_hz))
+    raise ValueError(f"{name} still changes after {DELAY_ROUNDS} steps, from {delay_s:.3g} s by {found[-1]:.3g} s")
+
+
+def delay_column(rows: Prepared, rate_hz: float) -> Float[np.ndarray, "r"]:
+    """Derivative of the predicted efforts by their delay, -d(Y p)/dt, p those of a fit of all parameters."""
+    samples = rows.samples
+    if samples is None:
+        raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+    values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
+    return -samples.kept(rates(samples.columns @ values + samples.constant, rate_hz)[0])

@@ -23,9 +23,8 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import BLOCK, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.record import MotionRecord, Side
-from jaxmb.measurement.motion.signals import rates
-from jaxmb.mechanics.actuators import frictionless, tree_effort
+from jaxmb.measurement.motion.record import MotionRecord, Side, rates
+from jaxmb.mechanics.forward import frictionless, tree_effort
 from jaxmb.mechanics.loops import independent_coordinates
 
 Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]

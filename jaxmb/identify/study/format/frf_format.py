@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, WrapValidator, model_validator
 
-from jaxmb.identify.study.format.simulation_format import Simulate
-from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart
+from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart, Simulate
 from jaxmb.machine.values import NonNegative, Part, Positive
 
 
@@ -95,7 +94,7 @@ class FrfTestPart(PostureTestPart):
     phase: Literal["safe", "principal"] = "safe"
     sensor: SensorPart = SensorPart()
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether single lines that do not belong to their neighbours are left out of the fit, and listed."""
+    """Whether outlier lines are left out of the fit, and listed."""
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
     """Every so many lines one is held out: it is predicted and compared, and the fit does not see it."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
-from jaxmb.identify.study.format.simulation_format import SimulateModes
-from jaxmb.identify.study.format.test_format import Points, PostureTestPart
+from jaxmb.identify.study.format.test_format import Points, PostureTestPart, SimulateModes
 from jaxmb.machine.values import Number, Positive
 
 

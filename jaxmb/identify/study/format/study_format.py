@@ -2,14 +2,35 @@
 
 from typing import Annotated, Any, Literal, Self, Union
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import CompletePart
-from jaxmb.identify.study.format.law_format import LawsPart
 from jaxmb.identify.study.format.next_format import Next
 from jaxmb.identify.study.kinds import KINDS
-from jaxmb.machine.values import NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive, Vector
+
+AMPLITUDE, LOAD = "amplitude", "load"
+
+
+class LawsPart(Part):
+    """`[laws]`: parameters that may follow a smooth law of posture, load or amplitude, if what is held out says so."""
+
+    parameters: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
+    """Names or patterns of free parameters."""
+    by: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
+    """Coordinates, "amplitude" (of each test) and "load" (gravity on the parameter's own joint)."""
+    most: Annotated[int, Field(ge=1, le=10, strict=True)] = 3
+    """Most coefficients of all laws together."""
+
+    @field_validator("parameters", "by")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if value.count(name) > 1:
+                raise ValueError(f"names '{name}' twice")
+        return value
+
 
 MOST_TESTS = 200
 TEST_PARTS: Any = Union[tuple(kind.format for kind in KINDS.values())]  # noqa: UP007  (the kinds are known at run time)

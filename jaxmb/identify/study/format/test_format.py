@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from jaxmb.machine.values import Angle, Name, NonNegative, Part, Positive
+from jaxmb.identify.fit.settings import Count
+from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive
 
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
@@ -56,3 +57,85 @@ class PostureTestPart(TestPart):
 
     amplitude: Positive | None = None
     """Level of the force or motion, in a unit that all tests share; for laws of it."""
+
+
+MOST_LINES = 20_000
+
+
+class Lines(Part):
+    """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
+
+    first_hz: NonNegative
+    last_hz: NonNegative
+    step_hz: Positive
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.last_hz < self.first_hz:
+            raise ValueError(f"last_hz {self.last_hz:g} is below first_hz {self.first_hz:g}")
+        if (self.last_hz - self.first_hz) / self.step_hz > MOST_LINES:
+            raise ValueError(f"more than {MOST_LINES} lines from first_hz, last_hz and step_hz")
+        return self
+
+
+class Hits(Part):
+    """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
+
+    hits: Annotated[Count, Field(le=100)] = 5
+    """At each input."""
+    impulse_ns: Positive = 5.0
+    impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
+    """How much the hits differ in strength: standard deviation of the logarithm of the impulse."""
+    contact_ms: Positive = 15.0
+    sample_rate_hz: Positive = 1024.0
+    record_s: Positive = 4.0
+    decay_1_s: NonNegative = 1.5
+    """Decay rate of the exponential window."""
+    softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
+    """Share of its stiffness that a spring loses at large deflection."""
+    softening_half: Positive = 2e-4
+    """Deflection at which it has lost half of that, rad or m."""
+    tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
+    """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
+    offset_m: NonNegative = 0.0
+    """Standard deviation of the hit's place beside the sensor, in each direction, one draw for each input."""
+    noise: NonNegative = 0.0
+    """Standard deviation of the noise of every accelerometer, m/s^2."""
+
+
+class Simulate(Part):
+    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
+
+    lines: Lines | None = None
+    """Of computed FRFs."""
+    hits: Hits | None = None
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
+    """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.lines is None) == (self.hits is None):
+            raise ValueError("expected either lines or hits")
+        if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):
+            raise ValueError("hits give accelerances with their own noise, expected no noise_log_std and no response")
+        return self
+
+
+class SimulateModes(Part):
+    """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
+
+    below_hz: Positive
+    """All modes up to here were measured."""
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    noise: Annotated[bool, Field(strict=True)] = True
+    """Whether the errors are drawn, or only stated."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import chdtri
 
-from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import LEAST_DEGREES, deflection_test, repeatability
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
-from jaxmb.identify.experiments.deflections.repeats import LEAST_DEGREES, repeatability
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry, Truth
@@ -17,8 +16,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.setting import Setting, measured_model
-from jaxmb.identify.study.simulation.deflection_design import designed
-from jaxmb.identify.study.simulation.deflections import planned_tests, simulated_tests
+from jaxmb.identify.study.simulation.deflections import designed, planned_tests, simulated_tests
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import stated_posture

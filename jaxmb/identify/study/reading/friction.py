@@ -1,27 +1,33 @@
 """Terms of friction that torque tests ask for: chosen on motion held out, then a part of the machine that is fitted."""
 
 import dataclasses
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_std
-from jaxmb.identify.experiments.torque.friction_terms import (
+from jaxmb.identify.experiments.torque.friction_fit import (
     FrictionChoice,
     FrictionTerm,
     friction_terms,
 )
+from jaxmb.identify.experiments.torque.gain_fit import FAMILY, GainChoice, first_gains, gain_columns
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
 from jaxmb.identify.experiments.torque.source import TorqueSource
-from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
-from jaxmb.identify.study.format.study_format import FreePart
+from jaxmb.identify.study.format.study_format import FreePart, StudyFile
+from jaxmb.identify.study.reading.parameters import bounds_of
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.friction import FurtherFriction
+from jaxmb.machine.elements import FurtherFriction
 from jaxmb.machine.schema import Machine
+from jaxmb.measurement.motion.record import Drives, MotionRecord
 
-FAMILY = {
+FRICTION_FAMILY = {
     "stribeck": "stribeck", "load": "load_friction", "cubic": "cubic_damping", "temperature": "damping_slope",
 }  # fmt: skip
 """Of the coefficient of each kind of term."""
@@ -52,7 +58,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     there = [
         (name, kind)
         for name, terms in zip(model.coordinates, model.further_friction, strict=True)
-        for kind, family in FAMILY.items()
+        for kind, family in FRICTION_FAMILY.items()
         if family in terms
     ]
     whole, names = _one_below_the_other(rows), regressor_names(model)
@@ -90,7 +96,7 @@ def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
         found = {} if there is None else there.model_dump(exclude_none=True)
         for term in choice.terms:
             if term.coordinate == name:
-                found[FAMILY[term.kind]] = term.coefficient
+                found[FRICTION_FAMILY[term.kind]] = term.coefficient
                 found |= {} if term.speed is None else {"stribeck_speed": term.speed}
                 found |= {} if term.temperature is None else {"temperature": term.temperature}
         return FurtherFriction.model_validate(found) if found else there
@@ -114,7 +120,7 @@ def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
     found: dict[str, FreePart] = {}
     for term in () if choice is None else choice.terms:
         size, half = term.coefficient, max(WIDTH * term.std, abs(term.coefficient))
-        found[f"{FAMILY[term.kind]}.{term.coordinate}"] = _linear(size - half, size + half, size)
+        found[f"{FRICTION_FAMILY[term.kind]}.{term.coordinate}"] = _linear(size - half, size + half, size)
         if term.speed is not None:
             found[f"stribeck_speed.{term.coordinate}"] = _linear(term.speed / TIMES, term.speed * TIMES, term.speed)
     return found
@@ -204,3 +210,65 @@ def _one_below_the_other(parts: Sequence[Prepared]) -> Prepared:
             kept,
         ),
     )
+
+
+def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
+    """Drives whose gains a study frees, out of those of a record."""
+    patterns = [pattern for pattern in free if pattern.startswith(f"{FAMILY}.")]
+    return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{FAMILY}.{name}", p) for p in patterns))
+
+
+def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence[Entry]) -> GainChoice | None:
+    """Gains of a first fit; None where none is free.
+
+    Raises:
+        ValueError: nothing tells a gain.
+        NotImplementedError: some of the tests that are fitted have drives and others have none of them.
+    """
+    fitted = [entry for entry in entries if entry.role == "fit" and isinstance(entry.source, TorqueSource)]
+    known = [f"{FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
+    for pattern in file.free:
+        if pattern.startswith(f"{FAMILY}.") and not fnmatch.filter(known, pattern):
+            if not known:
+                raise ValueError(f"'{pattern}': no test that is fitted is of recordings at the motors, expected one")
+            raise ValueError(known_name("gain or pattern", pattern, list(dict.fromkeys(known))))
+    tests = [entry.source.recorded for entry in fitted if entry.source.recorded is not None]
+    if not tests:
+        return None
+    wanted = [free_gains(test.drives.names, file.free) for test in tests]
+    if len(tests) < len(fitted) or any(some != wanted[0] for some in wanted):
+        raise NotImplementedError(
+            "free gains of drives are those of recordings of the same motors in all torque tests, found other tests"
+        )
+    own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{FAMILY}.")}
+    free = free_parameters(model, bounds_of(model, own, held)) if own else nothing_free()
+    names = regressor_names(model)
+    share, constant = affine_numbers(model, free, names)
+    return first_gains(tests, names, wanted[0], share, constant)
+
+
+def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
+    """A record by gains that were found."""
+    drives = record.drives
+    if choice is None or drives is None:
+        return record
+    pairs = zip(drives.names, drives.gain.tolist(), strict=True)
+    gains = np.array([choice.gains.get(name, gain) for name, gain in pairs])
+    own = drives._replace(gain=gains)
+    return dataclasses.replace(record, drives=own, effort=own.effort)
+
+
+def with_free_gains(
+    test: TorqueTest, rows: Prepared, drives: Drives, freed: Sequence[str], choice: GainChoice
+) -> TorqueTest:
+    """The test with gains as numbers of its own, its efforts those by the gains of a first fit."""
+    samples = rows.samples
+    if samples is None:
+        raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+    freed = [name for name in freed if name in choice.gains]
+    if not freed:  # of a test that is held out, by other motors
+        return test
+    gains = np.array([choice.gains[name] for name in freed])
+    values = np.array([choice.values.get(name, 0.0) for name in test.parameters[: samples.regressor.shape[-1]]])
+    columns = gain_columns(samples, drives, freed, gains, values)
+    return test.with_own([f"{FAMILY}.{name}" for name in freed], gains, columns)

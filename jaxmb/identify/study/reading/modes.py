@@ -8,7 +8,7 @@ from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.modes_format import ModesTestPart
-from jaxmb.identify.study.format.simulation_format import SimulateModes
+from jaxmb.identify.study.format.test_format import SimulateModes
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.io.validation import known_name
 from jaxmb.mechanics.beams import mesh_warnings

@@ -9,20 +9,19 @@ from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.study.format.simulation_format import Hits, Lines, Simulate
+from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
-from jaxmb.mechanics.joint_load import with_loaded_stiffness
+from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
-from jaxmb.response.hits import Softening, record_hits
+from jaxmb.response.hits import Sensor, Softening, record_hits
 from jaxmb.response.modal import modes
-from jaxmb.response.sensor import Sensor
 
 FORCES = DIRECTIONS[:3]
 """x, y, z: along what a hammer can hit."""

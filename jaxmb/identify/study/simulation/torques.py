@@ -21,9 +21,9 @@ from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord, Side
-from jaxmb.mechanics.actuators import actuator_effort
-from jaxmb.mechanics.loop_path import closed_along
+from jaxmb.mechanics.forward import actuator_effort
 from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import closed_along
 
 
 def simulated_motion(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.deflections.scatter import convergence, monte_carlo
+from jaxmb.identify.assess.deflection_scatter import convergence, monte_carlo
 from jaxmb.identify.assess.linear_outcome import linear_finding
 from jaxmb.identify.experiments.test import Equations
 from jaxmb.identify.fit.linear import linear_step

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.deflections.wrong_units import (
+from jaxmb.identify.assess.finding import Linear
+from jaxmb.identify.assess.wrong_units import (
     bound_remarks,
     factor_remarks,
     share_scale,
     unexplained,
     unexplained_by,
 )
-from jaxmb.identify.assess.finding import Linear
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.stiffness_model.variants import stiffness_models

@@ -9,8 +9,7 @@ import pytest
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws import law_problem
-from jaxmb.identify.assess.laws.law_choice import chosen_laws
-from jaxmb.identify.assess.laws.law_outcome import unsettled_laws
+from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.law_problem import covariates, model_with_laws, terms_of, values_with_laws
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile

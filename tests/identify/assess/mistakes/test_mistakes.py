@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.mistakes.mistakes import mistakes
+from jaxmb.identify.assess.mistakes import mistakes
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -179,7 +179,7 @@ def test_single_lines(tmp_path, level):
     robust = identify(made.with_problem(with_tests(made.problem, tests)))
     assert robust.metrics.mistakes is None
     assert robust.as_json()["lines_left_out"] == {"p0": [20, 21, 60]}
-    assert "test 'p0': 6, 6.25, 16 Hz left out, which do not belong to their neighbours" in robust.remarks
+    assert "test 'p0': outlier lines left out: 6, 6.25, 16 Hz" in robust.remarks
     for name, value in TRUTH.items():
         found = robust.parameters[name]
         assert abs(np.log(found.value / value)) < 4.0 * found.std_log

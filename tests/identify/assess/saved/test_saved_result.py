@@ -11,13 +11,13 @@ import tomli_w
 
 import jaxmb
 from jaxmb.cli.robot import find_robot
-from jaxmb.identify.assess.saved.saved_result import study_toml
+from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.file import study_digest
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin
 from jaxmb.io.files import find_description, read_toml
 from jaxmb.io.validation import InputError
-from jaxmb.maps.modal.identified_machine import load_identified
+from jaxmb.maps.modal import load_identified
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}

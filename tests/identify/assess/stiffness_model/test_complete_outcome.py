@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.stiffness_model.compensation import angle_remarks, compensation_metrics, judged_cases
-from jaxmb.identify.assess.stiffness_model.scatter import compensation_scatter
+from jaxmb.identify.assess.stiffness_model import (
+    angle_remarks,
+    compensation_metrics,
+    compensation_scatter,
+    judged_cases,
+)
 from jaxmb.identify.estimation import semidefinite
 from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.stiffness_model import compensator

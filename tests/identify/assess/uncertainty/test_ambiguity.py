@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.modal_agreement import ModalAgreement
-from jaxmb.identify.assess.mode_shares import mode_shares
+from jaxmb.identify.assess.modal_agreement import ModalAgreement, mode_shares
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.deflections import deflection_tests, deflections_csv
-from jaxmb.identify.experiments.deflections.repeats import repeatability
+from jaxmb.identify.experiments.deflections.deflection_test import repeatability
 from tests.identify.arm import MACHINE, study_of
 
 MODEL = jaxmb.build_model(MACHINE)

@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import least_squares
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.saved.saved_result import load_result, write_result
+from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
-from jaxmb.maps.modal.identified_machine import identified, load_identified
+from jaxmb.maps.modal import identified, load_identified
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
 

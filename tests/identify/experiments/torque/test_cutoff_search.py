@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.torque.cutoff_search import best_cutoff
-from jaxmb.identify.experiments.torque.prepared import recorded_path
+from jaxmb.identify.experiments.torque.prepared import best_cutoff, recorded_path
 from jaxmb.identify.study.format.torque_format import SimulateTorques
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE, identified

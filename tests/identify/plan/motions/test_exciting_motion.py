@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.plan.motions.limits import Limits
-from jaxmb.identify.plan.motions.series import FINE, at_limits, random_choice, series_of, within
+from jaxmb.identify.plan.motion_information import FINE, Limits, at_limits, random_choice, series_of, within
 from tests.identify.experiments.torque.test_torque_recovery import ARM
 
 LIMITS = {"a": {"range": [-1.0, 2.0], "speed": 3.0, "acceleration": 20.0},

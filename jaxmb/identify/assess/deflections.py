@@ -1,0 +1,251 @@
+"""How predicted deflections compare with measured ones."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionTest, deflection_test
+from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.machine.build import Model
+
+
+def deflection_budget(test: Any, model: Model) -> dict[str, float]:
+    """Share of each elastic element in the work of the loads of all cases, which is also its share of strain energy, %.
+
+    The work of a load is its size times the deflection along it, so these are shares of that deflection. With W the
+    work and k_i the stiffness of element i, its share is -d ln W / d ln k_i (theorem of Castigliano). Gravity, where it
+    acts, and what is rigid have none; the shares then do not sum to 100.
+
+    Args:
+        test: a `DeflectionTest`, of its postures and loads.
+        model: the identified machine's.
+    """
+    _, first = np.unique(np.asarray(test.case), return_index=True)
+    with_loaded_stiffness = dataclasses.replace(test, at_point=test.effort)
+    scales = jnp.zeros(sum(map(len, _elements(model))))
+    shares = -100.0 * np.asarray(_logarithmic_slope(with_loaded_stiffness, model, jnp.asarray(first), scales))
+    names = [name for part in _elements(model) for name in part]
+    return dict(zip(names, shares.tolist(), strict=True))
+
+
+def deflection_budgets(entries: Sequence[Entry], model: Model) -> dict[str, dict[str, float]]:
+    """`deflection_budget` of deflection tests by name."""
+    return {entry.name: deflection_budget(entry.test, model) for entry in entries}
+
+
+def _elements(model: Model) -> tuple[tuple[str, ...], ...]:
+    """Names of coordinates, springs between frames, virtual springs and beams."""
+    return model.coordinates, model.springs, model.virtual_springs, model.beams
+
+
+@compiled
+def _logarithmic_slope(test: DeflectionTest, model: Model, first: Array, scales: Float[Array, "e"]) -> Array:
+    """Derivative of the logarithm of the work by the logarithms of all stiffnesses."""
+    ends = np.cumsum([len(part) for part in _elements(model)])[:-1]
+
+    def logarithm(scales: Array) -> Array:
+        joint, spring, virtual, beam = (jnp.exp(part) for part in jnp.split(scales, ends))
+        scaled = dataclasses.replace(
+            model,
+            stiffness=model.stiffness * joint,
+            spring_stiffness=model.spring_stiffness * spring,
+            compliance=model.compliance / virtual[:, None, None],
+            young_modulus=model.young_modulus * beam,
+            shear_modulus=model.shear_modulus * beam,
+        )
+        return jnp.log(jnp.sum(test.predict(test.view(scaled))[first]))
+
+    return jax.grad(logarithm)(scales)
+
+
+DEGREES = 180.0 / np.pi
+NO_EFFECT = 1e-9
+"""Part of a slope, or of the largest singular value, that is rounding."""
+
+Unit = Literal["mm", "deg"]
+"""Of translations, and of rotations."""
+
+
+class Displacement(NamedTuple):
+    """How far one point moved, along or about ground axes."""
+
+    measured: Float[np.ndarray, "3"]
+    """NaN where it was not measured."""
+    measured_std: Float[np.ndarray, "3"]
+    predicted: Float[np.ndarray, "3"]
+    predicted_std: Float[np.ndarray, "3"]
+    """NaN where it is not known."""
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which components were measured [3]."""
+        return np.isfinite(self.measured)
+
+    @property
+    def missed(self) -> np.ndarray:
+        """Measured less predicted."""
+        return self.measured - self.predicted
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionRow:
+    """One point in one load case, measured and as the identified machine predicts it; mm and deg."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    test: str
+    """Name of the load case."""
+    point: str
+    measured_mm: np.ndarray
+    measured_std_mm: np.ndarray
+    predicted_mm: np.ndarray
+    predicted_std_mm: np.ndarray
+    measured_deg: np.ndarray
+    measured_std_deg: np.ndarray
+    predicted_deg: np.ndarray
+    predicted_std_deg: np.ndarray
+
+    def moved(self, unit: Unit) -> Displacement:
+        """Translation, or rotation."""
+        if unit == "mm":
+            return Displacement(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
+        return Displacement(self.measured_deg, self.measured_std_deg, self.predicted_deg, self.predicted_std_deg)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gaps:
+    """How far points moved and what prediction misses, mm or deg; None where nothing of the kind was measured."""
+
+    mean_measured: float | None
+    max_measured: float | None
+    rms_measured: float | None
+    mean_gap: float | None
+    max_gap: float | None
+    rms_gap: float | None
+    explained_percent: float | None
+    """100 (1 - RMS of the missed distance / RMS of the measured distance)."""
+
+    def with_unit(self, unit: Unit) -> dict[str, float | None]:
+        """The numbers by names that end on their unit."""
+        lengths = [field.name for field in dataclasses.fields(self)][:-1]
+        named = {f"{name}_{unit}": getattr(self, name) for name in lengths}
+        return named | {"explained_percent": self.explained_percent}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SetGaps:
+    """What the identified machine explains of one test."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    tests: int
+    """Load cases."""
+    translation: Gaps
+    rotation: Gaps
+
+    def gaps(self, unit: Unit) -> Gaps:
+        """Of translations, or of rotations."""
+        return self.translation if unit == "mm" else self.rotation
+
+    def as_plain(self) -> dict[str, Any]:
+        """As result.json has it."""
+        translation, rotation = self.translation.with_unit("mm"), self.rotation.with_unit("deg")
+        return dataclasses.asdict(self) | {"translation": translation, "rotation": rotation}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "SetGaps":
+        """From result.json."""
+        translation = {name.removesuffix("_mm"): value for name, value in data["translation"].items()}
+        rotation = {name.removesuffix("_deg"): value for name, value in data["rotation"].items()}
+        return cls(data["set"], data["role"], data["tests"], Gaps(**translation), Gaps(**rotation))
+
+
+def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
+    """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
+
+    The deviations of what is predicted are those of the identified values, to first order.
+
+    Args:
+        entry: a deflection test.
+        problem: the machine and its free parameters.
+        u: the identified entries [d].
+        known: of u.
+
+    Returns:
+        A line for each point of each load case; mm and deg about and along ground axes.
+    """
+    cases = entry.source.cases
+    whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
+    test = deflection_test("", problem.model, whole)
+    affine = test.affine_view(problem.model, problem.free)
+    moved, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
+    deviations = propagated_std(slope, known)
+    pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
+    rows = []
+    for case in cases:
+        for p, point in enumerate(case.points):
+            predicted, deviation = next(pairs)
+            numbers = case.displacement[p], case.std[p], predicted, deviation
+            mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
+            rows.append(DeflectionRow(entry.name, entry.role, case.name, point, *mm, *deg))
+    return rows
+
+
+def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[np.ndarray, "m"]:
+    """Standard deviation of what depends on u with some slopes, to first order; NaN where that is not known.
+
+    What acts on no data leaves it open, and so does a parameter whose standard deviation was taken back afterwards;
+    where one was widened the rest is added.
+    """
+    variance = np.maximum(np.einsum("mi,ij,mj->m", slope, known.covariance, slope), 0.0)
+    stated = np.maximum(np.diag(known.covariance), 0.0)
+    finite = np.isfinite(known.std)
+    variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
+    open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
+    size = np.linalg.norm(slope, axis=1)
+    lost = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
+    return np.where(lost > NO_EFFECT * size, np.nan, np.sqrt(variance))
+
+
+@compiled
+def _predicted(
+    problem: Problem, test: DeflectionTest, affine: AffineStiffness | None, u: Float[Array, "d"]
+) -> tuple[Array, Array]:
+    """Displacements at u and their derivatives by u, from the reduced view where there is one."""
+
+    def displacements(x: Array) -> Array:
+        values = problem.free.values(x)
+        return test.predict(test.view(problem.free.apply(problem.model, values)) if affine is None else affine(values))
+
+    return displacements(u), jax.jacfwd(displacements)(u)
+
+
+def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Gaps:
+    """Mean, largest and root mean square of how far points moved, and of what prediction misses of that.
+
+    Args:
+        rows: from `compared`.
+        unit: "mm" for translations, "deg" for rotations.
+    """
+    moves = [move for move in (row.moved(unit) for row in rows) if move.seen.any()]
+    if not moves:
+        return Gaps(*[None] * 7)
+    lengths = []
+    for values in (
+        [np.linalg.norm(move.measured[move.seen]) for move in moves],
+        [np.linalg.norm(move.missed[move.seen]) for move in moves],
+    ):
+        lengths += [float(np.mean(values)), float(np.max(values)), float(np.sqrt(np.mean(np.square(values))))]
+    whole, left = lengths[2], lengths[5]
+    return Gaps(*lengths, explained_percent=100.0 * (1.0 - left / whole) if whole else None)

@@ -1,0 +1,343 @@
+"""Results in folders: what `identify` found is written, and read back without fitting anything again."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import tomli_w
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+
+from jaxmb.identify.assess.metrics import Metrics, read_metrics
+from jaxmb.identify.assess.result import SCHEMA, Mode, Outcome, Parameter, Result, with_interval
+from jaxmb.identify.assess.stiffness_model import completed_machine
+from jaxmb.identify.estimation.identifiability import Verdict
+from jaxmb.identify.fit.problem import with_tests
+from jaxmb.identify.parameters.model_parameters import with_numbers
+from jaxmb.identify.stiffness_model.completion import Completion
+from jaxmb.identify.study.file import plain_study
+from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Origin, Study, make_study
+from jaxmb.io.files import read_toml, write_atomically
+from jaxmb.io.records import read_strict
+from jaxmb.io.validation import InputError, validated
+from jaxmb.machine.build import Model
+from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
+
+ROUNDING = 1e-6
+"""By which what is a correlation may miss one."""
+Finite = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+NotNegative = Annotated[Finite, Field(ge=0.0)]
+Whole = Annotated[int, Strict()]
+
+
+def _correlation(rows: tuple[tuple[float | None, ...], ...]) -> tuple[tuple[float | None, ...], ...]:
+    if any(len(row) != len(rows) for row in rows):
+        raise ValueError("expected as many rows as columns")
+    matrix = np.array(rows, dtype=float).reshape(len(rows), len(rows))  # null becomes NaN
+    if not np.allclose(matrix, matrix.T, rtol=0.0, atol=ROUNDING, equal_nan=True):
+        raise ValueError("expected a symmetric matrix")
+    if np.any(np.abs(matrix) > 1.0 + ROUNDING):
+        raise ValueError("expected numbers from -1 to 1")
+    return rows
+
+
+class Strictly(BaseModel):
+    """A part of the file, with no key but its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SavedParameter(Strictly):
+    """A `Parameter`."""
+
+    value: Finite
+    std: NotNegative | None
+    std_log: NotNegative | None
+    unit: str
+    lower: Finite | None
+    upper: Finite | None
+    initial: Finite
+    identifiable: Verdict
+    interval_95: tuple[Finite | None, Finite | None]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        low, high = self.interval_95
+        if (low is None) != (high is None) or (low is not None and high is not None and low > high):
+            raise ValueError("expected an interval_95 with its lower end first, or null twice")
+        return self
+
+
+class SavedMode(Strictly):
+    """A `Mode`."""
+
+    posture: str
+    frequency_hz: Finite | None
+    damped_frequency_hz: Finite | None
+    damping_ratio: Finite | None
+    frequency_std_hz: NotNegative | None = None
+    damping_ratio_std: NotNegative | None = None
+
+
+class SavedResult(Strictly):
+    """A result as `Result.as_json` gives it."""
+
+    schema_: Whole = Field(alias="schema")
+    study: str
+    study_digest: str | None = None
+    description: str = ""
+    status: Annotated[str, Field(pattern=f"^({'|'.join(Outcome)})")]
+    seed: Whole
+    noise_seed: Whole | None
+    cost: Finite | None
+    initial_cost: Finite | None
+    parameters: dict[str, SavedParameter]
+    covariance: dict[str, Any] | None = None
+    correlation: Annotated[tuple[tuple[Finite | None, ...], ...], AfterValidator(_correlation)]
+    singular_values: tuple[NotNegative | None, ...]
+    estimated_noise: dict[str, NotNegative]
+    lines_left_out: dict[str, tuple[Whole, ...]] = {}
+    machine_digest: str | None = None
+    linearize_at: str = "posture"
+    modes: tuple[SavedMode, ...]
+    metrics: dict[str, Any]
+    remarks: tuple[str, ...]
+    doubts: tuple[str, ...]
+    evaluations: dict[str, Whole]
+    seconds: dict[str, Finite | None]
+    versions: dict[str, str]
+    history: tuple[Finite | None, ...]
+    history_evaluations: tuple[Whole, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, saved in self.parameters.items():
+            if not _is_consistent(name, saved):
+                raise ValueError(f"parameters, {name}: value, std, std_log and interval_95 contradict each other")
+        return self
+
+
+def _is_consistent(name: str, saved: SavedParameter) -> bool:
+    """Whether deviations and interval belong to the value, on one of the two scales."""
+    data: dict[str, Any] = saved.model_dump() | {
+        key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None
+    }
+    found = Parameter(**data)
+    if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
+        return False
+    expected = (with_interval(name, found, logarithmic).interval_95 or (None, None) for logarithmic in (True, False))
+    rounding = ROUNDING * abs(found.value)
+    return any(
+        np.allclose(*(np.array(ends, dtype=float) for ends in (saved.interval_95, each)), rtol=ROUNDING, atol=rounding,
+                    equal_nan=True)
+        for each in expected
+    )  # fmt: skip
+
+
+def read_saved(path: Path, others: bool = False) -> Any:
+    """Contents of a result.json, checked.
+
+    Args:
+        path: of the file.
+        others: whether a file without `schema`, which jaxmb did not write, is returned as it is.
+
+    Raises:
+        InputError: it cannot be read, was not written by this version of jaxmb, or was changed so that its numbers
+            contradict each other.
+    """
+    saved = read_strict(path, "a result of an identification")
+    if others and not (isinstance(saved, dict) and "schema" in saved):
+        return saved
+    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "noise_seed" not in saved:
+        raise InputError(f"{path}: was not written by this version of jaxmb, expected a result of its `jaxmb identify`")
+    validated(SavedResult, saved, str(path))
+    return saved
+
+
+STUDY, URDF = "study.toml", "machine.urdf"
+
+
+def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths;
+    machine.urdf of open chains of joints without stiffness, for which URDF has no words (`write_urdf`).
+
+    Args:
+        result: the identification.
+        folder: an existing one.
+
+    Returns:
+        Names of the files.
+
+    Raises:
+        OSError: a file cannot be written; none is left half-written.
+    """
+    folder = Path(folder)
+    write_atomically(folder / RESULT, result.json_text().encode())
+    write_machine(result.machine, folder / MACHINE)
+    written = [RESULT, MACHINE]
+    elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
+    if elastic or beyond_urdf(result.machine):
+        (folder / URDF).unlink(missing_ok=True)  # of an earlier result
+    else:
+        write_urdf(result.machine, folder / URDF)
+        written.append(URDF)
+    if result.study.origin is not None:
+        write_atomically(folder / STUDY, study_toml(result.study.origin).encode())
+        written.append(STUDY)
+    return tuple(written)
+
+
+def study_toml(origin: Origin) -> str:
+    """The description of a study as TOML text, paths of files made absolute."""
+    return tomli_w.dumps(plain_study(origin.file, origin.folder, lambda path: str(path.resolve())))
+
+
+def load_result(folder: str | os.PathLike[str]) -> Result:
+    """What `identify` gave back, from the folder that `jaxmb identify` or `write_result` wrote.
+
+    The study is read again, with its data; all numbers are those of result.json.
+
+    Args:
+        folder: holds result.json and study.toml.
+
+    Raises:
+        InputError: a file is missing or is no such file, the data of the study are no longer where they were, or the
+            study or its data are not those that the result was found from.
+    """
+    folder = Path(folder)
+    saved = read_saved(folder / RESULT)
+    check_machine(folder)
+    try:
+        file = validated(StudyFile, read_toml(folder / STUDY), str(folder / STUDY))
+        study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
+    except ValueError as error:
+        raise InputError(f"{folder}: the study of the result cannot be read again: {error}") from None
+    if study.origin is None or saved.get("study_digest", study.origin.digest) != study.origin.digest:
+        raise InputError(
+            f"{folder}: {STUDY} is not the one the result was found from, or a file that it names has changed since"
+        )
+    try:
+        _check_parameters(saved["parameters"], study)
+        result = _result(saved, study)
+        _check_covariance(saved.get("covariance"), result)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
+    return result
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else repr(error)
+
+
+def _result(saved: Mapping[str, Any], study: Study) -> Result:
+    metrics = read_metrics(saved["metrics"], study)
+    parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
+    model, machine = _machine(study, metrics, parameters)
+    study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
+    study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
+    return Result(
+        study=study,
+        status=saved["status"],
+        seed=saved["seed"],
+        cost=_number(saved["cost"]),
+        initial_cost=_number(saved["initial_cost"]),
+        parameters=parameters,
+        modes=tuple(_mode(line) for line in saved["modes"]),
+        metrics=metrics,
+        remarks=tuple(saved["remarks"]),
+        doubts=tuple(saved["doubts"]),
+        correlation=np.array(saved["correlation"], dtype=float),
+        singular_values=np.array(saved["singular_values"], dtype=float),
+        model=model,
+        machine=machine,
+        evaluations=saved["evaluations"],
+        seconds=saved["seconds"],
+        history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
+        versions=saved["versions"],
+    )
+
+
+def _mode(line: Mapping[str, Any]) -> Mode:
+    unknown: dict[str, Any] = {name: math.inf for name, x in line.items() if x is None}
+    return Mode(**(dict(line) | unknown))
+
+
+def _check_parameters(parameters: Mapping[str, Any], study: Study) -> None:
+    """Raise ValueError where the parameters are not those that were free, or not within their bounds."""
+    if study.complete is not None:
+        return  # what was fitted has other names, and no bounds
+    free = study.free
+    expected = [name for names in free.tied for name in names]
+    if set(parameters) != set(expected):
+        raise ValueError(f"parameters: found {', '.join(parameters)}, expected {', '.join(expected)}")
+    if study.is_linear:
+        return  # one linear step does not keep to bounds
+    for names, low, high in zip(free.tied, free.lower_value, free.upper_value, strict=True):
+        rounding = 1e-12 * max(abs(low), abs(high))
+        for name in names:
+            value = parameters[name]["value"]
+            if not low - rounding <= value <= high + rounding:
+                raise ValueError(f"parameters, {name}: found {value:g}, expected {low:g} to {high:g}")
+
+
+def _check_covariance(saved: Any, result: Result) -> None:
+    """Raise ValueError where the covariance is not that of the parameters and their correlation."""
+    expected = result.as_json()["covariance"]
+    if saved is None and expected is None:
+        return
+    if saved is None or expected is None or {**saved, "matrix": 0} != {**expected, "matrix": 0}:
+        raise ValueError("covariance: is not that of the parameters")
+    matrix, known = (np.array(each["matrix"], dtype=float) for each in (saved, expected))
+    if matrix.shape != known.shape or not np.allclose(matrix, known, rtol=1e-6, atol=0.0, equal_nan=True):
+        raise ValueError("covariance: does not have the standard deviations and the correlation of the parameters")
+
+
+def _parameter(data: Mapping[str, Any]) -> Parameter:
+    low, high = data["interval_95"]
+    numbers = {
+        "std": _number(data["std"], math.inf),
+        "std_log": _number(data["std_log"], math.inf),
+        "lower": _number(data["lower"], -math.inf),
+        "upper": _number(data["upper"], math.inf),
+        "interval_95": None if low is None else (low, high),
+    }
+    return Parameter(**{**data, **numbers})
+
+
+def _number(value: float | None, unknown: float = math.nan) -> float:
+    return unknown if value is None else value
+
+
+def _with_noise(
+    study: Study, model: Model, levels: Mapping[str, float], left_out: Mapping[str, Sequence[int]]
+) -> Study:
+    """The study with the noise that was found from its fit, and without the lines that were left out."""
+    tests = []
+    for test in study.tests:
+        level, own = levels.get(test.name), test.at_fit(test.view(model)) if test.noise_follows_fit else test
+        own = own if level is None else own.with_noise(level)
+        lines = np.array(left_out.get(test.name, ()), dtype=int)
+        tests.append(own.without_lines(lines))
+    return study.with_problem(with_tests(study.problem, tests))
+
+
+def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]) -> tuple[Model, Machine]:
+    """The identified machine."""
+    stiffness = metrics.stiffness_model
+    if stiffness is not None:
+        completion = stiffness.completion
+        return completed_machine(
+            study,
+            Completion(
+                {}, completion.joints, completion.links, completion.freedom, completion.chi_square, limit=math.nan
+            ),
+        )
+    values = [parameters[name].value for name in study.free.names]
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.moved_numbers or {})
+    return model, study.machine_with(model)

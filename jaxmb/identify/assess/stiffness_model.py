@@ -1,0 +1,455 @@
+"""Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxmb.identify.assess.deflection_scatter import drawn_displacements
+from jaxmb.identify.assess.deflections import deflection_budgets
+from jaxmb.identify.assess.finding import FAR_OFF
+from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of
+from jaxmb.identify.assess.metrics import Metrics
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
+from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
+from jaxmb.identify.assess.stiffness_model_metrics import (
+    Compensation,
+    CompensationRow,
+    CompensationScatter,
+    CompensatorOutcome,
+    CompletionOutcome,
+    Errors,
+    SpringOutcome,
+    StiffnessModelMetrics,
+)
+from jaxmb.identify.assess.tests.deflections import size_remarks
+from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
+from jaxmb.identify.estimation.identifiability import correlation, limits
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.fit.noise import Misfit, misfit
+from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
+from jaxmb.identify.stiffness_model.complete_model import CompleteModel
+from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
+from jaxmb.identify.stiffness_model.variants import (
+    Compensated,
+    StiffnessModel,
+    Variant,
+    compensated_joint,
+    compensated_percent,
+    fitted_variant,
+    least_squares,
+    predict,
+    residual_norms,
+    stiffness_models,
+    translations,
+)
+from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import place
+from jaxmb.machine.build import Model
+from jaxmb.machine.changed import machine_of
+from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.postures import build_model
+
+MOST_NAMED = 10
+"""Tests that a remark names one by one."""
+
+
+def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
+    """All load cases of a role."""
+    return [case for entry in entries if entry.role == role for case in entry.source.cases]
+
+
+def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
+    """Those on which compensation is judged: the check tests, or the fitted ones where there is none."""
+    return cases_of(entries, "check") or cases_of(entries, "fit")
+
+
+def able(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> dict[str, Variant]:
+    """The variants that predict all of the tests: those that know the compensated joint at every angle of them."""
+    return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
+
+
+def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> Compensation:
+    """Table 2 of Klimchik et al. 2014 and the errors of every point by role, and the percent that each variant
+    compensates."""
+    tables, errors = {}, {}
+    for role in ("fit", "check"):
+        if tests := cases_of(entries, role):
+            usable = able(model, tests, variants)
+            tables[role] = _table2(model, tests, usable)
+            errors[role] = {name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in usable.items()}
+    percent = {row.model: row.compensated_percent for row in tables["check" if "check" in tables else "fit"][1:]}
+    return Compensation(
+        table2_fit=tables.get("fit"),
+        table2_check=tables.get("check"),
+        errors_mm_fit=errors.get("fit"),
+        errors_mm_check=errors.get("check"),
+        compensated_percent={name: percent.get(name) for name in variants},
+    )
+
+
+def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> list[str]:
+    """A sentence where check tests are made at angles of the compensated joint that no fitted test has."""
+    tests = cases_of(entries, "check")
+    models = [v.model for v in variants.values() if tests and v.model.angles_not_tested(model, tests)]
+    for joint in (stiffness.compensated[0] for stiffness in models[:1] if stiffness.compensated is not None):
+        others = models[0].angles_not_tested(model, tests)
+        named = ", ".join(f"'{test}' at {np.degrees(angle):.6g} deg" for test, angle in others[:MOST_NAMED])
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        return [
+            f"{' and '.join(stiffness.name for stiffness in models)} are not judged on the check tests: the compliance"
+            f" of {joint.joint} was identified at {joint.angles_text} deg, and not at the"
+            f" {'angle' if len(others) == 1 else 'angles'} of deflection {'test' if len(others) == 1 else 'tests'}"
+            f" {named}{more}"
+        ]
+    return []
+
+
+def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> tuple[CompensationRow, ...]:
+    """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
+    rows = []
+    for name, variant in (("none", None), *variants.items()):
+        measured, _ = measured_displacements(tests)
+        predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
+        left, _ = translations(tests, predicted)
+        norm, _ = residual_norms(tests, predicted)
+        errors = [Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in (*left.T, norm)]
+        count = 0 if variant is None else len(variant.model.names)
+        x, y, z, position = errors
+        rows.append(CompensationRow(name, count, x, y, z, position, compensated_percent(tests, predicted)))
+    return tuple(rows)
+
+
+def compensation_scatter(
+    model: Model,
+    finished: Model,
+    entries: Sequence[Entry],
+    variants: Mapping[str, Variant],
+    best: str,
+    std: np.ndarray,
+    draws: int,
+    seed: int,
+) -> CompensationScatter:
+    """Standard deviations of what each variant compensates and predicts, over draws of the instruments' errors.
+
+    The fitted tests are measured again and again: each time the best variant's displacements, changed by what errors of
+    tracker, balance and encoders change on the identified machine, are fitted anew by all variants. The tests on which
+    compensation is judged stay as they were measured. The parameters themselves are groups, whose scatter says less;
+    their deviations are those of first order.
+
+    Args:
+        model: the machine whose geometry is used.
+        finished: the identified machine's.
+        entries: all tests.
+        variants: as they were fitted.
+        best: the variant that stands for the truth.
+        std: standard deviation of each fitted displacement, its weight in it.
+        draws: how many times.
+        seed: of the errors.
+    """
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
+    usable = able(model, judged, variants)
+    rows = {name: v.model.observation(model, fit_tests) for name, v in variants.items()}
+    seen = {name: v.model.observation(model, judged) for name, v in usable.items()}
+    of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
+    truth = rows[best] @ variants[best].fit.values
+    robust = any(entry.test.robust for entry in fitted)
+    measured, _ = measured_displacements(judged)
+    moved = {name: np.empty((draws, measured.size)) for name in usable}
+    for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
+        for name, variant in usable.items():
+            fit = least_squares(variant.model, rows[name], truth + drawn - of_machine, std, robust)
+            moved[name][k] = seen[name] @ fit.values
+    percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
+    # what measured less deviation leaves of measured is the deviation, by point and direction
+    spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in usable}
+    return CompensationScatter(
+        draws=draws,
+        compensated_percent_std={name: float(np.std(percent[name], ddof=1)) for name in usable},
+        predicted_std_mm={name: 1e3 * float(np.sqrt(np.mean(np.sum(spread[name] ** 2, axis=1)))) for name in usable},
+    )
+
+
+HALF = 0.5
+"""Residual over the displacements, from which on the model predicts something else."""
+PUBLISHED_MACHINE = "kuka-kr270"
+PUBLISHED_REDUCTION = {
+    "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
+}  # fmt: skip
+"""Klimchik et al. 2014, Table 1."""
+
+
+def identify_complete(study: Study, seed: int = 0) -> Result:
+    """Fit all variants of a machine's stiffness model to the deflection tests of a study.
+
+    The parameters of the result are those of the most detailed variant. Its machine is one that can be: joints and
+    links with symmetric, positive semi-definite compliances that agree with what was identified.
+
+    Args:
+        study: from `load_study`, with a table [complete].
+        seed: of the Monte-Carlo draws.
+
+    Raises:
+        ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
+            the compensated joint, or the machine is no chain of links.
+    """
+    with place(f"study '{study.name}'"):
+        return _identified(study, seed)
+
+
+def _identified(study: Study, seed: int) -> Result:
+    began = time.monotonic()
+    fitted = study.fitted
+    cases = [case for entry in fitted for case in entry.source.cases]
+    joint = None if study.complete is None else study.complete.compensated
+    model = study.model
+    with place("[complete]"):
+        compensated = None if joint is None else compensated_joint(model, joint, cases)
+    for entry in fitted:
+        with place(display_name(entry.name)):
+            entry.source.check_linear(model)
+    with place("[complete]"):
+        complete, models = stiffness_models(model, cases, compensated)
+    robust = any(entry.test.robust for entry in fitted)
+    weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
+    with place(tests_text([entry.name for entry in fitted])):
+        unseen = _unseen_joints(models["J1"], fitted, joint)
+        variants = {name: fitted_variant(stiffness, model, cases, robust, weight) for name, stiffness in models.items()}
+    best = variants["C1" if compensated is None else "C2"]
+    plain = variants["C1"]
+    measured, std = measured_displacements(cases)
+    left = {name: _misfit(variant, weight, std) for name, variant in variants.items()}
+    covariance = left["C1"].widening ** 2 * plain.fit.covariance
+    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
+    finished, machine = completed_machine(study, whole)
+    wider = left[best.model.name].widening
+    metrics = _metrics(study, model, complete, variants, compensated, whole, wider)
+    scatter = None
+    draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
+    solved = time.monotonic()
+    if draws > 1:
+        name = best.model.name
+        scatter = compensation_scatter(
+            model, finished, study.entries, variants, name, std / np.sqrt(weight), draws, seed
+        )
+    counted = weight * best.fit.weights
+    cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
+    far = left[best.model.name]
+    wrong = not far.explained and far.square > FAR_OFF**2
+    initial_cost = float(np.sum(counted * (measured / std) ** 2))
+    missed = [entry.name for entry in fitted] if wrong and cost > HALF**2 * initial_cost else []
+    found = _parameters(best, wider)
+    doubts = (
+        *excess_remarks(
+            far, causes=[*factor_remarks(fitted, unexplained_by(models["J1"], model)), *size_remarks(fitted)]
+        ),
+        *([CAPPED] if wrong else []),
+        *outlier_remarks(best.fit.weights),
+        *angle_remarks(model, study.entries, variants),
+        *unseen,
+        *_search_remarks(whole, metrics.compensator),
+    )
+    plain = [p.identifiable for p in found.values()]
+    if wrong:
+        found = {name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in found.items()}
+    ended = ended_text(missed, wrong, plain, [p.identifiable for p in found.values()], doubts)
+    return Result(
+        study=study,
+        status=status_of(*(variant.fit for variant in variants.values()), ended=ended),
+        seed=seed,
+        cost=cost,
+        initial_cost=initial_cost,
+        parameters=found,
+        modes=(),
+        metrics=Metrics(
+            stiffness_model=dataclasses.replace(
+                metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, finished)
+            )
+        ),
+        remarks=(
+            *doubts,
+            *([] if scatter is None else [scatter.remark]),
+            *_remarks(study, complete, whole),
+            *data_remarks(study),
+        ),
+        doubts=doubts,
+        correlation=correlation(best.fit.covariance),
+        singular_values=best.fit.singular_values,
+        model=finished,
+        machine=machine,
+        evaluations={"search": 0, "refine": 1, "non_finite": 0},
+        seconds=seconds_of(began, solved),
+        history=[(1, cost)],
+    )
+
+
+def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
+    """What a variant leaves of the deflections."""
+    fit = variant.fit
+    return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
+
+
+def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
+    """The machine with identified compliances, without its springs between frames: what these do is part of them."""
+    machine = study.machine.model_copy(update={"spring": ()})
+    finished = completed_model(build_model(machine), whole)
+    return finished, machine_of(machine, finished)
+
+
+def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensated: str | None) -> list[str]:
+    """Sentences on joints whose compliance no test shows; the compensated one must not be such."""
+    why = "all loads are parallel and" if parallel_loads(entries) else "the loads"
+    lost = [joints.parameters[c] for c in joints.reduction.partition.nonidentifiable]
+    if compensated in lost:
+        raise ValueError(
+            f"{why} move no measured point by the compensated joint '{compensated}', expected loads"
+            " that do, or another joint"
+        )
+    reason = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
+    return [f"{joint} is not known: {reason}" for joint in lost]
+
+
+def _nominal(model: Model) -> dict[str, float]:
+    """Compliances of the machine as described, by parameter of the complete model, springs between frames apart."""
+    found = {name: 1.0 / float(k) for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
+    for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
+        found |= {
+            f"{spring} {a},{b}": float(matrix[i, j])
+            for i, a in enumerate(ELASTIC_AXES)
+            for j, b in enumerate(ELASTIC_AXES)
+            if i <= j and matrix[i, j] != 0.0
+        }
+    return found
+
+
+def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
+    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value.
+
+    Args:
+        variant: as it was fitted.
+        wider: see `Misfit.widening`.
+    """
+    yes, weak = limits(None)
+    found = {}
+    for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
+        relative = float(std / abs(value)) if value else np.inf
+        verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
+        p = Parameter(float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict)
+        found[f"compliance.{name}"] = with_interval(f"compliance.{name}", p, logarithmic=False)
+    return found
+
+
+def _unit(name: str) -> str:
+    _, _, entry = name.split(" at ")[0].partition(" ")
+    if not entry:
+        return "rad/(N m)"
+    return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
+
+
+def _metrics(
+    study: Study,
+    model: Model,
+    complete: CompleteModel,
+    variants: dict[str, Variant],
+    compensated: Compensated | None,
+    whole: Completion,
+    wider: float,
+) -> StiffnessModelMetrics:
+    chain = variants["C1"].model.reduction
+    parts, counts = chain.partition, chain.counts
+    left = compensation_metrics(model, study.entries, variants)
+    return StiffnessModelMetrics(
+        **{field.name: getattr(left, field.name) for field in dataclasses.fields(left)},
+        reduction={
+            **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
+            "G1": len(parts.identifiable),
+            "G2": len(parts.nonidentifiable),
+            "G3": len(parts.semi_identifiable),
+            "final": len(chain.names),
+        },
+        published_reduction=dict(PUBLISHED_REDUCTION) if study.machine.name == PUBLISHED_MACHINE else None,
+        groups=tuple(tuple(complete.names[c] for c in group.columns) for group in chain.groups),
+        group_ranks=tuple(group.rank for group in chain.groups),
+        parameters={name: len(variant.model.names) for name, variant in variants.items()},
+        completion=CompletionOutcome(whole.possible, whole.freedom, whole.chi_square, whole.joints, whole.links),
+        compensator=None if compensated is None else _compensator(model, compensated, variants["C2"], wider),
+    )
+
+
+def _compensator(model: Model, compensated: Compensated, variant: Variant, wider: float) -> CompensatorOutcome:
+    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so.
+
+    Args:
+        model: the machine.
+        compensated: its joint.
+        variant: with a compliance for each angle.
+        wider: see `Misfit.widening`.
+    """
+    term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
+    labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
+    # An angle at which nothing loads the joint is no parameter: not known there.
+    place = {name: k for k, name in enumerate(variant.model.names)}
+    values, std = np.array(
+        [
+            (variant.fit.values[place[label]], wider * variant.fit.std[place[label]])
+            if label in place
+            else (np.nan, np.inf)
+            for label in labels
+        ]
+    ).T
+    outcome = CompensatorOutcome(compensated.joint, np.degrees(compensated.angles), values, std)
+    start = spring_of(model, compensated.joint)
+    if start is None or len(labels) < 3 or not np.all(values > 0.0):
+        return outcome
+    places = [place[label] for label in labels]
+    together = correlation(variant.fit.covariance)[np.ix_(places, places)]
+    fit = fit_compensator(compensated.angles, values, std, start, float(1.0 / values.mean()), correlation=together)
+    spring = SpringOutcome(
+        joint_stiffness=fit.joint_stiffness,
+        stiffness=fit.spring.stiffness,
+        free_length=fit.spring.free_length,
+        std=fit.std,
+        fitted_compliance=fit.compliance,
+        chi_square=fit.chi_square,
+        unsettled=None if fit.converged else True,
+    )
+    return dataclasses.replace(outcome, spring=spring)
+
+
+def _search_remarks(whole: Completion, outcome: CompensatorOutcome | None) -> list[str]:
+    """A sentence on each search that did not come to its end."""
+    remarks = []
+    if not whole.converged:
+        remarks.append(
+            "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
+            " can exist, but another may agree better or be nearer to the machine as it was described"
+        )
+    if outcome is not None and outcome.spring is not None and outcome.spring.unsettled:
+        remarks.append(
+            f"the fit of the spring that would make the compliance of {outcome.joint} what it is did not converge:"
+            " another one may follow it better"
+        )
+    return remarks
+
+
+def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
+    remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
+    springs = [spring.name for spring in study.machine.spring]
+    if springs:
+        remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
+    if whole.possible:
+        remarks.append(
+            f"machine.toml holds one of many machines with these values: {whole.freedom} combinations of compliances of"
+            " joints and links are not determined"
+        )
+    else:
+        remarks.append(
+            f"no machine with positive semi-definite compliances agrees with these values (chi-square"
+            f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml holds the nearest"
+        )
+    return tuple(remarks)

@@ -1,0 +1,390 @@
+"""Exciting motions: periodic, within the limits of the drives, optimal for the identification from torques."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import scipy.optimize
+from jaxtyping import Float
+from threadpoolctl import threadpool_limits
+
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, deviations, scaled_svd
+from jaxmb.identify.experiments.test import Sums
+from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.plan.motion_information import (
+    FINE,
+    SAMPLES,
+    Aim,
+    Series,
+    at_limits,
+    closed,
+    criterion_of,
+    limits_of,
+    positions,
+    random_choice,
+    rows_along,
+    series_of,
+    states,
+    value_and_slope,
+    within,
+)
+from jaxmb.identify.regression.base_parameters import base_parameters
+from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.identify.study.format.next_format import NextMotionPart
+from jaxmb.identify.study.format.torque_format import Motion
+from jaxmb.identify.study.reading.torque import payload_columns
+from jaxmb.identify.study.simulation.torques import states_along
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import build_model, posture
+
+REFUSED = 1e6
+"""Criterion of an infeasible motion."""
+
+
+class Found(NamedTuple):
+    """An optimized motion scaled to its limits."""
+
+    coefficients: np.ndarray
+    start: np.ndarray
+    criterion: float
+
+
+def improved(aim: Aim, series: Series, fine: Series, choice: np.ndarray, steps: int) -> Found:
+    """The motion of an optimization vector after quasi-Newton steps, scaled to its limits.
+
+    Raises:
+        ValueError: a loop cannot be closed along the initial motion.
+
+    Source: Byrd et al. 1995, L-BFGS-B.
+    """
+    shape = choice.shape
+    value(aim, series, choice.ravel(), shape, refuse=False)
+    if steps:
+        choice = scipy.optimize.minimize(
+            lambda x: value(aim, series, x, shape), choice.ravel(), jac=True, method="L-BFGS-B",
+            options={"maxiter": steps, "maxcor": 20},
+        ).x.reshape(shape)  # fmt: skip
+    c, _ = (np.asarray(part) for part in within(series, jax.device_put(choice)))
+    c, start = at_limits(fine, c, choice[:, -1])
+    return Found(c, start, judged(aim, fine, c, start))
+
+
+def judged(aim: Aim, fine: Series, c: np.ndarray, start: np.ndarray) -> float:
+    """Criterion of a motion on fine samples, with the exact sign of Coulomb friction."""
+    Y = rows_along(aim, states(aim, fine, c, start))
+    rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns])
+    return criterion_of(aim, np.asarray(np.linalg.qr(rows, mode="r")))
+
+
+def value(
+    aim: Aim, series: Series, flat: np.ndarray, shape: tuple[int, ...], refuse: bool = True
+) -> tuple[float, np.ndarray]:
+    """Criterion and gradient; `REFUSED` for a motion along which a loop cannot be closed."""
+    choice = jax.device_put(flat.reshape(shape))
+    z = np.asarray(positions(aim, series, choice))
+    try:
+        q = closed(aim, z)
+    except ValueError:
+        if not refuse:
+            raise
+        return REFUSED, np.zeros(flat.size)
+    found, slope = value_and_slope(aim, series, choice, jax.device_put(q), jax.device_put(z))
+    if not np.isfinite(found):
+        return REFUSED, np.zeros(flat.size)
+    return float(found), np.asarray(slope).ravel()
+
+
+REFERENCES = 4
+"""Number of random motions that determine the identifiable directions of the parameters."""
+
+
+class BaseDeviation(NamedTuple):
+    """Predicted standard deviation of a base parameter."""
+
+    name: str
+    formula: str
+    std: float
+    """SI units; inf if it is not identifiable."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExcitingMotion:
+    """A periodic motion from rest to rest, and the predicted standard deviations of the parameters."""
+
+    motion: dict[str, Motion]
+    """Series of each coordinate, as in `motion` of a simulated torque test."""
+    posture: dict[str, float]
+    """Start posture, rad or m."""
+    base_hz: float
+    periods: int
+    std: dict[str, float]
+    """Predicted standard deviation of each free parameter, SI units; inf if it is not identifiable separately."""
+    base: tuple[BaseDeviation, ...]
+    """Of each base parameter that contains a free parameter."""
+    condition_number: float
+    """Of the regressor of the base parameters along the motion, rows over their standard deviations, columns scaled to
+    length 1."""
+    criterion: float
+    """Minimised criterion: -log det of the information (in directions with a common scale for one machine and seed);
+    with `wanted`, log of the sum of (std / wanted std)^2; or log of the condition number."""
+    rows: Float[np.ndarray, "d d"]
+    """R with R^T R the information of the motion alone on the free parameters."""
+
+    @property
+    def duration_s(self) -> float:
+        """Duration of all periods, s."""
+        return self.periods / self.base_hz
+
+    def states(
+        self, time_s: Sequence[float] | Float[np.ndarray, "k"]
+    ) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]:
+        """Positions, rates and accelerations of its coordinates, in the order of `motion`, SI units."""
+        names = tuple(self.motion)
+        z, zd, zdd = states_along(self.motion, self.base_hz, np.asarray(time_s, dtype=float), names)
+        return z + np.array([self.posture[name] for name in names]), zd, zdd
+
+    def as_test(self) -> dict[str, Any]:
+        """Its keys for a torque test of a study as plain data: `posture`, and `base_hz`, `duration_s` and `motion` of
+        `simulate`."""
+        motion = {name: {"sine": list(m.sine), "cosine": list(m.cosine)} for name, m in self.motion.items()}
+        return {
+            "kind": "torque",
+            "posture": dict(self.posture),
+            "simulate": {"duration_s": self.duration_s, "base_hz": self.base_hz, "motion": motion},
+        }
+
+
+def exciting_motion(
+    machine: Machine,
+    free: Sequence[str] | None = None,
+    *,
+    torque_std: float | Mapping[str, float] = 1.0,
+    rate_hz: float = 100.0,
+    **settings: Any,
+) -> ExcitingMotion:
+    """Optimal exciting motion for the identification of inertial and friction parameters from drive torques.
+
+    Each coordinate moves by q(t) = q_0 + sum_k a_k sin(k w t) + b_k (cos(k w t) - 1) with sum k a_k = 0 and
+    sum k^2 b_k = 0, so that a period begins and ends at rest without acceleration. Starting from random motions,
+    quasi-Newton steps minimise -log det (J^T J), J the regressor over the standard deviations of the torques, on the
+    identifiable directions of the parameters; the sum of the variances of `wanted`; or, with the criterion "condition",
+    the condition number of the regressor of base parameters, columns scaled to length 1. The motion respects the limits
+    of range, speed and acceleration at all times. Collisions are not checked.
+
+    Args:
+        machine: its coordinates have `speed_limit` and optionally `range` and `acceleration_limit`.
+        free: names or patterns of `regressor_names` to identify; default: those of base parameters, masses and all
+            others that are not 0.
+        torque_std: standard deviation of each sample of the torque, Nm or N: a number, or by coordinate.
+        rate_hz: independent samples per second.
+        settings: as in `[next]` of kind "torque": `base_hz`, `harmonics`, `periods`, `limits`, `wanted`,
+            `criterion`, `without`, `starts`, `steps` (0: a random motion at its limits), `seed`.
+
+    Returns:
+        The motion with the predicted standard deviations.
+
+    Raises:
+        ValueError: a parameter or coordinate is unknown, a speed limit is missing, a wanted parameter is not
+            identifiable by any motion, or a loop cannot be closed along a motion.
+
+    Source: Swevers et al. 1997, "Optimal robot excitation and identification"; Gautier and Khalil 1992, "Exciting
+    trajectories for the identification of base inertial parameters of robots".
+    """
+    part = NextMotionPart.model_validate({"kind": "torque"} | settings)
+    model = build_model(machine)
+    names = regressor_names(model)
+    base = base_parameters(model, free)
+    chosen = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
+    columns = np.eye(len(names))[:, [names.index(name) for name in chosen]]
+    sums = Sums(base.names, base.formulas, names, base.matrix)
+    coordinates = independent_coordinates(model)
+    std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
+    for name in std:
+        if name not in coordinates:
+            raise ValueError(known_name("torque_std: coordinate", name, coordinates))
+    for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
+        if not 0.0 < value < np.inf:
+            raise ValueError(f"{label} is {value}, expected a finite number above 0")
+    if not std:
+        raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
+    measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
+    none = np.zeros((0, len(chosen)))
+    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, sums)
+    return found_motion(machine, model, part, sought)
+
+
+class MotionProblem(NamedTuple):
+    """The d parameters to identify by a motion, the noise, and the prior information."""
+
+    names: tuple[str, ...]
+    """Names of the parameters."""
+    size: Float[np.ndarray, "d"]
+    """Scale of each parameter, SI units."""
+    columns: Float[np.ndarray, "p d"]
+    """Derivatives of the numbers of `regressor_names` by the parameters."""
+    weight: Float[np.ndarray, "i"]
+    """1 / standard deviation of the torque or force at each independent coordinate; 0 if it is not measured."""
+    rate_hz: float
+    """Independent samples per second."""
+    made: Float[np.ndarray, "k d"]
+    """Information rows of the planned tests and the prior."""
+    base: Sums
+    """Base parameters."""
+
+
+def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
+    """The best of several optimized motions; see `exciting_motion`."""
+    # For small matrices threads within LAPACK only add overhead.
+    with threadpool_limits(1, user_api="blas"):
+        return _optimize(machine, model, part, sought)
+
+
+def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
+    coordinates = independent_coordinates(model)
+    driven = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
+    reference = np.asarray(posture(model, {}))
+    rest = reference[[model.coordinates.index(name) for name in coordinates]]
+    limits = limits_of(machine, driven, part.limits)
+    index = np.array([coordinates.index(name) for name in driven])
+    coarse, fine = (series_of(part.harmonics, part.base_hz, limits, rest[index], n) for n in (SAMPLES, FINE))
+    draw = np.random.default_rng(part.seed)
+    drawn = [random_choice(fine, draw) for _ in range(max(part.starts, REFERENCES))]
+    runs = np.stack([_payload_mask(model, machine, payloads) @ sought.columns for payloads in part.without])
+    aim = Aim(
+        model=model, moved=index, rest=rest, columns=runs, weight=sought.weight,
+        samples=sought.rate_hz * part.periods / part.base_hz, made=sought.made,
+        wanted=_target_rows(part.wanted, sought.names) * sought.size,
+    )  # fmt: skip
+    if part.criterion == "condition":
+        base = base_columns(sought)
+        reduced = dataclasses.replace(
+            aim, columns=np.stack([_payload_mask(model, machine, payloads) @ base for payloads in part.without]),
+            made=np.zeros((0, base.shape[1])), wanted=np.zeros((0, base.shape[1])), by_condition=True,
+        )  # fmt: skip
+    else:
+        basis = _identifiable_directions(aim, fine, drawn)
+        reduced = dataclasses.replace(
+            aim, columns=runs @ basis, made=_triangle(sought.made @ basis),
+            wanted=_in_directions(aim, basis, sought.names),
+        )  # fmt: skip
+    best = min(
+        (improved(reduced, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
+        key=lambda found: found.criterion,
+    )
+    return _exciting_motion(aim, fine, best, driven, part, sought)
+
+
+def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
+    """Diagonal matrix that removes the columns of absent payloads."""
+    keep = np.ones(len(regressor_names(model)))
+    keep[payload_columns(model, without, [payload.name for payload in machine.payload])] = 0.0
+    return np.diag(keep)
+
+
+def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
+    by_name: dict[str, float] = {}
+    for exact in (False, True):
+        for pattern, tolerance in wanted.items():
+            if (pattern in names) is exact:
+                matches = [pattern] if exact else matching(names, pattern)
+                if not matches:
+                    raise ValueError(known_name("wanted: free parameter", pattern, names))
+                by_name |= dict.fromkeys(matches, tolerance)
+    rows = np.zeros((len(by_name), len(names)))
+    for row, (name, tolerance) in zip(rows, by_name.items(), strict=True):
+        row[names.index(name)] = 1.0 / tolerance
+    return rows
+
+
+def _rows(aim: Aim, series: Series, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Triangular factor of the information rows of a motion on the d parameters."""
+    Y = rows_along(aim, states(aim, series, *found))
+    return _triangle(np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns]))
+
+
+def _triangle(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.qr(rows, mode="r"))
+
+
+def _identifiable_directions(aim: Aim, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
+    """Identifiable directions [d, r] of the parameters, scaled to equal information from random motions."""
+    rows = [_rows(aim, fine, at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
+    svd = scaled_svd(np.concatenate([*rows, aim.made]), RANK_TOLERANCE)
+    return svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
+
+
+def _in_directions(aim: Aim, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Rows of the target parameters in the identifiable directions.
+
+    Raises:
+        ValueError: a target parameter has a component outside these directions.
+    """
+    rows = aim.wanted @ basis
+    outside = aim.wanted - rows @ np.linalg.pinv(basis)
+    size = np.abs(aim.wanted).max(axis=1)
+    for row, whole, rest in zip(aim.wanted, size, outside, strict=True):
+        if np.abs(rest).max() > 1e-6 * whole:
+            name = names[int(np.argmax(np.abs(row)))]
+            raise ValueError(
+                f"wanted: '{name}' is identifiable only in combination with others, expected a parameter that torques"
+                " identify separately"
+            )
+    return rows
+
+
+def _exciting_motion(
+    aim: Aim, fine: Series, best: Found, driven: Sequence[str], part: NextMotionPart, sought: MotionProblem
+) -> ExcitingMotion:
+    amplitudes = best.coefficients @ fine.amplitudes.T
+    sine, cosine = np.split(amplitudes, 2, axis=1)
+    own = _rows(aim, fine, (best.coefficients, best.start))
+    rows = np.concatenate([own, sought.made])
+    return ExcitingMotion(
+        motion={
+            name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
+            for i, name in enumerate(driven)
+        },
+        posture=dict(zip(driven, best.start.tolist(), strict=True)),
+        base_hz=part.base_hz,
+        periods=part.periods,
+        std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
+        base=base_deviations(rows, sought.base, sought.columns),
+        condition_number=_condition(aim, fine, best, base_columns(sought)),
+        criterion=best.criterion,
+        rows=own,
+    )
+
+
+def _condition(aim: Aim, fine: Series, best: Found, base: np.ndarray) -> float:
+    Y = rows_along(aim, states(aim, fine, best.coefficients, best.start))
+    columns = (Y @ base).reshape(-1, base.shape[1])
+    size = np.linalg.norm(columns, axis=0)
+    return float(np.linalg.cond(columns / size)) if size.all() else np.inf
+
+
+def base_columns(sought: MotionProblem) -> np.ndarray:
+    """Selection matrix [p, b] of the columns of Y of base parameters that contain a free parameter."""
+    base = sought.base
+    free = [name for name, row in zip(base.names, base.matrix @ sought.columns, strict=True) if row.any()]
+    return np.eye(len(base.parameters))[:, [base.parameters.index(name) for name in free]]
+
+
+def base_deviations(
+    rows: Float[np.ndarray, "k d"], base: Sums, columns: Float[np.ndarray, "p d"]
+) -> tuple[BaseDeviation, ...]:
+    """Predicted standard deviations of the base parameters that contain a free parameter.
+
+    Args:
+        rows: information rows on the free parameters, in units of the noise.
+        base: base parameters.
+        columns: derivatives of the numbers of the machine by the free parameters.
+    """
+    matrix = base.matrix @ columns
+    entries = zip(base.names, base.formulas, deviations(rows, matrix), matrix, strict=True)
+    return tuple(BaseDeviation(name, formula, float(std)) for name, formula, std, row in entries if row.any())

@@ -1,1 +1,0 @@
-"""Exciting motions for the identification of inertial and friction parameters."""

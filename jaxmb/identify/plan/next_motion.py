@@ -1,0 +1,125 @@
+"""Selection of the next motion in addition to the tests of a study."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Sums
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.plan.candidates import Known, Place, Planned, proposal_toml
+from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
+from jaxmb.identify.plan.motion_information import Limits, limits_of
+from jaxmb.identify.study.format.next_format import NextMotionPart
+from jaxmb.identify.study.study import Study
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_coordinates
+
+PROPOSED = "one motion is proposed: periodic, from rest to rest, within the limits of the drives"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NextMotion:
+    """A proposed next motion, and the predicted identifiability after it."""
+
+    part: NextMotionPart
+    like: str
+    """Test with the same sampling and noise."""
+    motion: ExcitingMotion
+    """Its standard deviations are those after the planned tests and this one."""
+    limits: Limits
+    """Limits of its coordinates."""
+    revolute: tuple[bool, ...]
+    """Whether each coordinate is revolute (rad) or prismatic (m)."""
+    known: Knowledge
+    """Identifiability after the planned tests and this one."""
+
+    def as_json(self, model: Model) -> dict[str, Any]:
+        """The motion in the layout of `inspect.json`."""
+        test = self.motion.as_test()
+        return {
+            "kind": "torque",
+            "like": self.like,
+            "seed": self.part.seed,
+            "without": self.part.without,
+            "posture": test["posture"],
+            **test["simulate"],
+            "condition_number": self.motion.condition_number,
+            "std": self.motion.std,
+            "base": {row.name: row.std for row in self.motion.base},
+        }
+
+    def as_toml(self, study: Study) -> str:
+        """The motion as TOML that can be appended to the study file."""
+        return proposal_toml(study, self.like, [self.motion.as_test()])
+
+
+def plan_motion(study: Study, place: Place, before: Known) -> Planned:
+    """The next motion requested by a study.
+
+    Raises:
+        ValueError: the study has no torque test.
+    """
+    part: Any = study.next
+    if before.sums is None:
+        raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
+    return Planned(next_motion(study, part, before.values, before.made, before.sums, before.prior_std), PROPOSED)
+
+
+def next_motion(
+    study: Study,
+    part: NextMotionPart,
+    values: Float[np.ndarray, "d"],
+    made: Float[np.ndarray, "m d"],
+    base: Sums,
+    prior_std: Float[np.ndarray, "d"] | None,
+) -> NextMotion:
+    """Optimal motion in addition to the planned tests.
+
+    Args:
+        study: its torque tests define sampling and noise.
+        part: the table `[next]`.
+        values: physical values of the free parameters.
+        made: information rows of the planned tests and the prior, by u.
+        base: base parameters.
+        prior_std: the prior's standard deviations, if any; its rows are in `made`.
+
+    Raises:
+        ValueError: see `exciting_motion`.
+    """
+    like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
+    weight, rate_hz = measured_as(like, study.model)
+    size = unit_sizes(study.free, values)
+    columns = shares(study.free, base.parameters) * size
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
+    found = found_motion(study.machine, study.model, part, sought)
+    rows = np.concatenate([made, found.rows])
+    names = tuple(found.motion)
+    limits = limits_of(study.machine, names, part.limits)
+    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
+    return NextMotion(part, like.name, found, limits, revolute, knowledge(rows, np.ones(len(rows)), prior_std))
+
+
+def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
+    """1 / standard deviation of the torque or force at each independent coordinate, 0 if it was not measured, and the
+    samples per second."""
+    test: Any = entry.test
+    number, std = np.asarray(test.coordinate), np.asarray(test.std)
+    names = independent_coordinates(model)
+    weight = np.zeros(len(names))
+    for i, name in enumerate(entry.source.coordinates):
+        weight[names.index(name)] = 1.0 / np.median(std[number == i])
+    return weight, 1.0 / float(np.median(np.diff(np.unique(np.asarray(entry.source.time_s, dtype=float)))))
+
+
+def unit_sizes(free: FreeParameters, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+    """SI units of one unit of each entry of u."""
+    return np.where(np.array(free.logarithmic), values, free.width)
+
+
+def shares(free: FreeParameters, names: tuple[str, ...]) -> Float[np.ndarray, "p d"]:
+    """Incidence matrix [p, d] of the machine's numbers and the free parameters."""
+    return np.array([[float(name in tied) for tied in free.tied] for name in names])

@@ -1,0 +1,152 @@
+"""Friction of a coordinate beyond viscous and Coulomb friction."""
+
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from jaxmb.machine.values import SOME, Name, NonNegative, Number, Origin, Part, Positive, Vector, check_unit
+
+
+def rotation_matrix(rpy: Any) -> np.ndarray:
+    """Rotation matrix of fixed-axis roll, pitch, yaw [rad]: Rz(yaw) Ry(pitch) Rx(roll)."""
+    (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
+    rx = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
+    ry = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
+    rz = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
+    return rz @ ry @ rx
+
+
+def roll_pitch_yaw(rotation: np.ndarray) -> tuple[float, float, float]:
+    """Fixed-axis roll, pitch, yaw [rad] of a rotation matrix: the inverse of `rotation_matrix`."""
+    r = rotation
+    # In gimbal lock only roll - yaw or roll + yaw is determined: yaw is set to 0.
+    yaw = np.arctan2(r[1, 0], r[0, 0]) if np.hypot(r[0, 0], r[1, 0]) > 1e-12 else 0.0
+    c, s = np.cos(yaw), np.sin(yaw)
+    pitch = np.arctan2(-r[2, 0], c * r[0, 0] + s * r[1, 0])
+    roll = np.arctan2(s * r[0, 2] - c * r[1, 2], c * r[1, 1] - s * r[0, 1])
+    return float(roll), float(pitch), float(yaw)
+
+
+def rotation_about(axis: np.ndarray, angle: float) -> np.ndarray:
+    """Rotation matrix about a unit vector by an angle [rad], Rodrigues' formula."""
+    x, y, z = axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
+
+
+def origin_matrix(origin: Origin) -> np.ndarray:
+    """Homogeneous transform [4, 4] of an origin."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = rotation_matrix(origin.rpy)
+    matrix[:3, 3] = origin.xyz
+    return matrix
+
+
+LoopType = Literal["revolute", "prismatic", "cylindrical", "spherical", "fixed"]
+
+
+class Loop(Part):
+    """A joint between two frames of the tree, which closes a loop.
+
+    revolute: the origins coincide and the axes are parallel. prismatic: frame_b translates along the axis and does not
+    rotate. cylindrical: it translates along the axis and rotates about it. spherical: the origins coincide. fixed: the
+    frames coincide.
+    """
+
+    name: Name
+    frame_a: Name
+    frame_b: Name
+    type: LoopType = "revolute"
+    axis: Vector = (0.0, 0.0, 1.0)
+    """Unit vector, with these components in both frames."""
+    rigid: bool = True
+    """False: the loop is closed in postures only; in the linearized equations springs connect its frames."""
+
+    @model_validator(mode="after")
+    def _check_frames(self) -> Self:
+        check_unit("axis", self.axis)
+        if self.frame_a == self.frame_b:
+            raise ValueError(f"joins frame '{self.frame_a}' to itself")
+        return self
+
+
+class Transmission(Part):
+    """A drive with the rate s' = sum_i c_i q_i' of several coordinates, as in a coupled wrist.
+
+    Its effort I s'' + d s' + f sign(s'), times c_i, is added to the effort of each coordinate.
+    """
+
+    name: Name
+    coordinates: Annotated[dict[Name, Number], SOME]
+    """c_i by coordinate: dimensionless, or m/rad or rad/m between translation and rotation."""
+    inertia: NonNegative = 0.0
+    """I, referred to s: kg m^2 or kg."""
+    damping: NonNegative = 0.0
+    """d, N m s/rad or N s/m."""
+    friction: NonNegative = 0.0
+    """f of Coulomb friction, N m or N; omitted in the linearized equations."""
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> Self:
+        for name, factor in self.coordinates.items():
+            if factor == 0.0:
+                raise ValueError(f"coordinates: '{name}' has the factor 0, expected another value, or no entry")
+        return self
+
+
+class Rayleigh(Part):
+    """Rayleigh damping of the linearized equations: C = alpha M + beta K_e is added to the viscous damping matrix."""
+
+    mass: NonNegative = 0.0
+    """alpha, 1/s."""
+    stiffness: NonNegative = 0.0
+    """beta, s."""
+
+
+class Fractional(Part):
+    """Fractional Kelvin-Voigt damping: the stiffness K_e of springs and beams becomes K_e (1 + (j omega tau)^a)."""
+
+    order: Annotated[Positive, Field(le=1.0)]
+    """a; 1 is viscous damping."""
+    time: Positive
+    """tau, s."""
+
+
+TERMS = ("stribeck", "cubic_damping", "load_friction", "damping_slope")
+"""Terms, in whose coefficients efforts are linear; in the order of `Model.friction_terms`."""
+
+
+class FurtherFriction(Part):
+    """Friction terms of the effort at speed v, which the linearized equations omit.
+
+    c_s exp(-(v / v_s)^2) sign v + c_3 v^3 + c_l |tau| sign v + c_T (T - T_0) v, tau the effort without friction and T
+    the temperature of the drive. A term that is not given has no parameter, unlike one with the coefficient 0.
+    """
+
+    stribeck: Number | None = None
+    """c_s, Nm or N."""
+    stribeck_speed: Positive | None = None
+    """v_s, rad/s or m/s."""
+    cubic_damping: Number | None = None
+    """c_3, Nm s^3/rad^3 or N s^3/m^3."""
+    load_friction: Number | None = None
+    """c_l, dimensionless."""
+    damping_slope: Number | None = None
+    """c_T, slope of the viscous damping over temperature: Nm s/(rad K) or N s/(m K)."""
+    temperature: Number | None = None
+    """T_0, reference temperature of `damping`; predictions use it where no temperature was recorded."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        for term, partner in (("stribeck", "stribeck_speed"), ("damping_slope", "temperature")):
+            given = getattr(self, term) is not None, getattr(self, partner) is not None
+            if given[0] != given[1]:
+                present, missing = (term, partner) if given[0] else (partner, term)
+                raise ValueError(f"further_friction has a {present} and no {missing}, expected both or none")
+        return self
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The given terms, in the order of `TERMS`."""
+        return tuple(term for term in TERMS if getattr(self, term) is not None)

@@ -1,0 +1,354 @@
+"""Maps of natural frequencies, damping and compliance over postures, with their standard deviations."""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.saved import read_saved
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching
+from jaxmb.identify.parameters.model_parameters import OF_CHANNELS, parameters
+from jaxmb.io.validation import InputError, known_name
+from jaxmb.machine.build import Model
+from jaxmb.machine.file import load_machine
+from jaxmb.maps.modal_properties import BY_MODE, MODAL_QUANTITIES, modal_quantities, number_of_modes
+from jaxmb.maps.workspace_grid import Axis, Postures, postures_along, postures_over
+from jaxmb.mechanics.kinematics import TOOL, frame_name
+from jaxmb.mechanics.postures import build_model
+from jaxmb.mechanics.tangent import LinearizeAt
+
+NO_EFFECT = 1e-9
+"""Relative change of a quantity per unit of an entry of u below which the entry has no effect; rounding is 1e-14."""
+LARGE_STD = 1.0
+"""Standard deviation of an entry of u, mostly a logarithm, above which first-order propagation is inaccurate."""
+
+
+class FreeModel(eqx.Module):
+    """A machine as a function of the entries u of its free parameters."""
+
+    model: Model
+    free: FreeParameters
+
+    def __call__(self, u: Float[Array, "d"]) -> Model:
+        return self.free.apply(self.model, self.free.values(u))
+
+
+def logarithmic(model: Model, patterns: Sequence[str]) -> FreeParameters:
+    """Free parameters by names or patterns such as "stiffness.*", on a logarithmic scale about the model's values.
+
+    Raises:
+        ValueError: a name or pattern matches no parameter, or a value is not positive.
+    """
+    if isinstance(patterns, str):
+        raise ValueError(f"free: found '{patterns}', expected a list of names or patterns")
+    values = parameters(model)
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        found = matching(list(values), pattern)
+        if not found:
+            raise ValueError(known_name("free parameter or pattern", pattern, values))
+        names |= dict.fromkeys(found)
+    for name in names:
+        _check_positive(name, values[name])
+    return free_parameters(model, [Bound((name,), 0.5 * values[name], 2.0 * values[name]) for name in names])
+
+
+def free_values(model: Model, free: FreeParameters) -> np.ndarray:
+    """Values of the free parameters in the model [d].
+
+    Raises:
+        ValueError: a value on a logarithmic scale is not positive.
+    """
+    values = parameters(model)
+    for name, log in zip(free.names, free.logarithmic, strict=True):
+        if log:
+            _check_positive(name, values[name])
+    return np.array([values[name] for name in free.names])
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not value > 0.0:
+        raise ValueError(f"free parameter '{name}' is {value:g}, expected a positive value on a logarithmic scale")
+
+
+def checked_covariance(
+    free: FreeParameters, covariance: Sequence[Sequence[float | None]] | np.ndarray
+) -> Float[np.ndarray, "d d"]:
+    """Covariance of the entries of u [d, d], with NaN in the rows and columns of entries without finite variance.
+
+    Raises:
+        ValueError: the size is wrong, or the finite part is not symmetric with non-negative variances.
+    """
+    matrix = np.array(covariance, dtype=float)
+    if matrix.shape != (free.size, free.size):
+        raise ValueError(
+            f"covariance has shape {matrix.shape}, expected ({free.size}, {free.size}): {', '.join(free.names)}"
+        )
+    known = np.isfinite(np.diagonal(matrix))
+    inner = matrix[np.ix_(known, known)]
+    size = np.sqrt(np.abs(np.diagonal(inner)))
+    if not np.all(np.isfinite(inner)) or np.any(np.diagonal(inner) < 0.0):
+        raise ValueError("covariance: found infinite or undefined covariances, or negative variances")
+    if np.any(np.abs(inner - inner.T) > 1e-6 * np.outer(size, size)):
+        raise ValueError("covariance: not symmetric")
+    matrix[~known] = math.nan
+    matrix[:, ~known] = math.nan
+    return matrix
+
+
+def propagated(
+    values: Float[np.ndarray, "*p"],
+    gradients: Float[np.ndarray, "*p d"],
+    covariance: Float[np.ndarray, "d d"],
+    names: Sequence[str],
+) -> tuple[Float[np.ndarray, "*p"], dict[str, float]]:
+    """Standard deviations sqrt(g^T P g) of values, and the parameters of unknown variance that affect them.
+
+    Args:
+        values: of a quantity [*p]; NaN where undefined.
+        gradients: g, of each value by the entries of u [*p, d].
+        covariance: P [d, d], NaN in the rows and columns of unidentified entries.
+        names: names of the entries of u.
+
+    Returns:
+        Standard deviations [*p], NaN where an entry of unknown variance has an effect; by the name of each such entry
+        the share of the values that it affects.
+    """
+    known = np.isfinite(np.diagonal(covariance))
+    inner = gradients[..., known]
+    variance = np.einsum("...i,ij,...j->...", inner, covariance[np.ix_(known, known)], inner, optimize=True)
+    effective = np.abs(gradients[..., ~known]) > NO_EFFECT * np.abs(values)[..., None]
+    std = np.where(np.any(effective, axis=-1) | np.isnan(values), math.nan, np.sqrt(np.maximum(variance, 0.0)))
+    count = max(int(np.sum(~np.isnan(values))), 1)
+    shares = effective.sum(axis=tuple(range(effective.ndim - 1))) / count
+    unknown = [name for name, is_known in zip(names, known, strict=True) if not is_known]
+    return std, {name: float(share) for name, share in zip(unknown, shares, strict=True) if share > 0.0}
+
+
+@dataclass(frozen=True)
+class Identified:
+    """An identified machine with the covariance of its free parameters."""
+
+    model: Model
+    free: FreeParameters
+    covariance: Float[np.ndarray, "d d"]
+    """Of the entries u of the free parameters; NaN in the rows and columns of unidentified ones."""
+    linearize_at: LinearizeAt = "posture"
+    """Linearization point of the tests."""
+
+
+def identified(result: Result) -> Identified:
+    """The machine of a result with the covariance of its parameters.
+
+    Raises:
+        ValueError: the fit was not of the study's free parameters, as with a complete stiffness model.
+    """
+    covariance = result.covariance
+    if covariance is None:
+        raise ValueError(f"study '{result.study.name}': the fit has no covariance of the study's free parameters")
+    free = result.study.free
+    bounds = [
+        Bound(tied, float(lower), float(upper), None, log)
+        for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
+    ]
+    kept = _of_machine(free.tied)
+    of_machine = free_parameters(result.model, [bounds[i] for i in kept])
+    return Identified(result.model, of_machine, covariance[np.ix_(kept, kept)], result.linearize_at)
+
+
+def load_identified(folder: str | os.PathLike[str]) -> Identified:
+    """The machine in an output folder of `jaxmb identify`, with the covariance of its parameters.
+
+    Args:
+        folder: with machine.toml and result.json.
+
+    Raises:
+        InputError: a file is missing or is not one written by `jaxmb identify`.
+    """
+    path = Path(folder) / "result.json"
+    model = build_model(load_machine(folder))
+    data = read_saved(path, others=True)
+    saved = data.get("covariance") if isinstance(data, dict) else None
+    if saved is None:
+        raise InputError(f"{path}: found no covariance of the parameters, expected one written by jaxmb identify")
+    try:
+        if any(name.startswith("compliance.") for name in saved["names"]):
+            raise ValueError(
+                "the fitted parameters are compliances of a stiffness model, not parameters of the machine"
+            )
+        bounds = [
+            _bound(data["parameters"][tied[0]], tied, scale)
+            for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
+        ]
+        kept = _of_machine(saved["tied"])
+        of_tests = [name for i, tied in enumerate(saved["tied"]) if i not in kept for name in tied]
+        every = free_parameters(model, bounds, of_tests)
+        width = np.where(every.logarithmic, 1.0, every.width)
+        covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
+        free, covariance = free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
+        at = data.get("linearize_at", "posture")
+        if at not in ("posture", "equilibrium"):
+            raise ValueError(f"linearize_at is '{at}', expected 'posture' or 'equilibrium'")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise InputError(f"{path}: not a result of an identification: {error}") from None
+    return Identified(model, free, covariance, at)
+
+
+def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
+    """Indices of the free parameters of the machine, without those of test channels."""
+    return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
+
+
+def _bound(saved: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:
+    if scale not in ("log", "linear"):
+        raise ValueError(f"covariance: the scale of {tied[0]} is '{scale}', expected 'log' or 'linear'")
+    return Bound(tuple(tied), float(saved["lower"]), float(saved["upper"]), None, scale == "log")
+
+
+INTERVAL_95 = 1.96
+"""Half width of the 95 % interval of a normal distribution, standard deviations."""
+
+
+@dataclass(frozen=True)
+class ModalMap:
+    """One quantity over postures."""
+
+    quantity: str
+    unit: str
+    values: np.ndarray
+    """[*grid, modes] or [*grid]; NaN where the posture is not reached or the mode does not exist."""
+    std: np.ndarray | None
+    """Standard deviations of the values, NaN where unknown; None without a covariance."""
+    unknown: Mapping[str, float]
+    """Parameters of unknown variance with the share of the values that depend on them and have unknown std."""
+
+    @property
+    def by_mode(self) -> bool:
+        """Whether the last axis is the mode number."""
+        return self.quantity in BY_MODE
+
+
+@dataclass(frozen=True)
+class ModalMapSettings:
+    """Settings of modal maps."""
+
+    modes: int
+    direction: tuple[float, ...] | None
+    """Direction of the compliance, ground axes; None for the softest one."""
+    band_hz: tuple[float, float] | None
+    """Band of the dynamic compliance; None for all frequencies."""
+    free: tuple[str, ...]
+    """Names of the entries of the covariance; empty without one."""
+    linearize_at: LinearizeAt = "posture"
+    """Linearization point: each posture, or its equilibrium under gravity."""
+
+
+@dataclass(frozen=True)
+class ModalMaps:
+    """Quantities of a machine over the same postures."""
+
+    machine: str
+    frame: str
+    """Frame of the compliance."""
+    postures: Postures
+    maps: Mapping[str, ModalMap]
+    peak_hz: np.ndarray | None
+    """Frequency of the dynamic compliance [*grid], Hz."""
+    hardly_known: tuple[str, ...]
+    """Parameters whose entry of u has a standard deviation of `LARGE_STD` or more."""
+    settings: ModalMapSettings
+
+
+def modal_maps(
+    model: Model,
+    over: Mapping[str, Axis] | Postures | None = None,
+    path: Mapping[str, Axis] | None = None,
+    modes: int | None = None,
+    quantities: Sequence[str] = ("frequency", "damping"),
+    frame: str = TOOL,
+    held: Mapping[str, float] | None = None,
+    joints: Sequence[str] | None = None,
+    orientation: bool | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    direction: Sequence[float] | np.ndarray | None = None,
+    band_hz: tuple[float, float] | None = None,
+    free: FreeParameters | Sequence[str] | None = None,
+    covariance: Float[np.ndarray, "d d"] | None = None,
+    linearize_at: LinearizeAt = "posture",
+    report: Callable[[int, int], None] | None = None,
+) -> ModalMaps:
+    """Frequencies, damping and tool compliance over postures, with their standard deviations.
+
+    std^2 = g^T P g, with P the covariance of the parameters u and g the gradient of the quantity by u (delta method).
+    This first-order propagation requires a quantity nearly linear over the standard deviations in u, or in the
+    parameter values; for those in `hardly_known` only the latter is possible. Modes are numbered by ascending frequency
+    at every posture: where two cross, the n-th changes its character, and the linear range near the crossing is small.
+
+    Args:
+        model: the machine, at the parameter values of the covariance.
+        over: see `postures_over`; or postures.
+        path: see `postures_along`; instead of `over`.
+        modes: number of modes; default: four, or all of a machine with fewer.
+        quantities: of `MODAL_QUANTITIES`, see `modal_quantities`.
+        frame: the tool.
+        held: fixed coordinates, rad or m; default: the reference posture.
+        joints: see `postures_over`.
+        orientation: see `postures_over`.
+        limits: see `postures_over`.
+        direction: of the compliance, ground axes; default: the softest one.
+        band_hz: band of the dynamic compliance.
+        free: the parameters of the covariance; names or patterns imply a logarithmic scale.
+        covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of unidentified ones. A quantity
+            that depends on such a parameter has no standard deviation, and `unknown` names the parameter.
+        linearize_at: "posture", or "equilibrium" under gravity with springs unloaded at the posture, as in the tests.
+        report: callback with the number of finished postures and their total number.
+
+    Raises:
+        ValueError: a name, a size or a number is wrong, no position is reached, or a mass matrix is singular.
+        NotImplementedError: the machine has virtual springs or fractional damping.
+    """
+    if (over is None) == (path is None):
+        raise ValueError("expected either 'over' or 'path'")
+    if (free is None) != (covariance is None):
+        raise ValueError("found only one of 'free' and 'covariance', expected both or none")
+    frame = frame_name(model, frame)
+    if isinstance(over, Postures):
+        postures = over
+    elif over is not None:
+        postures = postures_over(model, over, held, frame, joints, orientation, limits)
+    else:
+        postures = postures_along(model, path or {}, held, frame, joints, orientation, limits)
+    reached = postures.reached
+    vary, u, free_names, uncertain = None, None, (), ()
+    if free is not None and covariance is not None:
+        free = logarithmic(model, free) if isinstance(free, Sequence) else free
+        covariance = checked_covariance(free, covariance)
+        vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
+        variance = np.diagonal(covariance)
+        uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= LARGE_STD**2)
+    rows = postures.coordinates[reached]
+    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at, report)
+
+    def on_grid(values: np.ndarray) -> np.ndarray:
+        grid = np.full((*reached.shape, *values.shape[1:]), math.nan)
+        grid[reached] = values
+        return grid
+
+    maps = {}
+    for name in dict.fromkeys(quantities):
+        std, unknown = None, {}
+        if covariance is not None:
+            deviations, unknown = propagated(found.values[name], found.gradients[name], covariance, free_names)
+            std = on_grid(deviations)
+        maps[name] = ModalMap(name, MODAL_QUANTITIES[name], on_grid(found.values[name]), std, unknown)
+    along = None if direction is None else tuple(map(float, direction))
+    settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names, linearize_at)
+    peak_hz = None if found.peak_hz is None else on_grid(found.peak_hz)
+    return ModalMaps(model.name, frame, postures, maps, peak_hz, uncertain, settings)

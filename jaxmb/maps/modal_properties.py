@@ -1,0 +1,617 @@
+"""Frequencies, damping and compliance of a machine at any number of postures, and their parameter sensitivities."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float, Inexact
+from threadpoolctl import threadpool_limits
+
+from jaxmb.compiled import compiled
+from jaxmb.io.validation import known_name, place
+from jaxmb.machine.build import Model
+from jaxmb.maps.batches import batch_size_for, in_batches, padded
+from jaxmb.maps.position_solver import check_all_closed
+from jaxmb.mechanics.equilibrium import equilibrium_or_nan
+from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
+from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
+
+DEFECTIVE = 1e-6
+"""|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue is defective (double with a single
+eigenvector, as at critical damping) and has no derivative. Rounding of an exact zero is of order 1e-8."""
+
+
+@dataclass(frozen=True)
+class Differentials:
+    """Differentials Re(sum_k w_k l^T dA_k r + p^T dR l + q^T dR r), A_k = M, C, K, D, of s numbers at b postures.
+
+    R are the observed displacements; they change with the operating point.
+    """
+
+    left: Complex[np.ndarray, "b s n"]
+    right: Complex[np.ndarray, "b s n"]
+    weight: Complex[np.ndarray, "b s 4"]
+    of_left: Complex[np.ndarray, "b s k"] | None = None
+    """p; None for 0."""
+    of_right: Complex[np.ndarray, "b s k"] | None = None
+    """q."""
+
+    def in_space(self, rows: Float[np.ndarray, "k 3"]) -> "Differentials":
+        """The same for R = rows J, with J the translations along all three axes."""
+        of_left, of_right = (
+            np.zeros((*self.left.shape[:2], 3), complex) if part is None else part @ rows
+            for part in (self.of_left, self.of_right)
+        )
+        return replace(self, of_left=of_left, of_right=of_right)
+
+
+def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, int]]:
+    """Differentials of several quantities concatenated along s, and the size of each quantity."""
+    whole = (
+        np.concatenate([getattr(part, side.name) for part in parts.values()], axis=1) for side in fields(Differentials)
+    )
+    return Differentials(*whole), {name: part.left.shape[1] for name, part in parts.items()}
+
+
+def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:
+    """Raise ValueError for the first posture of a batch with a singular mass matrix."""
+    singular = singular_mass_matrices(masses)
+    if np.any(singular):
+        first = int(np.argmax(singular))
+        at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
+        with place(f"posture {at}"):
+            check_mass_matrix(masses[first], motion_coordinates(model))
+
+
+def eigenpairs(
+    M: Float[np.ndarray, "b n n"], C: Float[np.ndarray, "b n n"], K: Inexact[np.ndarray, "b n n"]
+) -> tuple[Complex[np.ndarray, "b 2n"], Complex[np.ndarray, "b n 2n"]]:
+    """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
+    b, n, _ = M.shape
+    solved = np.linalg.solve(M, np.concatenate([K, C], axis=2))
+    upper = np.broadcast_to(np.concatenate([np.zeros((n, n)), np.eye(n)], axis=1), (b, n, 2 * n))
+    found = np.linalg.eig(np.concatenate([upper, -solved], axis=1))
+    return found.eigenvalues.astype(complex), found.eigenvectors[:, :n].astype(complex)
+
+
+def lowest_modes(
+    eigenvalue: Complex[np.ndarray, "b 2n"], shape: Complex[np.ndarray, "b n 2n"], modes: int
+) -> tuple[Complex[np.ndarray, "b m"], Complex[np.ndarray, "b m n"]]:
+    """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN for missing modes."""
+    size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
+    order = np.argsort(size, axis=1, kind="stable")[:, :modes]
+    exists = np.isfinite(np.take_along_axis(size, order, axis=1))
+    lam = np.where(exists, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
+    phi = np.take_along_axis(shape, order[:, None, :], axis=2)
+    return lam, np.swapaxes(phi, 1, 2)
+
+
+def frequency_differentials(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    lam: Complex[np.ndarray, "b m"],
+    phi: Complex[np.ndarray, "b m n"],
+) -> tuple[Float[np.ndarray, "b m"], Differentials]:
+    """Frequencies |lambda| / 2 pi [Hz] and their differentials Re(conj(lambda) dlambda) / (2 pi |lambda|)."""
+    size = np.abs(lam)
+    return size / (2 * np.pi), _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
+
+
+def damping_differentials(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    lam: Complex[np.ndarray, "b m"],
+    phi: Complex[np.ndarray, "b m n"],
+) -> tuple[Float[np.ndarray, "b m"], Differentials]:
+    """Damping ratios zeta = -Re(lambda) / |lambda| and differentials Re((-1 - zeta conj(lambda)/|lambda|) dlambda) /
+    |lambda|."""
+    size = np.abs(lam)
+    zeta = -np.real(lam) / size
+    return zeta, _of_eigenvalue(M, C, lam, phi, -(1.0 + zeta * np.conj(lam) / size) / size)
+
+
+def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarray, factor: np.ndarray) -> Differentials:
+    """Re(factor dlambda), dlambda = -phi^T (lambda^2 dM + lambda dC + dK + j dD) phi / (phi^T (2 lambda M + C) phi)."""
+    inertial = 2.0 * lam * np.einsum("bmi,bij,bmj->bm", phi, M, phi, optimize=True)
+    viscous = np.einsum("bmi,bij,bmj->bm", phi, C, phi, optimize=True)
+    moduli = 2.0 * np.abs(lam) * np.real(np.einsum("bmi,bij,bmj->bm", np.conj(phi), M, phi, optimize=True))
+    below = inertial + viscous
+    below = np.where(np.abs(below) > DEFECTIVE * moduli, below, np.nan)
+    scale = -factor / below
+    return Differentials(phi, phi, np.stack([scale * lam**2, scale * lam, scale, 1j * scale], axis=2))
+
+
+HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
+"""Frequencies of the coarse search for a peak: distance from each mode over half of its half-power bandwidth."""
+REFINED = 2
+"""Number of local maxima of the coarse search that are refined: a peak exceeds its neighbouring samples by at most
+3 %."""
+GOLDEN_STEPS = 16
+"""Steps of golden section, which reduce the bracket to 5e-4 of its width."""
+SECANT_STEPS = 5
+"""Subsequent secant steps on the slope, which determines the frequency to rounding, unlike the value."""
+LEAST_DAMPED = 1e-9
+"""Damping ratio up to which the peak of a mode is treated as infinite."""
+LEAST_STABLE = 1e-12
+"""Smallest eigenvalue of K, scaled to a unit diagonal, up to which the machine is unstable."""
+
+
+def static_compliance(
+    K: Float[np.ndarray, "b n n"], rows: Float[np.ndarray, "b k n"]
+) -> tuple[Float[np.ndarray, "b"], Differentials]:
+    """Largest eigenvalue of R K^-1 R^T [m/N], the compliance in the softest direction, and its differential.
+
+    The differential is -x^T dK x + 2 v^T dR x, x = K^-1 R^T v with v the softest direction. NaN where K is not positive
+    definite.
+    """
+    stable = is_stable(K)
+    solved = np.linalg.solve(np.where(stable[:, None, None], K, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2))
+    values, vectors = np.linalg.eigh(rows @ solved)
+    x = np.squeeze(solved @ vectors[:, :, -1:], 2)[:, None, :].astype(complex)
+    v = vectors[:, None, :, -1].astype(complex)
+    weight = np.broadcast_to(np.array([0.0, 0.0, -1.0, 0.0], dtype=complex), (len(K), 1, 4))
+    return np.where(stable, values[:, -1], np.nan), Differentials(x, x, weight, v, v)
+
+
+def is_stable(K: Float[np.ndarray, "b n n"]) -> Bool[np.ndarray, "b"]:
+    """Whether each stiffness matrix is positive definite."""
+    diagonal = np.diagonal(K, axis1=1, axis2=2)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    return np.linalg.eigvalsh(K * scale[:, :, None] * scale[:, None, :])[:, 0] > LEAST_STABLE
+
+
+def receptance_peak(
+    M: Float[np.ndarray, "b n n"],
+    C: Float[np.ndarray, "b n n"],
+    K: Inexact[np.ndarray, "b n n"],
+    rows: Float[np.ndarray, "b k n"],
+    eigenvalue: Complex[np.ndarray, "b 2n"],
+    shape: Complex[np.ndarray, "b n 2n"],
+    band_hz: tuple[float, float] | None,
+) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b"], Differentials]:
+    """Largest singular value of H = R (K + j w C - w^2 M)^-1 R^T over frequency, its frequency [Hz], its differential.
+
+    The peak is searched around every mode on the modal sum of H, phi phi^T / (a (j w - lambda)) with
+    a = phi^T (2 lambda M + C) phi, and refined by golden section; H is then evaluated at its frequency. With singular
+    vectors u, v the differential is Re(-x^T dZ y + v^T dR x + u^H dR y), x = Z^-1 R^T conj(u), y = Z^-1 R^T v.
+
+    Args:
+        M: mass matrices [b, n, n].
+        C: damping matrices.
+        K: stiffness matrices, or K + j D with structural damping.
+        rows: R [b, k, n], of 1 or 3 displacements.
+        eigenvalue: all eigenvalues of lambda^2 M + lambda C + K.
+        shape: the displacement parts of their eigenvectors.
+        band_hz: search band; default: 0 Hz to infinity.
+
+    Returns:
+        Values [b] in m/N, NaN where K is not positive definite or a mode is undamped; frequencies [b]; differentials of
+        one number per posture.
+    """
+    low, high = (0.0, np.inf) if band_hz is None else (2 * np.pi * band_hz[0], 2 * np.pi * band_hz[1])
+    # Eigenvalues with negative imaginary part are far from positive frequencies, and unstable by structural damping.
+    far = np.imag(eigenvalue) < 0.0
+    damped = np.all(far | (-np.real(eigenvalue) > LEAST_DAMPED * np.abs(eigenvalue)), axis=1)
+    peaks = is_stable(np.real(K)) & damped
+    # Postures without a peak are computed with finite dummy eigenvalues and set to NaN at the end.
+    eigenvalue = np.where(peaks[:, None], eigenvalue, -1.0)
+    below = np.einsum("bir,bir->br", shape, 2.0 * eigenvalue[:, None] * (M @ shape) + C @ shape)
+    below = np.where(below == 0.0, np.inf, below)
+    at_rows = rows @ shape  # [b, k, 2n]
+    residue = at_rows[:, :, None, :] * at_rows[:, None, :, :] / below[:, None, None, :]
+    omega = _best_frequency(residue, eigenvalue, low, high)
+
+    dynamic = K + 1j * omega[:, None, None] * C - omega[:, None, None] ** 2 * M
+    solved = np.linalg.solve(
+        np.where(peaks[:, None, None], dynamic, np.eye(K.shape[1])), np.swapaxes(rows, 1, 2).astype(complex)
+    )
+    left, size, right = np.linalg.svd(rows @ solved)
+    x = np.swapaxes(solved @ np.conj(left[:, :, :1]), 1, 2)
+    y = np.swapaxes(solved @ np.conj(np.swapaxes(right, 1, 2)[:, :, :1]), 1, 2)
+    one = np.ones_like(omega)
+    weight = np.stack([omega**2, -1j * omega, -one, -1j * one], axis=1)[:, None, :].astype(complex)
+    value, omega = (np.where(peaks, found, np.nan) for found in (size[:, 0], omega))
+    of_x, of_y = right[:, None, 0, :].conj(), np.conj(left[:, None, :, 0])
+    peak_hz = omega / (2 * np.pi)
+    # a bound times 2 pi over 2 pi may differ from it by rounding
+    peak_hz = peak_hz if band_hz is None else np.clip(peak_hz, *band_hz)
+    return value, peak_hz, Differentials(x, y, weight, of_x, of_y)
+
+
+def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Angular frequency [b] of the largest singular value of sum_r residue_r / (j w - lambda_r)."""
+
+    b, k = residue.shape[:2]
+    by_root = np.swapaxes(residue.reshape(b, k * k, -1), 1, 2)
+
+    def gain(omega: np.ndarray) -> np.ndarray:
+        h = (1.0 / (1j * omega[:, :, None] - eigenvalue[:, None])) @ by_root
+        return _largest_square(h.reshape(*omega.shape, k, k))
+
+    first = np.array([low]) if np.isinf(high) else np.array([low, high])
+    frequency, decay = np.imag(eigenvalue)[:, :, None], np.real(eigenvalue)[:, :, None]
+    around, oscillating = np.abs(frequency) + np.abs(decay) * HALF_WIDTHS, frequency > 0.0
+    around = np.where(oscillating, around, low).reshape(len(residue), -1)
+    ends = np.broadcast_to(first, (len(residue), len(first)))
+    omega = np.sort(np.clip(np.concatenate([ends, around], axis=1), low, high), axis=1)
+    size = gain(omega)
+    before, after = (np.pad(size, ((0, 0), pad), constant_values=-1.0) for pad in ((1, 0), (0, 1)))
+    peaks = np.where((size >= before[:, :-1]) & (size >= after[:, 1:]), size, -1.0)
+    best = np.argsort(-peaks, axis=1, kind="stable")[:, :REFINED]
+    left = np.take_along_axis(omega, np.maximum(best - 1, 0), axis=1)
+    right = np.take_along_axis(omega, np.minimum(best + 1, omega.shape[1] - 1), axis=1)
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    inner, outer = right - ratio * (right - left), left + ratio * (right - left)
+    at_inner, at_outer = gain(inner), gain(outer)
+    for _ in range(GOLDEN_STEPS):
+        rises = at_inner < at_outer
+        left, right = np.where(rises, inner, left), np.where(rises, right, outer)
+        kept, at_kept = np.where(rises, outer, inner), np.where(rises, at_outer, at_inner)
+        fresh = np.where(rises, left + ratio * (right - left), right - ratio * (right - left))
+        at_fresh = gain(fresh)
+        inner, outer = np.where(rises, kept, fresh), np.where(rises, fresh, kept)
+        at_inner, at_outer = np.where(rises, at_kept, at_fresh), np.where(rises, at_fresh, at_kept)
+    # The highest one; a maximum at the end of the band is kept.
+    which = np.argmax(gain(0.5 * (left + right)), axis=1)[:, None]
+    left, right = (np.take_along_axis(end, which, axis=1)[:, 0] for end in (left, right))
+    return _flattest(residue, eigenvalue, left, right)
+
+
+def _flattest(residue: np.ndarray, eigenvalue: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Frequency [b] of zero slope of the largest singular value between two frequencies [b], else one of these."""
+
+    def slope(omega: np.ndarray) -> np.ndarray:
+        near = 1.0 / (1j * omega[:, None] - eigenvalue)
+        h, change = (np.einsum("bijr,br->bij", residue, part) for part in (near, -1j * near**2))
+        u, _, v = np.linalg.svd(h)
+        return np.real(np.einsum("bi,bij,bj->b", np.conj(u[:, :, 0]), change, np.conj(v[:, 0])))
+
+    low, high = left, right
+    at_left, at_right = slope(left), slope(right)
+    for _ in range(SECANT_STEPS):
+        rise = at_right - at_left
+        step = np.where(rise != 0.0, at_right * (right - left) / np.where(rise != 0.0, rise, 1.0), 0.0)
+        left, at_left, right = right, at_right, np.clip(right - step, low, high)
+        at_right = slope(right)
+    return right
+
+
+def _largest_square(h: Complex[np.ndarray, "... k k"]) -> Float[np.ndarray, "..."]:
+    """Largest eigenvalue of H^H H, for one row or for three, the latter by the trigonometric solution of the cubic."""
+    if h.shape[-1] == 1:
+        return np.abs(h[..., 0, 0]) ** 2
+    gram = np.einsum("...ki,...kj->...ij", np.conj(h), h)
+    diagonal = np.real(np.diagonal(gram, axis1=-2, axis2=-1))
+    mean = diagonal.mean(axis=-1)
+    off = np.abs(gram[..., 0, 1]) ** 2 + np.abs(gram[..., 0, 2]) ** 2 + np.abs(gram[..., 1, 2]) ** 2
+    scale = np.sqrt((np.sum((diagonal - mean[..., None]) ** 2, axis=-1) + 2.0 * off) / 6.0)
+    unit = (gram - mean[..., None, None] * np.eye(3)) / np.where(scale > 0.0, scale, 1.0)[..., None, None]
+    half = np.clip(0.5 * _determinant(unit), -1.0, 1.0)
+    return mean + 2.0 * scale * np.cos(np.arccos(half) / 3.0)
+
+
+def _determinant(h: np.ndarray) -> np.ndarray:
+    """Determinants of Hermitian 3 x 3 matrices."""
+    a, b, c = (np.real(h[..., i, i]) for i in range(3))
+    d, e, f = h[..., 0, 1], h[..., 0, 2], h[..., 1, 2]
+    return a * (b * c - np.abs(f) ** 2) - b * np.abs(e) ** 2 - c * np.abs(d) ** 2 + 2.0 * np.real(d * f * np.conj(e))
+
+
+MODAL_QUANTITIES = {
+    "frequency": "Hz",
+    "damping": "",
+    "static_compliance": "m/N",
+    "dynamic_compliance": "m/N",
+}
+"""Mapped quantities and their units."""
+BY_MODE = ("frequency", "damping")
+MOST_MODES = 4
+"""Default number of modes."""
+CHUNK = 256
+"""Postures per batch."""
+AHEAD = 2
+"""Queued batches per worker, which limits the memory."""
+
+Matrices = tuple[np.ndarray, ...]
+"""M, C and K, each [b, n, n], and D with structural damping."""
+Vary = Callable[[Float[Array, "d"]], Model]
+"""The machine as a function of a vector u; an equinox Module, so that its numbers are traced."""
+
+
+@dataclass(frozen=True)
+class ModalQuantities:
+    """Quantities at p postures and their derivatives by the d entries of u."""
+
+    values: dict[str, np.ndarray]
+    """By name [p, modes] or [p]; NaN without such a mode or peak, or for an unstable machine."""
+    gradients: dict[str, np.ndarray]
+    """By name [p, modes, d] or [p, d]; empty without parameters u."""
+    peak_hz: np.ndarray | None
+    """Frequency of the dynamic compliance [p], Hz."""
+
+
+def modal_quantities(
+    model: Model,
+    postures: Float[np.ndarray, "p n"],
+    quantities: Sequence[str] = ("frequency", "damping"),
+    modes: int | None = None,
+    frame: str = TOOL,
+    direction: Sequence[float] | np.ndarray | None = None,
+    band_hz: tuple[float, float] | None = None,
+    vary: Vary | None = None,
+    u: Float[np.ndarray, "d"] | None = None,
+    at: LinearizeAt = "posture",
+    report: Callable[[int, int], None] | None = None,
+) -> ModalQuantities:
+    """Modal quantities at postures with springs unloaded there, and their gradients by u, computed in batches.
+
+    The n-th mode of a posture is its n-th oscillating one by ascending |lambda|, as in `modes`. Where two cross, the
+    n-th changes its character.
+
+    "frequency" is |lambda| / 2 pi and "damping" -Re(lambda) / |lambda|. "static_compliance" is d^T J K^-1 J^T d along
+    a direction d, K with the geometric stiffness of gravity, or the largest eigenvalue of J K^-1 J^T without a
+    direction. "dynamic_compliance" is the largest |d^T H d|, or singular value of H, of the receptance
+    H = J (K + j w C - w^2 M)^-1 J^T over all frequencies of the band.
+
+    Every differential is linear in dM, dC and dK: for an eigenvalue
+    d lambda = -phi^T (lambda^2 dM + lambda dC + dK) phi / (phi^T (2 lambda M + C) phi), M, C and K being symmetric; for
+    a peak it is that of H at the frequency of the peak, as the slope over frequency is zero there. With structural
+    damping K + j D replaces K, except in the static compliance.
+
+    Args:
+        model: the machine.
+        postures: coordinates [p, n], rad or m, all finite.
+        quantities: of `MODAL_QUANTITIES`.
+        modes: number of modes; default: `MOST_MODES`, or all of a machine with fewer.
+        frame: the tool; J is the Jacobian of the translation of its origin, ground axes.
+        direction: d, ground axes, any length.
+        band_hz: band of the dynamic compliance; default: 0 Hz to infinity.
+        vary: the machine as a function of u, for gradients by u.
+        u: values at which the gradients are evaluated; `vary(u)` is the model.
+        at: linearization point, "posture" or "equilibrium" under gravity; without an equilibrium, values are NaN.
+        report: callback after every batch with the number of finished postures and their total number.
+
+    Raises:
+        ValueError: a name or a number is wrong, loops are open at a posture, or its mass matrix is singular.
+        NotImplementedError: the machine has virtual springs, which have no mass, or fractional damping.
+
+    Source: Huynh et al. 2020, eq. 15-20; Lancaster 1964, "On eigenvalues of matrices dependent on a parameter".
+    """
+    check_no_virtual_springs(model)
+    if model.fractional:
+        raise NotImplementedError(
+            f"modal maps support viscous and structural damping only, '{model.name}' has fractional damping"
+        )
+    n, d = len(model.coordinates), 0 if u is None else len(u)
+    modes = number_of_modes(model, modes)
+    along = _checked_direction(model, quantities, frame, direction, band_hz)
+    postures = np.asarray(postures, dtype=float)
+    if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
+        raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
+    check_all_closed(model, postures)
+    if at not in ("posture", "equilibrium"):
+        raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
+    directions = np.eye(3) if along is None else along[None]
+
+    def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solution:
+        exists = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
+        # Postures without an equilibrium are computed with finite dummy matrices and set to NaN at the end.
+        matrices = tuple(np.where(exists[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
+        if set(quantities) - {"static_compliance"}:
+            check_masses(model, matrices[0], rows)
+        observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
+        values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
+        for value in values.values():
+            value[~exists] = np.nan
+        return values, {name: part.in_space(directions) for name, part in differentials.items()}
+
+    found: list[dict[str, np.ndarray]] = []
+    slopes: list[dict[str, np.ndarray]] = []
+    done = 0
+    with threadpool_limits(1, user_api="blas"):  # for small matrices threads within LAPACK only add overhead
+        for rows, (values, differentials) in _solve_batches(model, postures, frame, at, solve):
+            found.append(values)
+            if vary is not None and u is not None:
+                slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
+            done += len(rows)
+            if report is not None:
+                report(done, len(postures))
+    names = list(found[0]) if found else []
+    values = {name: np.concatenate([part[name] for part in found]) for name in names}
+    gradients = {name: np.concatenate([part[name] for part in slopes]) for name in (slopes[0] if slopes else ())}
+    return ModalQuantities(values, gradients if d else {}, values.pop("peak_hz", None))
+
+
+def number_of_modes(model: Model, modes: int | None) -> int:
+    """Number of mapped modes; None selects the default.
+
+    Raises:
+        ValueError: the number is not between 1 and the machine's degrees of freedom.
+    """
+    most = len(motion_coordinates(model))
+    if modes is None:
+        return min(MOST_MODES, most)
+    if not 1 <= modes <= most:
+        raise ValueError(f"modes: {modes}, expected 1 to {most}, the machine's degrees of freedom")
+    return modes
+
+
+def _checked_direction(
+    model: Model,
+    quantities: Sequence[str],
+    frame: str,
+    direction: Sequence[float] | np.ndarray | None,
+    band_hz: tuple[float, float] | None,
+) -> np.ndarray | None:
+    """The unit direction, or None for the softest one; ValueError if a name or a number is wrong."""
+    if not quantities:
+        raise ValueError(f"quantities: found none, expected some of {', '.join(MODAL_QUANTITIES)}")
+    for name in quantities:
+        if name not in MODAL_QUANTITIES:
+            raise ValueError(known_name("quantity", name, MODAL_QUANTITIES))
+    frame_index(model, frame)
+    if band_hz is not None and not (0.0 <= band_hz[0] < band_hz[1] < np.inf):
+        raise ValueError(f"band_hz: {band_hz[0]:g} to {band_hz[1]:g} Hz, expected finite numbers, the lower first")
+    if direction is None:
+        return None
+    along = np.asarray(direction, dtype=float)
+    if along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along):
+        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    return along / np.linalg.norm(along)
+
+
+Solution = tuple[dict[str, np.ndarray], dict[str, Differentials]]
+"""Quantities of a batch by name, and their differentials."""
+
+
+def _solve_batches(
+    model: Model,
+    postures: np.ndarray,
+    frame: str,
+    at: LinearizeAt,
+    solve: Callable[[Matrices, np.ndarray, np.ndarray], Solution],
+) -> Iterator[tuple[np.ndarray, Solution]]:
+    """Postures of each batch and the result of `solve` for their matrices, Jacobians and themselves, in order.
+
+    NumPy's LAPACK is called on threads to use all cores; within XLA it uses one (see `jaxmb.runtime`).
+    """
+    size = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model)))
+    workers = os.cpu_count() or 1
+    waiting: deque[tuple[np.ndarray, Future]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for first in range(0, len(postures), size):
+            rows = postures[first : first + size]
+            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
+            count = len(rows)
+            matrices = tuple(part[:count] for part in jax.tree.leaves(tangent))
+            waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
+            if len(waiting) >= AHEAD * workers:
+                rows, future = waiting.popleft()
+                yield rows, future.result()
+        while waiting:
+            rows, future = waiting.popleft()
+            yield rows, future.result()
+
+
+@compiled
+def _tangents(
+    model: Model, postures: Float[Array, "b n"], frame: str, at: LinearizeAt
+) -> tuple[Tangent, Float[Array, "b 3 n"]]:
+    return jax.vmap(lambda q: _tangent(model, q, frame, at))(postures)
+
+
+def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tangent, Array]:
+    """Tangent of a machine whose springs are unloaded at q, and the Jacobian of the frame's translation; NaN without an
+    equilibrium."""
+    point = q if at == "posture" else equilibrium_or_nan(model, q)
+    tangent, jacobian = tangent_about(model, q, point, at), motion_jacobian(model, point, frame)[:3]
+    if at == "posture":
+        return tangent, jacobian
+    # tangents that do not depend on the point would be finite without an equilibrium
+    exists = jnp.all(jnp.isfinite(point))
+    return jax.tree.map(lambda part: jnp.where(exists, part, jnp.nan), (tangent, jacobian))
+
+
+def _solve(
+    matrices: Matrices,
+    rows: np.ndarray,
+    quantities: Sequence[str],
+    modes: int,
+    band_hz: tuple[float, float] | None,
+) -> Solution:
+    """Quantities of a batch; rows [b, k, n] are the observed displacements of the frame."""
+    M, C, K, *structural = matrices
+    values: dict[str, np.ndarray] = {}
+    differentials: dict[str, Differentials] = {}
+    if "static_compliance" in quantities:
+        values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
+    if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
+        K = K + 1j * structural[0] if structural else K
+        eigenvalue, shape = eigenpairs(M, C, K)
+        if {"frequency", "damping"} & set(quantities):
+            lam, phi = lowest_modes(eigenvalue, shape, modes)
+            with np.errstate(invalid="ignore"):  # of missing modes
+                if "frequency" in quantities:
+                    values["frequency"], differentials["frequency"] = frequency_differentials(M, C, lam, phi)
+                if "damping" in quantities:
+                    values["damping"], differentials["damping"] = damping_differentials(M, C, lam, phi)
+        if "dynamic_compliance" in quantities:
+            peak = receptance_peak(M, C, K, rows, eigenvalue, shape, band_hz)
+            values["dynamic_compliance"], values["peak_hz"], differentials["dynamic_compliance"] = peak
+    return values, differentials
+
+
+def _gradients(
+    vary: Vary, u: Array, rows: np.ndarray, frame: str, at: LinearizeAt, differentials: dict[str, Differentials]
+) -> dict[str, np.ndarray]:
+    """Gradients [b, ..., d] by u of the quantities with these differentials."""
+    whole, widths = stacked(differentials)
+    if at == "posture":
+        sides = (whole.left, whole.right, whole.weight)
+    else:
+        sides = tuple(getattr(whole, side.name) for side in fields(whole))
+
+    def gradient_of(*parts: Array) -> tuple[Array]:
+        found = _pull_back(vary, u, *parts) if at == "posture" else _push_forward(vary, u, frame, *parts)
+        return (found,)
+
+    (gradient,) = in_batches(gradient_of, batch_size_for(len(rows), CHUNK, whole.left.shape[2]), rows, *sides)
+    parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
+    return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
+
+
+@compiled
+def _pull_back(
+    vary: Vary,
+    u: Float[Array, "d"],
+    postures: Float[Array, "b n"],
+    left: Complex[Array, "b s n"],
+    right: Complex[Array, "b s n"],
+    weight: Complex[Array, "b s 4"],
+) -> Float[Array, "b s d"]:
+    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K and, if any, D, with l, r and w constant."""
+
+    def at(q: Array, left: Array, right: Array, weight: Array) -> Array:
+        tangent, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
+        # Only the real part of (w l) r^T is needed, which halves the products.
+        scaled = weight[:, : len(jax.tree.leaves(tangent)), None] * left[:, None, :]
+        outer = jnp.einsum("ski,sj->ksij", scaled.real, right.real) - jnp.einsum(
+            "ski,sj->ksij", scaled.imag, right.imag
+        )
+        return jax.vmap(pull)(Tangent(*outer))[0]
+
+    return jax.vmap(at)(postures, left, right, weight)
+
+
+@compiled
+def _push_forward(
+    vary: Vary,
+    u: Float[Array, "d"],
+    frame: str,
+    postures: Float[Array, "b n"],
+    left: Complex[Array, "b s n"],
+    right: Complex[Array, "b s n"],
+    weight: Complex[Array, "b s 4"],
+    of_left: Complex[Array, "b s 4"],
+    of_right: Complex[Array, "b s 3"],
+) -> Float[Array, "b s d"]:
+    """`_pull_back` at the equilibrium, with p^T J l + q^T J r: the equilibrium and the tool's Jacobian depend on u.
+
+    Forward mode, as the equilibrium is an implicit function.
+    """
+
+    def at(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
+        slope, of_jacobian = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
+        matrices = jnp.stack(jax.tree.leaves(slope))
+        whole = jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
+        whole += jnp.einsum("sa,aid,si->sd", of_x, of_jacobian, x)
+        whole += jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
+        return whole.real
+
+    return jax.vmap(at)(postures, left, right, weight, of_left, of_right)

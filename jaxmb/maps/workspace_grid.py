@@ -1,0 +1,364 @@
+"""Postures for maps: over a grid of coordinates, over a grid of tool positions, or along a path of either."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxmb.io.validation import known_name
+from jaxmb.machine.build import Model
+from jaxmb.machine.values import number_of_text
+from jaxmb.maps.position_solver import (
+    PositionSolver,
+    closed_solver,
+    frame_positions,
+    position_solver,
+    solved_along,
+    solved_outwards,
+)
+from jaxmb.mechanics.kinematics import TOOL, frame_name
+from jaxmb.mechanics.postures import posture
+
+UNITS = ("deg", "rad")
+
+
+def grid_of(model: Model, texts: Sequence[str], points: int) -> dict[str, np.ndarray]:
+    """Equidistant values by coordinate or position, rad or m, from texts such as "q2=0:146 deg".
+
+    Raises:
+        ValueError: a text is not such a range, its lower end is not first, or an angle exceeds a turn.
+    """
+    _check_points(points)
+    return {name: np.linspace(low, high, points) for name, (low, high) in _ranges(model, "over", texts).items()}
+
+
+def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
+    """Points of a straight path, as "q2=0:90 deg,q3=-90:0 deg", from the first to the second end of each range.
+
+    Raises:
+        ValueError: a part of the text is not a range.
+    """
+    _check_points(points)
+    parts = [part.strip() for part in text.split(",")]
+    ends = _ranges(model, "path", parts, ascending=False)
+    return {name: np.linspace(first, last, points) for name, (first, last) in ends.items()}
+
+
+def limits_of(model: Model, texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Lower and upper limit by coordinate, rad or m, from texts such as "z2=-5:140 deg".
+
+    Raises:
+        ValueError: a text is not such a range, or its lower end is not first.
+    """
+    return _ranges(model, "limits", texts)
+
+
+def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
+    """Threshold by quantity from texts such as "dexterity=0.4".
+
+    Raises:
+        ValueError: a text is not "quantity=number" with a finite number.
+    """
+    found = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"good: found '{text}', expected something like \"dexterity=0.4\"")
+        found[name] = number
+    return found
+
+
+def _check_points(points: int) -> None:
+    if points < 2:
+        raise ValueError(f"points: {points}, expected 2 or more")
+
+
+def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
+    """The two ends by name; `option` is named in errors."""
+    revolute = dict(zip(model.coordinates, model.revolute, strict=True))
+    found: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, equals, range_text = (part.strip() for part in text.partition("="))
+        low_text, colon, high_text = (part.strip() for part in range_text.partition(":"))
+        if not (equals and colon):
+            raise ValueError(f"{option}: found '{text}', expected something like \"q2=0:146 deg\"")
+        if name in found:
+            raise ValueError(f"{option}: '{name}' is given twice")
+        # A unit after the second number applies to both.
+        unit = next((u for u in UNITS if high_text.endswith(u)), "")
+        if unit and not low_text.endswith(UNITS):
+            low_text = f"{low_text} {unit}"
+        low, high = (_end(f"{option}: {name}", end) for end in (low_text, high_text))
+        if ascending and not low < high:
+            raise ValueError(f"{option}: {name}: found '{range_text}', expected the lower end first")
+        if unit and not revolute.get(name, "." not in name):
+            kind = "prismatic coordinate" if name in revolute else "position"
+            raise ValueError(
+                f"{option}: {name}: found '{range_text}', but it is a {kind}, expected metres without a unit"
+            )
+        if revolute.get(name, False) and max(abs(low), abs(high)) > math.tau:
+            hint = "" if unit else f"; degrees? write '{range_text} deg'"
+            raise ValueError(f"{option}: {name}: found '{range_text}', which exceeds a full turn in rad{hint}")
+        found[name] = (low, high)
+    return found
+
+
+def _end(location: str, text: str) -> float:
+    try:
+        return number_of_text(text)
+    except ValueError as error:
+        raise ValueError(f"{location}: found '{text}', {error}") from None
+
+
+AXES = ("x", "y", "z")
+Axis = Sequence[float] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Postures:
+    """Postures of a machine in the order of a grid or a path."""
+
+    over: tuple[str, ...]
+    """Names of the axes: coordinates, or positions of a frame as "tool.x"; ("path",) for a path."""
+    grid: tuple[np.ndarray, ...]
+    """Values along the axes, ascending, rad or m; for a path the arc length of the frame, m."""
+    revolute: tuple[bool, ...]
+    """Whether each axis is an angle."""
+    coordinates: np.ndarray
+    """Postures [*grid, n], rad or m; NaN where the position is not reached or the loops do not close."""
+    names: tuple[str, ...]
+    """Names of the n coordinates."""
+    position: np.ndarray
+    """Position of the frame [*grid, 3], m, ground axes; the target where it is not reached, NaN where loops do not
+    close."""
+    frame: str
+    held: Mapping[str, float]
+    """The fixed coordinates, rad or m."""
+    varied: tuple[str, ...]
+    """The coordinates that vary."""
+    angles: tuple[str, ...] = ()
+    """The revolute coordinates."""
+
+    @property
+    def reached(self) -> np.ndarray:
+        """Mask of the postures that exist [*grid]."""
+        return np.all(np.isfinite(self.coordinates), axis=-1)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the postures are along a path."""
+        return self.over == ("path",)
+
+
+def postures_over(
+    model: Model,
+    over: Mapping[str, Axis],
+    held: Mapping[str, float] | None = None,
+    frame: str = TOOL,
+    joints: Sequence[str] | None = None,
+    orientation: bool | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+) -> Postures:
+    """Postures over a grid of coordinates, or of positions of a frame such as "tool.x" and "tool.z".
+
+    A grid of positions is solved outwards from the start posture, each position from a reached neighbour, so that all
+    postures are on the same branch of the inverse kinematics. A position reached from none of its neighbours is
+    excluded. The same holds for a grid of coordinates of a machine with loops: independent coordinates that do not vary
+    stay as in the start posture.
+
+    Args:
+        model: the machine.
+        over: values of the varying quantities, rad or m, ascending: coordinates only, or positions of one frame only.
+            The position along the other axes is that of the start posture.
+        held: values of other coordinates, rad or m; default: the reference posture. For positions it is the start.
+        frame: frame of the positions, if coordinates vary.
+        joints: coordinates that position the frame; default: all that move it, if these are six or fewer. For a machine
+            with loops independent ones.
+        orientation: whether the frame keeps the orientation of the start; default: if six joints move it.
+        limits: lower and upper limit of coordinates, rad or m; positions, and postures of a machine with loops, beyond
+            them are not reached.
+
+    Raises:
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, no position is
+            reached, or the given coordinates overdetermine the loops.
+    """
+    if not over:
+        raise ValueError("over: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
+    start = _start(model, held, over)
+    axes = _frame_axes(model, over, "over")
+    grid = tuple(_checked_axis(model, name, values) for name, values in over.items())
+    mesh = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
+    if axes is None and model.loops:
+        solver = closed_solver(model, start, tuple(over), tuple(held or {}), frame, limits)
+        found = _check_reached(solver, solved_outwards(solver, mesh), "over")
+        return _postures(
+            model, tuple(over), grid, found, frame_positions(model, found, frame), frame, start, solver.moving
+        )
+    if axes is None:
+        found = np.tile(start, (*mesh.shape[:-1], 1))
+        found[..., [model.coordinates.index(name) for name in over]] = mesh
+        position = frame_positions(model, found, frame)
+        return _postures(model, tuple(over), grid, found, position, frame, start, tuple(over))
+    frame, rows = axes
+    solver = position_solver(model, start, frame, joints, orientation, limits)
+    targets = np.tile(frame_positions(model, start, frame), (*mesh.shape[:-1], 1))
+    targets[..., rows] = mesh
+    found = _check_reached(solver, solved_outwards(solver, targets), "over")
+    position = np.where(np.isfinite(found[..., :1]), frame_positions(model, found, frame), targets)
+    return _postures(model, tuple(over), grid, found, position, frame, start, solver.moving)
+
+
+def postures_along(
+    model: Model,
+    path: Mapping[str, Axis],
+    held: Mapping[str, float] | None = None,
+    frame: str = TOOL,
+    joints: Sequence[str] | None = None,
+    orientation: bool | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+) -> Postures:
+    """Postures along a path of coordinates, or of positions of a frame.
+
+    Positions, and coordinates of a machine with loops, are solved in sequence, each from the last posture reached, the
+    first from the start posture.
+
+    Args:
+        model: the machine.
+        path: values of each coordinate, or of positions such as "tool.x", at the points of the path, equally many.
+        held: as in `postures_over`.
+        frame: as there.
+        joints: as there.
+        orientation: as there.
+        limits: as there.
+
+    Raises:
+        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, or no
+            position is reached.
+    """
+    if not path:
+        raise ValueError("path: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
+    start = _start(model, held, path)
+    axes = _frame_axes(model, path, "path")
+    points = _checked_points(model, path)
+    if axes is None and model.loops:
+        solver = closed_solver(model, start, tuple(path), tuple(held or {}), frame, limits)
+        moving, found = solver.moving, _check_reached(solver, solved_along(solver, points), "path")
+        position = frame_positions(model, found, frame)
+    elif axes is None:
+        moving = tuple(path)
+        found = np.tile(start, (len(points), 1))
+        found[:, [model.coordinates.index(name) for name in path]] = points
+        position = frame_positions(model, found, frame)
+    else:
+        frame, rows = axes
+        solver = position_solver(model, start, frame, joints, orientation, limits)
+        moving = solver.moving
+        targets = np.tile(frame_positions(model, start, frame), (len(points), 1))
+        targets[:, rows] = points
+        found = _check_reached(solver, solved_along(solver, targets), "path")
+        position = np.where(np.isfinite(found[:, :1]), frame_positions(model, found, frame), targets)
+    closed = np.flatnonzero(np.isfinite(position[:, 0]))  # interpolate over postures with open loops
+    filled = np.stack([np.interp(np.arange(len(position)), closed, axis[closed]) for axis in position.T], axis=1)
+    arc_length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(filled, axis=0), axis=1))])
+    return _postures(model, ("path",), (arc_length,), found, position, frame, start, moving)
+
+
+def _check_reached(solver: PositionSolver, found: np.ndarray, option: str) -> np.ndarray:
+    """The postures if at least one is reached, else ValueError."""
+    if np.any(np.isfinite(found)):
+        return found
+    model, where = solver.model, " on the grid" if option == "over" else ""
+    if solver.given:
+        raise ValueError(f"{option}: the loops of '{model.name}' close nowhere{where}, from the start posture")
+    dependent = {model.coordinates[i] for i in model.dependent}
+    moving = ", ".join(name for name in solver.moving if name not in dependent)
+    raise ValueError(f"{option}: no position of '{solver.frame}'{where} is reached by {moving} from the start posture")
+
+
+def _postures(
+    model: Model,
+    over: tuple[str, ...],
+    grid: tuple[np.ndarray, ...],
+    coordinates: np.ndarray,
+    position: np.ndarray,
+    frame: str,
+    start: np.ndarray,
+    varied: tuple[str, ...],
+) -> Postures:
+    angles = tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
+    return Postures(
+        over=over,
+        grid=grid,
+        revolute=tuple(name in varied and name in angles for name in over),
+        coordinates=coordinates,
+        names=model.coordinates,
+        position=position,
+        frame=frame_name(model, frame),
+        held={name: float(v) for name, v in zip(model.coordinates, start, strict=True) if name not in varied},
+        varied=varied,
+        angles=angles,
+    )
+
+
+def _start(model: Model, held: Mapping[str, float] | None, varied: Mapping[str, Axis]) -> np.ndarray:
+    for name in held or {}:
+        if name in varied:
+            raise ValueError(f"held: coordinate '{name}' is both fixed and varied by the map")
+    return np.asarray(posture(model, dict(held or {})))
+
+
+def _frame_axes(model: Model, names: Mapping[str, Axis], option: str) -> tuple[str, list[int]] | None:
+    """Frame and axes of "tool.x", "tool.z"; None if all names are coordinates."""
+    split = [name.rpartition(".") for name in names]
+    frames = {*model.frames, TOOL}
+    is_position = [
+        name not in model.coordinates and frame in frames and axis in AXES
+        for name, (frame, _, axis) in zip(names, split, strict=True)
+    ]
+    if not any(is_position):
+        for name in names:
+            if name not in model.coordinates:
+                raise ValueError(known_name(f"{option}: coordinate", name, model.coordinates))
+        return None
+    if not all(is_position) or len({frame for frame, _, _ in split}) > 1:
+        raise ValueError(
+            f"{option}: found {', '.join(names)}, expected only coordinates or only positions of one frame"
+        )
+    return frame_name(model, split[0][0]), [AXES.index(axis) for _, _, axis in split]
+
+
+def _checked_axis(model: Model, name: str, values: Axis) -> np.ndarray:
+    """Values of one axis of a grid: two or more, ascending and finite."""
+    axis = np.asarray(values, dtype=float)
+    if axis.ndim != 1 or len(axis) < 2 or not np.all(np.isfinite(axis)) or not np.all(np.diff(axis) > 0.0):
+        raise ValueError(f"over: {name} has values {axis}, expected two or more, ascending and finite")
+    _check_turn(model, "over", name, axis)
+    return axis
+
+
+def _checked_points(model: Model, path: Mapping[str, Axis]) -> np.ndarray:
+    """Points of a path [k, names]: two or more, finite, equally many of each name."""
+    columns = []
+    for name, values in path.items():
+        column = np.asarray(values, dtype=float)
+        if column.ndim != 1 or len(column) < 2 or not np.all(np.isfinite(column)):
+            raise ValueError(f"path: {name} has values {column}, expected two or more finite numbers")
+        _check_turn(model, "path", name, column)
+        columns.append(column)
+    if len({len(column) for column in columns}) > 1:
+        counts = ", ".join(f"{len(column)} of {name}" for name, column in zip(path, columns, strict=True))
+        raise ValueError(f"path: found {counts}, expected equally many values of each")
+    return np.stack(columns, axis=-1)
+
+
+def _check_turn(model: Model, option: str, name: str, values: np.ndarray) -> None:
+    """Raise ValueError for an angle beyond a full turn, which is probably in degrees."""
+    angle = name in model.coordinates and model.revolute[model.coordinates.index(name)]
+    if angle and np.abs(values).max() > math.tau:
+        ends = f"{values[0]:g} to {values[-1]:g} rad"
+        raise ValueError(f"{option}: {name} from {ends} exceeds a full turn; np.radians converts degrees to radians")

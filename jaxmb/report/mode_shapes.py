@@ -1,0 +1,283 @@
+"""Report on mode shapes."""
+
+import os
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from jaxmb.io.files import write_atomically
+from jaxmb.machine.build import Model
+from jaxmb.report.section import Picture, Section, drawn_by
+from jaxmb.report.structure import (
+    AXES_PART,
+    DRAWN_PART,
+    MachineMotion,
+    ModeMotion,
+    check_mode,
+    first_modes,
+    found_modes,
+    machine_motion,
+)
+from jaxmb.report.style import FITTED, drawing
+from jaxmb.response.modal import Modes
+
+AT_REST = "0.62"
+DISPLACED = FITTED
+GROUND = "0.25"
+LEAST_EXTENT = 0.3
+"""Smallest extent of the drawn box along an axis, over the largest."""
+MARGIN = 0.04
+COLUMNS = 3
+CELL, SINGLE = 2.4, 4.0
+"""Width of the views of a mode in a figure of several modes and of a single mode, inches."""
+TALLEST = 1.6
+"""Largest height of both views of a mode over their width."""
+LEFT, RIGHT, TITLE, GAP, BELOW = 0.55, 0.1, 0.3, 0.12, 0.4
+"""Margins around the views of a mode and gap between them, inches."""
+LETTERS_PER_INCH = 12
+NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
+
+
+def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
+    """One figure per mode for the first modes of a machine: at rest in grey, displaced in colour.
+
+    Side view and top view, ground axes in m at equal scale. Displacements are drawn at the phase of the largest motion
+    and scaled to a tenth of the machine's size.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        count: largest number of modes.
+        found: its modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not given.
+
+    Raises:
+        ValueError: count is below 1, q does not have the machine's n coordinates, or a loop is open at q.
+    """
+    found = found_modes(model, q, found)
+    motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
+    for mode in motion.modes:
+        figure, views = single_figure(motion, mode)
+        draw_displaced(views, motion, mode)
+        figures.append(figure)
+    return figures
+
+
+def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> Figure:
+    """The first modes of a machine in one figure, three per row, each as in `mode_shape_figures`.
+
+    Raises:
+        ValueError: as `mode_shape_figures`, or the machine has no modes.
+    """
+    found = found_modes(model, q, found)
+    numbers = first_modes(found, count)
+    check_mode(model.name, found, 1)
+    motion = machine_motion(model, q, found, numbers)
+    figure, every = _figure(motion, motion.modes, CELL)
+    for views, mode in zip(every, motion.modes, strict=True):
+        draw_displaced(views, motion, mode)
+    return figure
+
+
+class View(NamedTuple):
+    """Axes and the indices of the two drawn directions, 0 for x."""
+
+    axes: Axes
+    shown: list[int]
+
+
+def single_figure(motion: MachineMotion, mode: ModeMotion) -> tuple[Figure, list[View]]:
+    """Side and top view of a machine at rest, titled with one of its modes."""
+    figure, (views,) = _figure(motion, [mode], SINGLE)
+    return figure, views
+
+
+def draw_displaced(views: Sequence[View], motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
+    """Draw the machine at a phase [rad] of a mode over the machine at rest; returns the removable artists."""
+    return _draw(views, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
+
+
+def displaced(motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
+    """Drawn positions [m] of the points of a machine at a phase [rad] of a mode; frame axes keep their length."""
+    points = motion.points + (mode.displacement * np.exp(1j * phase)).real
+    for origin, *tips in motion.structure.ends:
+        along = points[tips] - points[origin]
+        points[tips] = points[origin] + AXES_PART * motion.size * along / np.linalg.norm(along, axis=1, keepdims=True)
+    return points
+
+
+def mode_title(mode: ModeMotion) -> str:
+    """Number, frequency and damping of a mode."""
+    percent = round(100.0 * mode.damping_ratio, 2) + 0.0  # no "-0.00"
+    still = "" if np.any(mode.displacement) else "\nno drawn point moves"
+    return f"mode {mode.number}: {mode.frequency_hz:.4g} Hz, damping {percent:.2f} %{still}"
+
+
+def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
+    """A figure of the machine at rest with views of the given width [inches] for each mode."""
+    low, high = _box(motion)
+    extent = high - low
+    along, across = (0, 1) if extent[0] >= extent[1] else (1, 0)
+    scale = min(width / extent[along], TALLEST * width / (extent[2] + extent[across]))
+    wide, heights = scale * extent[along], (scale * extent[2], scale * extent[across])
+    columns = min(COLUMNS, len(modes))
+    rows = -(-len(modes) // columns)
+    cell = np.array([LEFT + width + RIGHT, TITLE + heights[0] + GAP + heights[1] + BELOW])
+    size = cell * (columns, rows)
+    title = textwrap.wrap(f"{motion.name}: {NOTE}", int(LETTERS_PER_INCH * size[0]))
+    size[1] += 0.6 + 0.16 * len(title)
+    figure = Figure(figsize=tuple(size))
+    figure.text(0.5, 1 - 0.08 / size[1], "\n".join(title), ha="center", va="top", fontsize=9)
+    _legend(figure, motion)
+    every = []
+    for m, mode in enumerate(modes):
+        row, column = divmod(m, columns)
+        x = cell[0] * column + LEFT + 0.5 * (width - wide)
+        y, views = 0.4 + cell[1] * (rows - 1 - row) + BELOW, list[View]()
+        for bottom, height, up in ((y + heights[1] + GAP, heights[0], 2), (y, heights[1], across)):
+            axes = figure.add_axes((x / size[0], bottom / size[1], wide / size[0], height / size[1]))
+            axes.set_xlim(low[along], high[along])
+            axes.set_ylim(low[up], high[up])
+            axes.set_ylabel(f"{'xyz'[up]} (m)")
+            for axis, length in ((axes.xaxis, wide), (axes.yaxis, height)):
+                axis.set_major_locator(MaxNLocator(max(2, round(2.0 * length)), steps=[1, 2, 5, 10]))
+            views.append(View(axes, [along, up]))
+        views[0].axes.set_title(mode_title(mode))
+        views[0].axes.tick_params(labelbottom=False)
+        views[1].axes.set_xlabel(f"{'xyz'[along]} (m)")
+        figure.align_ylabels([view.axes for view in views])
+        _draw(views, motion, motion.points, AT_REST, 0.9)
+        for axes, shown in views:
+            axes.plot(*motion.points[[motion.structure.ground]][:, shown].T, "^", ms=6, color=GROUND)
+        every.append(views)
+    return figure, every
+
+
+def _legend(figure: Figure, motion: MachineMotion) -> None:
+    structure = motion.structure
+    handles = [
+        Line2D([], [], color=AT_REST, lw=0.9, label="at rest"),
+        Line2D([], [], color=DISPLACED, lw=1.3, label="displaced"),
+        Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
+        Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
+    ]
+    if structure.ends:
+        label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
+        handles.append(Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=label))
+    columns = 5 if figure.get_figwidth() > 4.0 else 3
+    figure.legend(
+        handles=handles, loc="lower center", ncols=columns, columnspacing=1.0, handlelength=1.5, handletextpad=0.4
+    )
+
+
+def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest x, y, z [m] of a box around the machine at all phases of all modes."""
+    reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
+    low, high = np.min(motion.points - reach, axis=0), np.max(motion.points + reach, axis=0)
+    middle, extent = 0.5 * (low + high), high - low
+    half = (0.5 + MARGIN) * np.maximum(extent, LEAST_EXTENT * extent.max())
+    return middle - half, middle + half
+
+
+def _draw(views: Sequence[View], motion: MachineMotion, points: np.ndarray, color: str, width: float) -> list[Any]:
+    structure = motion.structure
+    triads = [(origin, tip) for origin, *tips in structure.ends for tip in tips]
+    drawn: list[Any] = []
+    for axes, shown in views:
+        seen = points[:, shown]
+        drawn += [
+            axes.add_collection(LineCollection([seen[list(line)] for line in lines], colors=color, lw=lw, ls=dashes))
+            for lines, lw, dashes in (
+                (structure.lines, width, "-"),
+                (structure.springs, 0.6 * width, "--"),
+                (triads, 0.8 * width, "-"),
+            )
+            if lines
+        ]
+        if structure.joints:
+            drawn += axes.plot(*seen[list(structure.joints)].T, "o", ms=2.3 * width, color=color, mec="none")
+    return drawn
+
+
+FRAMES = 30
+PERIOD_S = 2.0
+"""Period of the animation, s."""
+DPI = 120
+
+
+def write_mode_animation(
+    path: str | os.PathLike[str],
+    model: Model,
+    q: Float[Array, "n"],
+    mode: int = 1,
+    frames: int = FRAMES,
+    found: Modes | None = None,
+) -> Path:
+    """Write one period of a mode as a looping animated GIF that begins at the largest displacement.
+
+    Frames are as in `mode_shape_figures`; the amplitude is constant despite damping.
+
+    Args:
+        path: of the file.
+        model: the machine.
+        q: posture [n], rad or m.
+        mode: number of the mode, 1 is the lowest frequency.
+        frames: frames per period.
+        found: the machine's modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not
+            given.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: there is no such mode, frames is below 2, q does not have the machine's n coordinates, or a loop is
+            open at q.
+        OSError: the file cannot be written; no partial file remains.
+    """
+    if frames < 2:
+        raise ValueError(f"frames is {frames}, expected 2 or more")
+    found = found_modes(model, q, found)
+    check_mode(model.name, found, mode)
+    motion = machine_motion(model, q, found, [mode])
+    (shown,) = motion.modes
+    path = Path(path)
+    with drawing(), tempfile.TemporaryDirectory() as folder:
+        figure, views = single_figure(motion, shown)
+        part, rate = Path(folder) / "mode.gif", frames / PERIOD_S
+        writer = PillowWriter(fps=rate)  # pyright: ignore[reportArgumentType]  (need not be whole)
+        with writer.saving(figure, part, DPI):
+            for phase in np.linspace(0.0, 2.0 * np.pi, frames, endpoint=False):
+                drawn = draw_displaced(views, motion, shown, phase)
+                writer.grab_frame()
+                for artist in drawn:
+                    artist.remove()
+        write_atomically(path, part.read_bytes())
+    return path
+
+
+MOST_MODES = 6
+"""Largest number of modes in a figure."""
+
+
+def mode_shape_sections(model: Model, q: Float[Array, "n"], found: Modes) -> list[Section]:
+    """Section with the shapes of the first modes of a machine; empty for a machine without modes.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        found: its modes at q.
+    """
+    if not found.frequency_hz.size:
+        return []
+    draw = drawn_by("jaxmb.report.mode_shapes:mode_shape_grid", model, q, MOST_MODES, found)
+    return [Section(f"Mode shapes of {model.name}", (Picture("mode-shapes", draw),))]

@@ -1,1 +1,0 @@
-"""Figures of mode shapes: the machine in space, at rest and displaced."""

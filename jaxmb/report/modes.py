@@ -1,0 +1,298 @@
+"""Tables of modes: measured or true ones and those of the identified machine."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmb.identify.assess.metrics import TrueMode
+from jaxmb.identify.assess.modal_agreement import ModalAgreement, ModePair, UnpairedMode, modal_agreement
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.tangent import operating_point
+from jaxmb.report.section import Column, Table, hertz, left, number, right, signed
+from jaxmb.response.modal import (
+    Modes,
+    energy_shares,
+    is_unlocked,
+    mac,
+    modes,
+    select_modes,
+    spring_matrices,
+    spring_names,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModePairs:
+    """Modes of a machine at the posture of one test, paired with measured ones at the sensors."""
+
+    reference: Modes
+    """Measured modes."""
+    fitted: Modes
+    likeness: np.ndarray
+    """MAC [fitted, reference]."""
+    partner: tuple[int | None, ...]
+    """Index of the measured mode paired with each fitted one; None if unpaired."""
+
+    @property
+    def unmeasured(self) -> tuple[int, ...]:
+        """Indices of the unpaired fitted modes."""
+        return tuple(f for f, m in enumerate(self.partner) if m is None)
+
+
+def data_label(entry: Entry) -> str:
+    """Label of the data of a test: "measured" or "simulated"."""
+    return "measured" if entry.truth is None else "simulated"
+
+
+def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
+    """Modes of a machine paired with those of the modal analysis of a test's FRFs; None without a modal analysis.
+
+    Args:
+        entry: the test.
+        model: the machine.
+    """
+    agreement = modal_agreement(entry, entry.test.view(model), model)
+    return None if agreement is None else _with_measured(agreement, entry.test.band_end_hz)
+
+
+def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
+    keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
+    keep[[f for f, _ in agreement.pairs]] = True
+    of_fitted = dict(agreement.pairs)
+    partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
+    return ModePairs(agreement.measured, select_modes(agreement.fitted, keep), agreement.likeness[keep], partner)
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedModes:
+    """Modes of the identified machine paired with those of a modal test."""
+
+    frequency_hz: np.ndarray
+    damping_percent: np.ndarray
+    share: np.ndarray
+    """Share of the strain energy [mode, spring], springs as in `spring_names`; each row sums to 1."""
+    mac: np.ndarray
+    """MAC of each shape at the sensors with the measured one; 1 without a measured shape."""
+    pairs: ModePairs | None
+    """All modes of the machine in the test's band and the measured ones; None without measured shapes."""
+
+
+def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
+    """The modes of a machine paired with the measured ones as in the fit, in the order of the latter."""
+    view = test.view(model)
+    found, paired = modes(view.tangent), predict_modes(test, view)
+    springs = spring_matrices(model, test.q, operating_point(model, test.q, test.at))
+    frequency, damping = np.asarray(paired.frequency_hz), np.asarray(paired.damping_ratio)
+    # The pairing of the test returns frequencies and damping ratios, which identify the modes.
+    distance = np.abs(np.asarray(found.damped_frequency_hz) - frequency[:, None])
+    distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
+    places = np.argmin(distance, axis=1)
+    shares = np.asarray(energy_shares(jax.device_put(np.asarray(found.shape)[:, places]), springs)).T
+    pairs = _pairs(test, found, np.asarray(view.output_rows), places) if test.outputs else None
+    return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
+
+
+def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.ndarray) -> ModePairs:
+    """Modes of a machine beside those of a modal test, of which the machine's modes at `places` stand for."""
+    eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
+    measured = Modes(
+        frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
+        damped_frequency_hz=test.frequency_hz,
+        damping_ratio=test.damping_ratio,
+        eigenvalue=jax.device_put(eigenvalue),
+        shape=test.shape.T,
+        overdamped=jax.device_put(np.zeros(0)),
+    )
+    keep = np.asarray(found.frequency_hz) <= test.band_end_hz
+    keep[places] = True
+    partner = {int(f): m for m, f in enumerate(places)}
+    fitted = select_modes(found, keep)
+    likeness = np.asarray(mac(output_rows @ np.asarray(fitted.shape), np.asarray(measured.shape)))
+    return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
+
+
+UNCERTAIN = 0.1
+"""Relative standard deviation above which a frequency or damping ratio is marked."""
+MARK = "?: standard deviation above 10 %, depends on parameters that are not identifiable"
+NOTABLE_SHARE = 0.1
+"""Smallest listed share of a spring in the strain energy of a mode."""
+
+
+def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
+    """Marks of the frequency and of the damping of an identified mode: "?" if uncertain, else "".
+
+    Args:
+        result: the identification.
+        name: of the test at whose posture the mode is.
+        damped_hz: damped frequency of the mode.
+    """
+    of_test = [mode for mode in result.modes if mode.posture == name]
+    if not of_test:
+        return "", ""
+    mode = min(of_test, key=lambda mode: abs(mode.damped_frequency_hz - damped_hz))
+    return (
+        "?" if mode.frequency_std_hz > UNCERTAIN * mode.frequency_hz else "",
+        "?" if mode.damping_ratio_std > UNCERTAIN * mode.damping_ratio else "",
+    )
+
+
+def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ...]], caption: str = "") -> Table:
+    """A table of modes, with the legend of the mark in its caption if it occurs."""
+    marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row) else ""
+    return Table(title, columns, tuple(rows), "; ".join(text for text in (caption, marked) if text))
+
+
+def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> Table:
+    """Modes of a modal test and of the identified machine: frequency, damping, strain energy and MAC."""
+    test: Any = entry.test
+    columns = (
+        *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
+        *right("measured damping %", "identified damping %"), *left("strain energy %"),
+        *right(*(("MAC",) if test.outputs else ())),
+    )  # fmt: skip
+    names, rows = spring_names(result.study.model), []
+    compliant, named = np.array(is_unlocked(result.study.model)), False
+    for m, measured_hz in enumerate(np.asarray(test.frequency_hz)):
+        content, share = np.asarray(test.content[m])[compliant], fitted.share[m]
+        springs = [i for i in np.argsort(-share, kind="stable") if content[i] or share[i] >= NOTABLE_SHARE]
+        named |= bool(content.any())
+        of_frequency, of_damping = marks(result, entry.name, fitted.frequency_hz[m])
+        rows.append(
+            (
+                str(m + 1),
+                f"{measured_hz:.2f}",
+                f"{of_frequency}{fitted.frequency_hz[m]:.2f}",
+                signed(100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0)),
+                f"{100.0 * float(test.damping_ratio[m]):.2f}",
+                f"{of_damping}{fitted.damping_percent[m]:.2f}",
+                ", ".join(f"{names[i]}{'*' if content[i] else ''} {100.0 * share[i]:.0f}" for i in springs) or "-",
+                *([f"{fitted.mac[m]:.3f}"] if test.outputs else []),
+            )
+        )
+    caption = f"strain energy: springs with {100.0 * NOTABLE_SHARE:.0f} % and more" + (
+        ", * named in the measurement" if named else ""
+    )
+    return _table(f"Modes, {entry.name}: measured and identified", columns, rows, caption)
+
+
+def analysed_modes_table(
+    result: Result, name: str, pairs: Sequence[ModePair], unpaired: Sequence[UnpairedMode]
+) -> Table:
+    """Modes of the modal analysis of a test's FRFs and of the identified machine.
+
+    Unpaired modes have rows of their own; mean absolute errors are over the pairs.
+    """
+    columns = (
+        *left("mode"),
+        *right("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"),
+    )
+    rows = []
+    for pair in pairs:
+        measured, found = pair.measured_frequency_hz, pair.frequency_hz
+        of_frequency, of_damping = marks(result, name, found)
+        damping = f"{pair.measured_damping_percent:.3f}", f"{of_damping}{pair.damping_percent:.3f}"
+        likeness = "-" if pair.mac is None else f"{pair.mac:.3f}"
+        frequencies = hertz(measured), of_frequency + hertz(found), signed(found - measured)
+        rows.append((measured, (*frequencies, *damping, likeness)))
+    for mode in unpaired:
+        frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:.3f}"
+        if mode.of == "measured":
+            rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
+        else:
+            of_frequency, of_damping = marks(result, name, mode.frequency_hz)
+            cells = ("-", of_frequency + frequency, "-", "-", of_damping + damping, "-")
+            rows.append((mode.frequency_hz, cells))
+    numbered = [(str(m), *cells) for m, (_, cells) in enumerate(sorted(rows), 1)]
+    if pairs:
+        hz = np.mean([abs(p.frequency_hz - p.measured_frequency_hz) for p in pairs])
+        percent = np.mean([abs(p.damping_percent - p.measured_damping_percent) for p in pairs])
+        numbered.append(("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", ""))
+    return _table(f"Modes, {name}: measured (modal analysis) and identified", columns, numbered)
+
+
+def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Table:
+    """Modes of the simulated and of the identified machine."""
+    columns = right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %")
+    rows = []
+    for m, pair in enumerate(pairs, 1):
+        of_frequency, of_damping = marks(result, name, pair.frequency_hz)
+        rows.append(
+            (
+                str(m),
+                hertz(pair.true_frequency_hz),
+                of_frequency + hertz(pair.frequency_hz),
+                signed(100.0 * (pair.frequency_hz / pair.true_frequency_hz - 1.0)),
+                f"{pair.true_damping_percent:.3f}",
+                f"{of_damping}{pair.damping_percent:.3f}",
+            )
+        )
+    return _table(f"Modes, {name}: true and identified", columns, rows)
+
+
+def identified_modes_table(result: Result, name: str) -> Table:
+    """Modes of the identified machine at the posture of a test without known modes."""
+    rows = []
+    for mode in (mode for mode in result.modes if mode.posture == name):
+        of_frequency, of_damping = marks(result, name, mode.damped_frequency_hz)
+        rows.append(
+            (
+                str(len(rows) + 1),
+                of_frequency + hertz(mode.damped_frequency_hz), number(mode.frequency_std_hz, 2),
+                f"{of_damping}{100.0 * mode.damping_ratio:.3f}", number(100.0 * mode.damping_ratio_std, 2),
+            )
+        )  # fmt: skip
+    return _table(f"Modes, {name}: identified", right("mode", "identified Hz", "std", "damping %", "std"), rows)
+
+
+def modes_of_all_tests(
+    result: Result,
+    entries: Sequence[Entry],
+    pairs: Sequence[TrueMode | ModePair],
+    unpaired: Sequence[UnpairedMode] = (),
+) -> Table:
+    """Identified modes at the postures of many tests, one row per test, with the largest errors.
+
+    Args:
+        result: the identification.
+        entries: the tests.
+        pairs: pairs of true or measured and identified modes of all tests.
+        unpaired: measured and identified modes without a partner.
+    """
+    rows = []
+    for name in (entry.name for entry in entries if entry.role == "fit"):
+        found = [mode.damped_frequency_hz for mode in result.modes if mode.posture == name]
+        errors = np.array([_errors(pair) for pair in pairs if pair.posture == name]).reshape(-1, 2)
+        largest = [number(x, 2) for x in np.max(errors, axis=0)] if errors.size else ["-", "-"]
+        listed = ", ".join(marks(result, name, hz)[0] + number(hz, 4) for hz in found) or "-"
+        count = [str(sum(mode.posture == name for mode in unpaired))] if unpaired else []
+        rows.append((name, listed, *largest, *count))
+    columns = (
+        *left("test", "identified modes, Hz"),
+        *right("largest error Hz", "of damping %", *(("unpaired",) if unpaired else ())),
+    )  # fmt: skip
+    return _table("Modes of all tests", columns, rows)
+
+
+def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
+    known = (
+        (pair.true_frequency_hz, pair.true_damping_percent)
+        if isinstance(pair, TrueMode)
+        else (pair.measured_frequency_hz, pair.measured_damping_percent)
+    )
+    return abs(pair.frequency_hz - known[0]), abs(pair.damping_percent - known[1])
+
+
+def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> Table:
+    """Table of the first predicted modes of a machine."""
+    columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
+    rows = [
+        (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:.3f}")
+        for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
+    ]
+    return Table(title, right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows))

@@ -1,0 +1,362 @@
+"""Report on torque tests."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmb.identify.assess.holdout import TestPrediction
+from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
+from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
+from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.study.study import Study
+from jaxmb.measurement.modal.data import distinguishable
+from jaxmb.report.modes import (
+    ModePairs,
+    analysed_modes_table,
+    data_label,
+    fitted_modes,
+    identified_modes_table,
+    measured_modes_table,
+    measured_pairs,
+    modes_of_all_tests,
+    true_modes_table,
+)
+from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, number, right, section
+
+MOST_TESTS = 3
+"""Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
+LONGEST_NAME = 60
+"""Longest part of a file name taken from a test's name, characters."""
+
+
+def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Default section of a kind of test: the prediction scores."""
+    return [Section(f"Tests of kind {entries[0].kind}", (score_table(result, entries),))]
+
+
+def score_table(result: Result, entries: Sequence[Entry]) -> Table:
+    """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
+    predictions = [(entry, _prediction(result, entry)) for entry in entries]
+    kinds = [
+        ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
+        ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
+        ("frequency error Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
+        ("explained %", lambda p: None if p.explained_percent is None else f"{p.explained_percent:.1f}"),
+    ]
+    shown = [
+        (heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in predictions)
+    ]
+    rows = [
+        (
+            entry.name,
+            "fitted" if entry.role == "fit" else "held out",
+            str(entry.test.rows),
+            *((p is not None and cell(p)) or "-" for _, cell in shown),
+        )
+        for entry, p in predictions
+    ]
+    columns = (*left("test", "role"), *right("rows", *(heading for heading, _ in shown)))
+    return Table("", columns, tuple(rows))
+
+
+def _prediction(result: Result, entry: Entry) -> TestPrediction | None:
+    verdict = result.metrics.fit if entry.role == "fit" else result.metrics.holdout
+    return None if verdict is None else verdict.tests.get(entry.name)
+
+
+def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
+    """Tests with figures of their own: all up to `MOST_TESTS`, else the fitted and the held-out one with the largest
+    residual."""
+    if len(entries) <= MOST_TESTS:
+        return list(entries)
+    by_role = [[entry for entry in entries if entry.role == role] for role in ("fit", "check")]
+    return [entry for some in by_role for entry in largest_residuals(result, some, 1)]
+
+
+def largest_residuals(result: Result, entries: Sequence[Entry], most: int) -> list[Entry]:
+    """The `most` tests with the largest residual, in their original order."""
+    sizes = [float(np.mean(result.residual(entry.name, entry.role) ** 2)) for entry in entries]
+    return [entries[i] for i in np.sort(np.argsort(sizes)[-most:])]
+
+
+def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
+    """Figure of the MAC of identified and measured shapes; None if none were measured or the sensors do not distinguish
+    them."""
+    if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
+        return None
+    unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
+    draw = drawn_by("jaxmb.report.mode_figures:pairs_figure", result, entry.name, pairs, unit, data_label(entry))
+    return Picture(f"mac-{file}", draw)
+
+
+def file_names(study: Study) -> dict[Entry, str]:
+    """Unique part of a file name for each test, from its name in portable characters."""
+    found = {}
+    for entries in (study.fitted, study.checks):
+        plain = [re.sub(r"[^A-Za-z0-9]+", "-", e.name).strip("-").lower()[:LONGEST_NAME] or "test" for e in entries]
+        distinct = len(set(plain)) == len(plain)
+        found |= {
+            e: name if distinct else f"{k}-{name}" for k, (e, name) in enumerate(zip(entries, plain, strict=True), 1)
+        }
+    return found
+
+
+LEAST_SHARE = 1.0
+"""Smallest share that is listed, %."""
+
+
+def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | None:
+    """Share of each joint, spring and flexible link in the deflections along the loads, one column per test."""
+    if not budget:
+        return None
+    names = list(dict.fromkeys(name for shares in budget.values() for name in shares))
+    largest = {name: max(shares.get(name, 0.0) for shares in budget.values()) for name in names}
+    shown = [name for name in names if largest[name] >= LEAST_SHARE]
+    rows = tuple((name, *(f"{shares.get(name, 0.0):.1f}" for shares in budget.values())) for name in shown)
+    columns = (*left("joint or link"), *right(*budget))
+    caption = f"of the deflection along the load, sum of all load cases; shares of {LEAST_SHARE:g} % and more"
+    return Table("Share of the deflections (%)", columns, rows, caption)
+
+
+_DEFLECTION_FIGURES = "jaxmb.report.deflection_figures"
+MISSING = "-"
+
+
+def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Sections on the deflections explained by the identified machine and on the errors of the identified values.
+
+    Args:
+        result: the identification.
+        entries: the deflection tests of its study.
+    """
+    metrics = result.metrics.of(DeflectionMetrics)
+    if metrics is None:
+        return []
+    parts: list[Part | None] = [gap_table(metrics), budget_table(metrics.budget)]
+    if metrics.table2 is not None:
+        parts.append(instrument_table(result, metrics.table2))
+    if metrics.convergence is not None:
+        draw = drawn_by(f"{_DEFLECTION_FIGURES}:convergence_figure", result, metrics.convergence)
+        parts.append(Picture("convergence", draw))
+    figures = _DEFLECTION_FIGURES
+    if any(np.any(row.moved("mm").seen) for row in metrics.deflections):
+        parts.append(Picture("displacements", drawn_by(f"{figures}:displacement_figure", metrics)))
+    if any(np.any(row.moved("deg").seen) for row in metrics.deflections):
+        parts.append(Picture("rotations", drawn_by(f"{figures}:rotation_figure", metrics)))
+    return section("Deflection tests", parts)
+
+
+def gap_table(metrics: DeflectionMetrics) -> Table:
+    """Predicted against measured translations and rotations, one row per set of tests and kind."""
+    rows = []
+    for line in metrics.sets:
+        for kind, errors in (("translation (mm)", line.translation), ("rotation (deg)", line.rotation)):
+            if errors.explained_percent is None:
+                continue
+            lengths = errors.mean_measured, errors.max_measured, errors.mean_gap, errors.max_gap
+            rows.append(
+                (
+                    line.set, "fitted" if line.role == "fit" else "held out", str(line.tests), kind,
+                    *(MISSING if x is None else number(x, 3) for x in lengths), f"{errors.explained_percent:.1f}",
+                )
+            )  # fmt: skip
+    columns = (
+        *left("tests", "role"), *right("number"), *left("kind"),
+        *right("mean", "max", "mean gap", "max gap", "explained %"),
+    )  # fmt: skip
+    return Table("Measured and predicted", columns, tuple(rows), "gap: between measured and predicted")
+
+
+def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
+    """Identified values with their errors, in the layout of Table II of Dumas et al. 2011.
+
+    The errors are the standard deviation over the Monte-Carlo draws, if any, and that by first-order propagation of the
+    displacement errors. "on a bound" counts the draws that ended on a bound, which reduces the scatter.
+    """
+    draws = lines[0].draws if lines else 0
+    columns_of_draws = (f"error, {draws} draws", "%", "on a bound") if draws else ()
+    rows = []
+    for row in lines:
+        unit = result.parameters[row.parameter].unit
+        if row.value is None:
+            cells = ["not identifiable", *[MISSING] * len(columns_of_draws), MISSING, MISSING]
+        else:
+            by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)] if draws else []
+            cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
+        rows.append((row.parameter, unit, *cells))
+    columns = (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%"))
+    return Table("Values with their errors (layout of Dumas et al. 2011, Table II)", columns, tuple(rows))
+
+
+_FRF_FIGURES = "jaxmb.report.frf_figures"
+_OVERVIEW = "jaxmb.report.frf_figures"
+_MODAL = "jaxmb.report.modal_figures"
+MOST_DRAWN = 24
+"""Largest number of tests in the figure of the FRFs of many tests."""
+
+
+def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Section on the agreement of measured and predicted FRFs and on the modes at each test's posture.
+
+    Args:
+        result: the identification.
+        entries: the FRF tests of its study.
+    """
+    files, many = file_names(result.study), len(entries) > MOST_TESTS
+    parts: list[Part | None] = [score_table(result, entries)]
+    if many:
+        record = result.metrics.of(FrfMetrics) or FrfMetrics()
+        drawn = largest_residuals(result, entries, MOST_DRAWN)
+        note = f", the {len(drawn)} with the largest residual" if len(drawn) < len(entries) else ""
+        pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
+        parts += [
+            modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
+            Picture("frf-all-tests", drawn_by(f"{_OVERVIEW}:frf_overview", result, drawn, note)),
+        ]
+        if _noisy(result):
+            parts.append(Picture("residual-all-tests", drawn_by(f"{_OVERVIEW}:residual_overview", result, entries)))
+    for entry in shown_tests(result, entries):
+        if entry.role == "fit" and not many:
+            parts.append(_modes_table(result, entry))
+        parts += _pictures(result, entry, files[entry])
+    return [Section("FRF tests", tuple(part for part in parts if part is not None))]
+
+
+def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
+    held_out = "" if entry.role == "fit" else "check-"
+    name = held_out or "frf-"
+    parts: list[Part | None] = [Picture(f"{name}{file}", drawn_by(f"{_FRF_FIGURES}:frf_test_figure", result, entry))]
+    if _noisy(result):
+        draw = drawn_by(f"{_FRF_FIGURES}:residual_figure", result, entry)
+        parts.append(Picture(f"{held_out}residual-{file}", draw))
+    if entry.role == "fit" and entry.source.modal is not None:
+        parts += [
+            Picture(f"stabilization-{file}", drawn_by(f"{_MODAL}:stabilization_of_test", entry)),
+            Picture(f"synthesized-{file}", drawn_by(f"{_MODAL}:synthesized_of_test", entry)),
+            mac_picture(result, entry, measured_pairs(entry, result.model), file),
+        ]
+    return parts
+
+
+def _noisy(result: Result) -> bool:
+    """Whether the residual exceeds rounding errors."""
+    return result.metrics.misfit is None or not result.metrics.misfit.exact
+
+
+def _modes_table(result: Result, entry: Entry) -> Table:
+    record = result.metrics.of(FrfMetrics) or FrfMetrics()
+    pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
+    unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
+    if pairs or unpaired:
+        return analysed_modes_table(result, entry.name, pairs, unpaired)
+    true = [line for line in result.metrics.true_modes or () if line.posture == entry.name]
+    return true_modes_table(result, entry.name, true) if true else identified_modes_table(result, entry.name)
+
+
+_MODE_FIGURES = "jaxmb.report.mode_figures"
+
+
+def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Section on the measured modes and those of the identified machine.
+
+    Args:
+        result: the identification.
+        entries: the modal tests of its study.
+    """
+    files, many = file_names(result.study), len(entries) > MOST_TESTS
+    parts: list[Part | None] = [score_table(result, entries)]
+    if many:
+        record = result.metrics.of(ModesMetrics) or ModesMetrics()
+        parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
+    for entry in shown_tests(result, entries):
+        file, prefix = files[entry], "" if entry.role == "fit" else "check-"
+        test: Any = entry.test
+        fitted = fitted_modes(result.model, test)
+        parts += [
+            measured_modes_table(result, entry, fitted),
+            Picture(f"{prefix}modes-{file}", drawn_by(f"{_MODE_FIGURES}:measured_modes_figure", result, entry, fitted)),
+        ]
+        if entry.role == "fit":
+            parts.append(mac_picture(result, entry, fitted.pairs, file))
+    return [Section("Modal tests", tuple(part for part in parts if part is not None))]
+
+
+def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Section on the measured and predicted torques or forces of each drive.
+
+    Args:
+        result: the identification.
+        entries: the torque tests of its study.
+    """
+    metrics = result.metrics.of(TorqueMetrics)
+    if metrics is None:
+        return []
+    files = file_names(result.study)
+    parts: list[Part | None] = [torque_table(metrics), centre_table(metrics), base_table(metrics)]
+    if metrics.base:
+        draw = drawn_by("jaxmb.report.torque_figures:base_figure", result.study.name, metrics)
+        parts.append(Picture("base-parameters", draw))
+    for entry in entries:
+        draw = drawn_by("jaxmb.report.torque_figures:torque_figure", result, entry)
+        parts.append(Picture(f"torques-{files[entry]}", draw))
+    return section("Torque tests", parts)
+
+
+def torque_table(metrics: TorqueMetrics) -> Table:
+    """Errors of predicted torques and forces, one row per test and coordinate."""
+    reduced = any(row.essential_percent is not None for row in metrics.torques)
+    rows = tuple(
+        (
+            row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
+            number(row.rms_error, 3), f"{row.relative_percent:.2f}",
+            *([] if row.essential_percent is None else [f"{row.essential_percent:.2f}"]),
+        )
+        for row in metrics.torques
+    )  # fmt: skip
+    columns = (
+        *left("test", "role", "coordinate"),
+        *right("rms", "rms error", "error %", *(("essential %",) if reduced else ())),
+    )
+    caption = "error %: root mean square of measured less predicted over measured"
+    if reduced:
+        caption += "; essential %: with the essential parameters alone"
+    return Table("Torques (Nm) and forces (N)", columns, rows, caption)
+
+
+def centre_table(metrics: TorqueMetrics) -> Table | None:
+    """Centres of mass of bodies with identified mass and first moments; None without any."""
+    if not metrics.centres:
+        return None
+    rows = tuple(
+        (row.body, row.axis, number(row.value), number(row.std, 2), *(number(end) for end in row.interval_95))
+        for row in metrics.centres
+    )
+    columns = (*left("body", "axis"), *right("centre", "std", "from", "to"))
+    return Table("Centres of mass, m", columns, rows, "of 95 % intervals, in the axes of each body")
+
+
+def base_table(metrics: TorqueMetrics) -> Table | None:
+    """Base parameters, with their errors for simulated machines; None without any."""
+    if not metrics.base:
+        return None
+    rows = []
+    essential = sum(row.essential_value is not None for row in metrics.base)
+    reduced = any(row.essential_percent is not None for row in metrics.torques)
+    for row in metrics.base:
+        error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
+        cells = ["-", "-"]
+        if row.essential_value is not None:
+            cells = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
+        rows.append((row.formula, number(row.value), number(row.std, 2), error, *(cells if reduced else [])))
+    columns = (
+        *left("base parameter"),
+        *right("value", "std", "error %", *(("essential", "std") if reduced else ())),
+    )
+    caption = "each row: a combination of parameters that the torques of this machine determine"
+    if reduced:
+        caption += f"; {essential} of {len(rows)} are essential: they fit the torques equally well with the others at 0"
+    return Table("Base parameters, SI units", columns, tuple(rows), caption)
