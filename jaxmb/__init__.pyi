@@ -42,7 +42,7 @@ from .identify.regression.base_parameters import (
     base_parameters as base_parameters,
     minimum_norm_values as minimum_norm_values,
     standard_values as standard_values,
-    subtract_known as subtract_known,
+    without_known as without_known,
 )
 from .identify.regression.drive_gains import (
     CurrentRun as CurrentRun,

@@ -5,9 +5,9 @@ one decomposition (`knowledge`), before a test as well as after it.
 """
 
 from jaxmb.identify.estimation.identifiability import (
-    Combination as Combination,
     Group as Group,
     Knowledge as Knowledge,
+    KnownTogether as KnownTogether,
     ScaledSvd as ScaledSvd,
     correlation as correlation,
     groups as groups,

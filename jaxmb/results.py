@@ -30,7 +30,7 @@ from jaxmb.identify.assess.uncertainty.monte_carlo import (
     write_draws as write_draws,
 )
 from jaxmb.identify.assess.uncertainty.profile import with_profiles as with_profiles
-from jaxmb.identify.estimation.identifiability import Combination as Combination
+from jaxmb.identify.estimation.identifiability import KnownTogether as KnownTogether
 from jaxmb.io.records import (
     strict as strict,
     versions as versions,

@@ -15,7 +15,7 @@ from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.mistakes import Mistake
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
-from jaxmb.identify.estimation.identifiability import Combination
+from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.kinds import KINDS, by_kind
@@ -131,7 +131,7 @@ class Metrics(Mapping[str, Any]):
     prior_std: dict[str, float] | None = None
     """Of the value of those on a linear scale, SI."""
     one_model: OneModel | None = None
-    known_together: tuple[Combination, ...] | None = None
+    known_together: tuple[KnownTogether, ...] | None = None
     laws: Laws | None = None
     moved_numbers: dict[str, float] | None = None
     """Values of numbers of bodies that are not free, that no measurement depends on, and that were moved for the bodies

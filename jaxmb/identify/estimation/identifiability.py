@@ -247,7 +247,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
 
 
 @dataclasses.dataclass(frozen=True)
-class Combination:
+class KnownTogether:
     """A `Group` in the form of results."""
 
     std: float
@@ -256,9 +256,9 @@ class Combination:
     """Components of the parameters by name."""
 
 
-def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> tuple[Combination, ...]:
+def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> tuple[KnownTogether, ...]:
     """Groups with the components of their parameters by name."""
-    return tuple(Combination(g.std, g.dimension, {names[i]: float(g.parts[i]) for i in g.members}) for g in found)
+    return tuple(KnownTogether(g.std, g.dimension, {names[i]: float(g.parts[i]) for i in g.members}) for g in found)
 
 
 def _components(adjacency: np.ndarray) -> list[np.ndarray]:

@@ -235,7 +235,7 @@ def minimum_norm_values(
     return {name: float(least[i]) for i, name in enumerate(names) if base.matrix[:, i].any()}
 
 
-class ReducedRegression(NamedTuple):
+class WithoutKnown(NamedTuple):
     """A linear regression with the effect of known parameters subtracted from the torques."""
 
     regressor: Float[np.ndarray, "... d"]
@@ -244,12 +244,12 @@ class ReducedRegression(NamedTuple):
     """Names of the remaining columns."""
 
 
-def subtract_known(
+def without_known(
     regressor: Float[Array, "... p"] | np.ndarray,
     effort: Float[Array, "..."] | np.ndarray,
     names: Sequence[str],
     known: Mapping[str, float],
-) -> ReducedRegression:
+) -> WithoutKnown:
     """Regression on the unknown parameters alone, Y_u K_u = tau - Y_k K_k.
 
     Args:
@@ -272,7 +272,7 @@ def subtract_known(
     is_known = np.array([name in known for name in names], dtype=bool)
     values = np.array([known[name] for name in names if name in known], dtype=float)
     remaining = tuple(name for name in names if name not in known)
-    return ReducedRegression(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
+    return WithoutKnown(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
 
 
 def relevant_names(model: Model, free: Collection[str] = ()) -> list[str]:

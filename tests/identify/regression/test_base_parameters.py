@@ -121,13 +121,13 @@ def test_dependent_values_afterwards(slider_crank):
 def test_known_values_go_to_the_left():
     names, truth = ("mass.a", "mass.b", "friction.q"), np.array([2.0, 3.0, 5.0])
     Y = np.random.default_rng(0).normal(size=(4, 2, 3))
-    left = jaxmb.subtract_known(Y, Y @ truth, names, {"mass.b": 3.0})
+    left = jaxmb.without_known(Y, Y @ truth, names, {"mass.b": 3.0})
     assert left.names == ("mass.a", "friction.q")
     np.testing.assert_allclose(left.regressor @ truth[[0, 2]], left.effort, atol=1e-14)
     with pytest.raises(ValueError, match=r"parameter of the regressor 'mass\.x' does not exist"):
-        jaxmb.subtract_known(Y, Y @ truth, names, {"mass.x": 1.0})
+        jaxmb.without_known(Y, Y @ truth, names, {"mass.x": 1.0})
     with pytest.raises(ValueError, match=r"regressor has shape \(4, 2, 3\), expected \(4, 3, 3\)"):
-        jaxmb.subtract_known(Y, Y[:, 0], names, {"mass.b": 3.0})
+        jaxmb.without_known(Y, Y[:, 0], names, {"mass.b": 3.0})
 
 
 def test_six_axes_by_the_table_of_khalil_and_dombre():
