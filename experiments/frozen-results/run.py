@@ -150,7 +150,7 @@ def leaves(value: object, location: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def difference(before: np.ndarray, after: np.ndarray, location: str) -> float:
-    """Largest difference in units of what is allowed."""
+    """Largest difference over its tolerance."""
     if before.shape != after.shape:
         return np.inf
     if not before.size:
@@ -195,7 +195,7 @@ def compare(before: Path, after: Path) -> int:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     writing = commands.add_parser("write")

@@ -142,11 +142,10 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     if metrics.convergence is not None:
         draw = drawn_by(f"{_DEFLECTION_FIGURES}:convergence_figure", result, metrics.convergence)
         parts.append(Picture("convergence", draw))
-    figures = _DEFLECTION_FIGURES
     if any(np.any(row.moved("mm").seen) for row in metrics.deflections):
-        parts.append(Picture("displacements", drawn_by(f"{figures}:displacement_figure", metrics)))
+        parts.append(Picture("displacements", drawn_by(f"{_DEFLECTION_FIGURES}:displacement_figure", metrics)))
     if any(np.any(row.moved("deg").seen) for row in metrics.deflections):
-        parts.append(Picture("rotations", drawn_by(f"{figures}:rotation_figure", metrics)))
+        parts.append(Picture("rotations", drawn_by(f"{_DEFLECTION_FIGURES}:rotation_figure", metrics)))
     return section("Deflection tests", parts)
 
 
@@ -193,7 +192,6 @@ def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
 
 
 _FRF_FIGURES = "jaxmb.report.frf_figures"
-_OVERVIEW = "jaxmb.report.frf_figures"
 _MODAL = "jaxmb.report.modal_figures"
 MOST_DRAWN = 24
 """Largest number of tests in the figure of the FRFs of many tests."""
@@ -215,10 +213,10 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
         parts += [
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
-            Picture("frf-all-tests", drawn_by(f"{_OVERVIEW}:frf_overview", result, drawn, note)),
+            Picture("frf-all-tests", drawn_by(f"{_FRF_FIGURES}:frf_overview", result, drawn, note)),
         ]
         if _noisy(result):
-            parts.append(Picture("residual-all-tests", drawn_by(f"{_OVERVIEW}:residual_overview", result, entries)))
+            parts.append(Picture("residual-all-tests", drawn_by(f"{_FRF_FIGURES}:residual_overview", result, entries)))
     for entry in shown_tests(result, entries):
         if entry.role == "fit" and not many:
             parts.append(_modes_table(result, entry))
