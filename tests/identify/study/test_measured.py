@@ -298,6 +298,31 @@ def test_a_posture_in_the_file_must_be_that_of_the_test(tmp_path):
         study(tmp_path, placed, posture={"z2": 1.0, "z3": POSTURE["z3"]})
 
 
+def test_a_modal_analysis_in_a_study_is_of_the_single_hits(tmp_path):
+    """Frequency and damping of hits whose frequency differs, in g, along -z, at a node; the shifts come back too."""
+    rng, blocks, shift = np.random.default_rng(2), [], 0.004 * np.array([-1.3, 0.2, 0.9, -0.4, 1.1, -0.2])
+    for s in shift:
+        force = np.zeros(1500)
+        force[50:59] = 100.0 * np.sin(np.pi * np.arange(1, 10) / 10)
+        pole = 2 * np.pi * 20.0 * (1.0 + s) * (-0.01 + 1j) / 500.0
+        response = np.outer(np.convolve(force, np.imag(np.exp(pole * np.arange(1500))))[:1500], [1.0, 2.0, -1.0])
+        blocks.append(np.column_stack([force, response + 0.1 * rng.normal(size=response.shape)]))
+    np.savez(tmp_path / "hits.npz", data=np.vstack(blocks))
+    (tmp_path / "hits.toml").write_text(
+        'sample_rate_hz = 500.0\nrecord = [{ file = "hits.npz" }]\nforces = { columns = [1], dofs = ["1 -z"] }\n'
+        'responses = { columns = [2, 3, 4], dofs = ["1 x", "1 y", "1 z"], unit = "g" }\n'
+        'method = { kind = "hits", block = 1400, pre_trigger_s = 0.05, end_level = 0.01 }\n'
+    )
+    test = {"kind": "frf", "posture": POSTURE, "file": "hits.toml", "inputs": [("tool", "z")], "band_hz": (5.0, 50.0)}
+    test |= {"modal": {"band_hz": (5.0, 50.0)}, "noise_log_std": 0.01}
+    file = {"machine": MACHINE, "test": [test], "free": FREE}
+    found = jaxmb.make_study(StudyFile.model_validate(file), "s", tmp_path).entries[0].source.modal
+    assert any("natural frequencies differ between hits" in remark for remark in found.remarks)
+    assert found.frequency_hz == pytest.approx([20.0 * (1.0 + shift.mean())], rel=1e-4)
+    assert found.damping_ratio == pytest.approx([0.01], rel=0.01)
+    np.testing.assert_allclose(found.scatter.shift[:, 0], shift - shift.mean(), atol=1e-4)
+
+
 def hits(**how):
     return {"simulate": {"hits": {"hits": 2, "record_s": 4.0, **how}}, "file": None}
 

@@ -12,7 +12,7 @@ from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
-from jaxmb.identify.study.reading.tests import at_points
+from jaxmb.identify.study.reading.tests import named_points
 from jaxmb.identify.study.setting import Setting
 from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model
@@ -22,6 +22,7 @@ from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrized, unsymmetry
+from jaxmb.measurement.records.file import Estimate
 from jaxmb.measurement.source import measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
 from jaxmb.mechanics.beams import mesh_warnings
@@ -75,15 +76,20 @@ def measured_responses(
     sensors = outputs + tuple(
         (frame, axis) for frame in part.shape_frames for axis in "xyz" if (frame, axis) not in outputs
     )
-    truth, remarks = None, ()
+    truth = None
     if part.simulate is not None:
-        everything, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
+        estimate, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
     else:
-        everything, remarks = _from_file(part, setting.folder, sensors, inputs, setting.model)
+        estimate = _from_file(part, setting.folder, sensors, inputs, setting.model)
+    everything, remarks = estimate.frf_set, estimate.remarks
     analysis = None
     if part.modal is not None:
         analysis = modal_analysis(
-            everything, band_hz=part.modal.band_hz, max_order=part.modal.max_order, chosen=part.modal.chosen_hz
+            everything,
+            band_hz=part.modal.band_hz,
+            max_order=part.modal.max_order,
+            chosen=part.modal.chosen_hz,
+            hits=estimate.hits,
         )
     responses = everything
     if part.fit == "synthesized" and analysis is not None:
@@ -135,7 +141,8 @@ def points_text(points: Iterable[Point]) -> str:
 
 def _from_file(
     part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
-) -> tuple[FrfSet, tuple[str, ...]]:
+) -> Estimate:
+    """The responses in SI at the points of a test; those of single hits too, at all points of the file."""
     estimate = measured_frf(str(part.file), folder)
     read, remarks = estimate.frf_set, estimate.remarks
     read = dataclasses.replace(read, source=read.source or str(part.file))
@@ -152,10 +159,16 @@ def _from_file(
             f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"
             f" '{SI_UNITS[read.kind]}'"
         )
-    read = to_si(read)
+    unit, read = read.unit, to_si(read)
     _check_posture(read, part.posture, model)
-    taken = at_points(read, outputs, inputs, part.nodes, model)
-    return taken, (*remarks, *(_without_coherence(taken) if part.coherence else ()))
+    named = named_points(read, outputs, inputs, part.nodes, model)
+    taken = pick(named, dof_names(outputs), dof_names(inputs))
+    name_of = dict(zip(read.inputs, named.inputs, strict=True))
+    hits = tuple(
+        dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
+        for hit in estimate.hits
+    )
+    return Estimate(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
 
 
 def _without_coherence(taken: FrfSet) -> list[str]:

@@ -14,16 +14,16 @@ from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import InputError, known_name, place
 from jaxmb.machine.build import Model
-from jaxmb.measurement.frf_set import FrfSet, pick, split_dof
+from jaxmb.measurement.frf_set import FrfSet, split_dof
 from jaxmb.response.frf_kind import Point, dof_names
 
 EXAMPLE = 'nodes = { "1" = "tool" }'
 
 
-def at_points(
+def named_points(
     read: FrfSet, outputs: Sequence[Point], inputs: Sequence[Point], nodes: Mapping[str, str], model: Model
 ) -> FrfSet:
-    """The responses of a file at the points of a test, in its order.
+    """The responses of a file with the names of the points of a test, as they stand in the file.
 
     Names of a node and a direction, "tool x" or "12 -z", tell what was measured: where the node is a frame of the
     machine, or `nodes` says which, the point is found by name; where all names are of one node that is no frame, and
@@ -60,8 +60,7 @@ def at_points(
     renamed = [
         _renamed(read, what, side, points, frame_of) for what, side, points in sides
     ]  # fmt: skip
-    named = dataclasses.replace(read, outputs=renamed[0], inputs=renamed[1])
-    return pick(named, dof_names(outputs), dof_names(inputs))
+    return dataclasses.replace(read, outputs=renamed[0], inputs=renamed[1])
 
 
 Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]

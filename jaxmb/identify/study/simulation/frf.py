@@ -14,6 +14,7 @@ from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.records.file import Estimate
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
@@ -32,8 +33,8 @@ BEFORE_HIT = 0.02
 def simulated_frf(
     how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting,
     sensor: Sensor,
-) -> tuple[FrfSet, Truth]:  # fmt: skip
-    """FRFs between points of a machine at a posture, and what the machine was.
+) -> tuple[Estimate, Truth]:  # fmt: skip
+    """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
 
     Args:
         how: what the study says of it.
@@ -54,10 +55,10 @@ def simulated_frf(
     if how.hits is not None:
         if sensor != IDEAL:
             raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
-        frf_set = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
+        estimate = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
-        frf_set = _computed(how, seen, outputs, inputs, sensor, draw)
-    return frf_set, Truth(motion_coordinates(model), parameters(model), modes(seen.tangent))
+        estimate = Estimate(_computed(how, seen, outputs, inputs, sensor, draw), ())
+    return estimate, Truth(motion_coordinates(model), parameters(model), modes(seen.tangent))
 
 
 def _computed(
@@ -88,7 +89,7 @@ def _frequencies(lines: Lines | None) -> np.ndarray:
 def _from_hits(
     how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     draw: np.random.Generator,
-) -> FrfSet:  # fmt: skip
+) -> Estimate:  # fmt: skip
     """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
 
     A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
@@ -122,7 +123,7 @@ def _from_hits(
     )
     response = np.asarray(response) + how.noise * draw.normal(size=response.shape)
     records = list(zip(np.asarray(force), response, strict=True))
-    columns = [
+    tests = [
         estimate_frf_from_hits(
             records[i * how.hits : (i + 1) * how.hits],
             how.sample_rate_hz,
@@ -130,10 +131,11 @@ def _from_hits(
             outputs=dof_names(outputs),
             inputs=dof_names(inputs[i : i + 1]),
             source="simulated hits",
-        ).frf_set
+        )
         for i in range(len(inputs))
     ]
-    return joined_inputs(columns)
+    hits = tuple(hit for test in tests for hit in test.hits)
+    return Estimate(joined_inputs([test.frf_set for test in tests]), (), hits=hits)
 
 
 def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
