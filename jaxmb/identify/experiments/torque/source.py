@@ -41,6 +41,8 @@ class TorqueSource(Source):
     """Upper bound of the noise of each effort, Nm or N, from what was recorded above the band of the motion."""
     noise_estimated: bool = False
     """From the residual of a fit, which then says nothing of its size."""
+    at_rest: tuple[str, ...] = ()
+    """Joints without a column, which are taken at rest at the posture."""
     std_unknown: bool = False
     """Errors of a motion from a Kalman smoother are a large part of the noise: standard deviations are not known."""
     recorded: Recorded | None = None
@@ -58,8 +60,9 @@ class TorqueSource(Source):
             f"{name} (residual {p:.0f} % of its standard deviation)"
             for name, p in zip(found.joints, found.percent, strict=True)
         ]
+        moved = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
         cause = found.cause or (
-            "usual causes: order, sign or unit of columns, sign or zero of an angle, torque and angle at different"
-            " times, the direction of gravity, the stiffness of a gear on a joint without motor"
+            f"usual causes: {moved}order, sign or unit of columns, sign or zero of an angle, torque and angle at"
+            " different times, the direction of gravity, the stiffness of a gear on a joint without motor"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"

@@ -1,7 +1,7 @@
 """From one entry of a study to the torque test that it stands for."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -177,6 +177,41 @@ def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str]
     ]
 
 
+def unrecorded(model: Model, recorded: Sequence[str]) -> list[str]:
+    """Independent coordinates without a column, but locked ones and shafts, which turn with their joints."""
+    turned = {model.coordinates[shaft] for _, shaft in model.motors}
+    names = [name for name in independent_coordinates(model) if name not in (*recorded, *turned)]
+    return [name for name in names if not model.locked[model.coordinates.index(name)]]
+
+
+def check_columns(
+    file: str, machine: Machine, model: Model, recorded: Sequence[str], stated: Container[str]
+) -> None:  # fmt: skip
+    """Raise ValueError where a joint has neither a column in the record nor a fixed value in the study.
+
+    The elasticity of a joint or link needs no column: a coordinate with a stiffness and nothing that drives have.
+
+    Args:
+        file: that was read.
+        machine: with the joints.
+        model: of it.
+        recorded: joints with a column.
+        stated: coordinates whose value the test states.
+    """
+    parts = {part.name: part for part in machine.moving_parts}
+    for name in unrecorded(model, recorded):
+        part = parts[name]
+        driven = part.motor or part.rotor_inertia or part.friction or part.range or part.speed_limit
+        if name in stated or (part.stiffness and not driven):
+            continue
+        shaft = f" or '{part.shaft.name}'" if part.shaft is not None else ""
+        wanted = f"a column '{name}'{shaft}" if file.lower().endswith(".csv") else f"a drive that turns {name}"
+        raise ValueError(
+            f"'{file}' has no motion of joint '{name}': expected {wanted}, or the value of {name} in posture where it"
+            " does not move"
+        )
+
+
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
     """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
 
@@ -192,8 +227,7 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     still = [name for name, way in moved.items() if way < STILL]
     if still:
         found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
-    turned = [model.coordinates[shaft] for _, shaft in model.motors]  # with their joints
-    lacking = [name for name in independent_coordinates(model) if name not in (*record.names, *turned)]
+    lacking = unrecorded(model, record.names)
     if lacking:
         found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
     warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]
@@ -303,6 +337,7 @@ def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recordi
     if part.simulate is None:
         read = _recorded(str(part.file), setting, part.resample_hz is None)
         record, sides = at_joints(model, read, part.angles_at)
+        check_columns(str(part.file), setting.whole, model, record.names, part.posture)
         remarks += _column_remarks(part, model, read, record, sides)
     else:
         how = part.simulate
@@ -421,6 +456,7 @@ def _source(
             np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
         noise_estimated=part.torque_std == "estimate",
+        at_rest=tuple(unrecorded(model, record.names)),
         drives=() if record.drives is None else record.drives.names,
     )
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import jaxmb
 from jaxmb.cli import main
+from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.torque_format import SimulateTorques
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, MOTION, TEST, changed, identified
@@ -129,6 +131,55 @@ def test_a_joint_without_torque(tmp_path):
     result = identified(tmp_path, written(tmp_path, effort=effort))
     told = remarks(result, "torque'")
     assert told == ["test 'motion': motion.csv has no column 'a.torque': the equation of a is left out"]
+
+
+def without_column(folder, of_b, posture):
+    """A study of a record of the arm that lacks all columns of its joint b, with other properties of b."""
+    recorded = written(folder)
+    record = jaxmb.read_motion(folder / "motion.csv", ("a", "b"))
+    some = {part: getattr(record, part)[:, :1] for part in ("position", "effort")}
+    jaxmb.write_motion(folder / "motion.csv", dataclasses.replace(record, names=("a",), **some))
+    data = ARM.model_dump(exclude_unset=True)
+    data["body"][1]["joint"] = [{"name": "b"} | of_b]
+    jaxmb.write_machine(jaxmb.Machine.model_validate(data), folder / "arm.toml")
+    free = {"damping.a": {"lower": 0.0, "upper": 9.0, "scale": "linear"}}
+    file = {"machine": "arm.toml", "test": [recorded | {"posture": posture}], "free": free}
+    return jaxmb.make_study(StudyFile.model_validate(file), "arm", folder)
+
+
+@pytest.mark.parametrize(
+    ("of_b", "expected"),
+    [
+        ({}, "a column 'b'"),
+        ({"stiffness": 1e5, "rotor_inertia": 0.1}, "a column 'b'"),
+        ({"stiffness": 1e5, "motor": {"inertia": 1e-4, "ratio": 100.0}}, "a column 'b' or 'b_motor'"),
+    ],
+)
+def test_a_joint_without_column_is_not_taken_at_rest(tmp_path, of_b, expected):
+    message = (
+        f"test 'motion': 'motion.csv' has no motion of joint 'b': expected {expected}, or the value of b in posture"
+        " where it does not move"
+    )
+    with pytest.raises(jaxmb.InputError, match=re.escape(message)):
+        without_column(tmp_path, of_b, {"a": -0.3})
+
+
+@pytest.mark.parametrize(
+    ("of_b", "posture"),
+    [({}, {"b": 0.5}), ({"locked": True}, {}), ({"stiffness": 1e5, "damping": 10.0}, {})],
+    ids=["stated", "locked", "elastic"],
+)
+def test_a_joint_that_cannot_move_needs_no_column(tmp_path, of_b, posture):
+    (entry,) = without_column(tmp_path, of_b, posture).entries
+    assert entry.source.coordinates == ("a",)
+    assert any("no motion was recorded of b" in text for text in entry.remarks) == ("locked" not in of_b)
+
+
+def test_a_motion_without_record_is_a_cause(tmp_path):
+    study = without_column(tmp_path, {}, {"b": 0.5})
+    result = jaxmb.identify(study)
+    assert result.status.startswith("data not followed")
+    assert "usual causes: a motion of b, of which there is no record, order" in result.doubts[0]
 
 
 def test_torques_of_nothing(tmp_path):
