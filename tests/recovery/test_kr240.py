@@ -47,7 +47,7 @@ def test_joint_1_cannot_be_determined(result):
 
 
 def test_errors_follow_from_those_of_the_instruments(result):
-    """By hand, k_i^2 times the error of 1 / k_i: of the tracker alone, and of tracker, balance and encoders.
+    """By hand, k_i^2 times the error of 1 / k_i by tracker, balance and encoders, in generalized least squares.
 
     The displacements of a case are J K^-1 J^T w; an error of its load scales them all, one of a joint moves them by
     their derivative, here a difference. 500 draws tell a standard deviation to 3.2 %: four times that, which one of
@@ -55,24 +55,20 @@ def test_errors_follow_from_those_of_the_instruments(result):
     tests were not published.
     """
     stiffness = np.array([result.parameters[f"stiffness.q{i}"].value for i in range(2, 7)])
-    columns, weighed, turned = [], [], []
+    tracker = 2.0 * (3e-5 * np.repeat([1.0, 1.0 / 0.5], 3)) ** 2
+    information = np.zeros((5, 5))
     for case in result.study.fitted[0].source.cases:
-        columns.append(compliance_columns(result.study.model, case.q, case))
-        weighed.append(columns[-1] @ (1.0 / stiffness) * 9.80665 * 0.1 / np.linalg.norm(case.wrench[:3]))
-        steps = 1e-5 * np.eye(6)
-        sides = [[compliance_columns(result.study.model, case.q + s * d, case) for s in (1, -1)] for d in steps]
-        turned.append([np.radians(0.01) * (a - b) @ (1.0 / stiffness) / 2e-5 for a, b in sides])
-    std = np.sqrt(2.0) * 3e-5 * np.repeat([1.0, 1.0 / 0.5], 3)
-    scaled = np.array(columns) / std[:, None]
-    gain = np.linalg.pinv(scaled.reshape(-1, 5)).reshape(5, len(columns), 6)
-    tracker = np.sum(gain**2, axis=(1, 2))
-    balance = np.sum(np.einsum("kcr,cr->kc", gain, np.array(weighed) / std) ** 2, axis=1)
-    encoders = np.sum(np.einsum("kcr,cjr->kcj", gain, np.array(turned) / std) ** 2, axis=(1, 2))
+        columns = compliance_columns(result.study.model, case.q, case)
+        common = [columns @ (1.0 / stiffness) * 9.80665 * 0.1 / np.linalg.norm(case.wrench[:3])]
+        for step in 1e-5 * np.eye(6):
+            more, less = (compliance_columns(result.study.model, case.q + s * step, case) for s in (1, -1))
+            common.append(np.radians(0.01) * (more - less) @ (1.0 / stiffness) / 2e-5)
+        information += columns.T @ np.linalg.solve(np.diag(tracker) + np.transpose(common) @ common, columns)
+    expected = stiffness**2 * np.sqrt(np.diag(np.linalg.inv(information)))
     rows = {row["parameter"].removeprefix("stiffness."): row for row in result.metrics["table2"]}
     for i, (name, printed) in enumerate(TABLE_2.items()):
-        assert rows[name]["linear_error"] == pytest.approx(stiffness[i] ** 2 * np.sqrt(tracker[i]), rel=1e-6)
-        whole = stiffness[i] ** 2 * np.sqrt(tracker[i] + balance[i] + encoders[i])
-        assert rows[name]["error"] == pytest.approx(whole, rel=4 * 0.032), name
+        assert rows[name]["linear_error"] == pytest.approx(expected[i], rel=1e-6)
+        assert rows[name]["error"] == pytest.approx(expected[i], rel=4 * 0.032), name
         assert 1 / 3 < rows[name]["error"] / printed < 3, name
 
 

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_text
-from jaxmb.identify.assess.linear_outcome import identify_linear
+from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
 from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.mistakes import mistake_text, mistakes
 from jaxmb.identify.assess.remarks import (
@@ -56,6 +56,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import warnings_as_remarks
+from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes, select_modes
 
 CONVERGED_SLOPE = 1e-6
@@ -68,10 +69,10 @@ MOST_PASSES = 10
 SETTLED = 0.05
 """Standard deviations by which the last of them may move the values."""
 UNSETTLED = (
-    f"values still move after {MOST_PASSES} linearizations of torque tests about the fitted machine: the deflection of"
-    " gears is not consistent with them"
+    f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears (torque"
+    " tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
 )
-RIGID = "the deflection of gears is not that of the values found"
+RIGID = "the deflection of gears, or the effect of errors of loads and postures, is not that of the values found"
 NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, from which data are noisy."""
@@ -102,9 +103,7 @@ def identify(
     """
     # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
-        if study.complete is not None:
-            result = identify_complete(study, seed)
-        elif study.is_linear:
+        if study.complete is not None or study.is_linear:
             result = _identify_linear(study, seed)
         else:
             result = _identify_by_search(study, seed, state_file, resume, report)
@@ -142,22 +141,36 @@ def _identify_by_search(
 
 
 def _identify_linear(study: Study, seed: int) -> Result:
-    """`identify_linear`, again about the machine found until it settles where tests are linearized about one."""
-    result, doubt = identify_linear(study, seed), UNSETTLED if study.relinearized else ""
-    for _ in range(MOST_PASSES if study.relinearized else 0):
-        before = result
+    """One linear step; where tests depend on the machine it finds, about that until the values converge."""
+    doubts = list[str]()
+    if study.relinearized:
+        study, doubts = _about_fit(study, seed)
+    result = identify_linear(study, seed) if study.complete is None else identify_complete(study, seed)
+    return dataclasses.replace(result, remarks=(*doubts, *result.remarks), doubts=(*doubts, *result.doubts))
+
+
+def _about_fit(study: Study, seed: int) -> tuple[Study, list[str]]:
+    """A linear study with its tests as they are about the machine that it finds, and a sentence where there is none."""
+
+    def fitted() -> tuple[Model, np.ndarray, np.ndarray]:
+        if study.complete is None:
+            found = linear_finding(study, seed)
+            return found.model, found.u, found.known.std
+        result = identify_complete(study, seed)
+        values = result.parameters.values()
+        return result.model, np.array([p.value for p in values]), np.array([p.std for p in values])
+
+    model, before, _ = fitted()
+    for _ in range(MOST_PASSES):
         try:
-            study = study.about(before.model)
+            study = study.about(model)
         except ValueError as error:
-            doubt = f"{RIGID}: {error}"
-            break
-        result = identify_linear(study, seed)
-        pairs = zip(before.parameters.values(), result.parameters.values(), strict=True)
-        if all(abs(new.value - old.value) <= SETTLED * new.std for old, new in pairs):
-            return result
-    if not doubt:
-        return result
-    return dataclasses.replace(result, remarks=(doubt, *result.remarks), doubts=(doubt, *result.doubts))
+            return study, [f"{RIGID}: {error}"]
+        model, values, std = fitted()
+        if np.all(np.abs(values - before) <= SETTLED * std):
+            return study, []
+        before = values
+    return study, [UNSETTLED]
 
 
 def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:

@@ -1,8 +1,10 @@
 """Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +63,13 @@ MOST_NAMED = 10
 def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
     """All load cases of a role."""
     return [case for entry in entries if entry.role == role for case in entry.source.cases]
+
+
+def independent_rows(entries: Sequence[Entry], rows: np.ndarray) -> np.ndarray:
+    """Combinations of the rows [m] or [m, d] of some tests whose errors are independent."""
+    tests: list[Any] = [entry.test for entry in entries]
+    parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
+    return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 
 
 def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
@@ -152,9 +161,10 @@ def compensation_scatter(
         seed: of the errors.
     """
     fitted = [entry for entry in entries if entry.role == "fit"]
+    independent = functools.partial(independent_rows, fitted)
     fit_tests, judged = cases_of(entries, "fit"), judged_cases(entries)
     usable = able(model, judged, variants)
-    rows = {name: v.model.observation(model, fit_tests) for name, v in variants.items()}
+    rows = {name: independent(v.model.observation(model, fit_tests)) for name, v in variants.items()}
     seen = {name: v.model.observation(model, judged) for name, v in usable.items()}
     of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
     truth = rows[best] @ variants[best].fit.values
@@ -163,7 +173,7 @@ def compensation_scatter(
     moved = {name: np.empty((draws, measured.size)) for name in usable}
     for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
         for name, variant in usable.items():
-            fit = least_squares(variant.model, rows[name], truth + drawn - of_machine, std, robust)
+            fit = least_squares(variant.model, rows[name], truth + independent(drawn - of_machine), std, robust)
             moved[name][k] = seen[name] @ fit.values
     percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
     # what measured less deviation leaves of measured is the deviation, by point and direction
@@ -217,9 +227,13 @@ def _identified(study: Study, seed: int) -> Result:
         complete, models = stiffness_models(model, cases, compensated)
     robust = any(entry.test.robust for entry in fitted)
     weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
+    independent = functools.partial(independent_rows, fitted)
     with place(tests_text([entry.name for entry in fitted])):
         unseen = _unseen_joints(models["J1"], fitted, joint)
-        variants = {name: fitted_variant(stiffness, model, cases, robust, weight) for name, stiffness in models.items()}
+        variants = {
+            name: fitted_variant(stiffness, model, cases, robust, weight, independent)
+            for name, stiffness in models.items()
+        }
     best = variants["C1" if compensated is None else "C2"]
     plain = variants["C1"]
     measured, std = measured_displacements(cases)
@@ -241,7 +255,7 @@ def _identified(study: Study, seed: int) -> Result:
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
     far = left[best.model.name]
     wrong = not far.explained and far.square > FAR_OFF**2
-    initial_cost = float(np.sum(counted * (measured / std) ** 2))
+    initial_cost = float(np.sum(counted * (independent(measured) / std) ** 2))
     missed = [entry.name for entry in fitted] if wrong and cost > HALF**2 * initial_cost else []
     found = _parameters(best, wider)
     doubts = (

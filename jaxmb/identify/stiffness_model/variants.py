@@ -6,7 +6,8 @@ compensator.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -139,6 +140,7 @@ def fitted_variant(
     tests: Sequence[LoadCase],
     robust: bool = False,
     weight: Float[np.ndarray, "m"] | None = None,
+    independent: Callable[[Any], Any] = lambda rows: rows,
 ) -> Variant:
     """A stiffness model fitted to tests, with non-negative compliances for J1 and J2.
 
@@ -148,6 +150,7 @@ def fitted_variant(
         tests: deflection tests.
         robust: see `linear_fit`.
         weight: of the squared error of each displacement over its variance [m]; default: 1.
+        independent: combinations of rows [m] or [m, d] whose errors are independent; default: the rows.
 
     Raises:
         ValueError: there are not more equations than parameters, so that the model cannot be tested.
@@ -159,7 +162,8 @@ def fitted_variant(
             f" {len(stiffness.names)} parameters of {stiffness.name}, expected more tests to leave a residual"
         )
     scaled = std if weight is None else std / np.sqrt(weight)
-    return Variant(stiffness, least_squares(stiffness, stiffness.observation(model, tests), measured, scaled, robust))
+    matrix = independent(stiffness.observation(model, tests))
+    return Variant(stiffness, least_squares(stiffness, matrix, independent(measured), scaled, robust))
 
 
 def least_squares(

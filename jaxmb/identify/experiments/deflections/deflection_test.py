@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness, ElasticView, affine_stiffness
+from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
     LoadCase,
@@ -20,8 +21,8 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     measured_displacements,
     observation,
     spring_term,
-    turning,
 )
+from jaxmb.identify.experiments.deflections.source import common_errors
 from jaxmb.identify.experiments.test import Equations, Hypothesis, Score, Test, display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
@@ -47,31 +48,23 @@ class Decorrelation(eqx.Module):
         return xp.einsum("mk,mk...->m...", factor, x[row])
 
 
-def decorrelation(
-    model: Model, q: Float[np.ndarray, "t n"], rows: ElasticRows, std: Float[np.ndarray, "m"], turn_std: float
-) -> Decorrelation:
-    """What makes the errors of load cases independent in which all revolute coordinates turn between two readings.
-
-    S = diag(std^2) + turn_std^2 J J^T, with J the rows' Jacobian by the revolute coordinates, those that follow
-    from loops going with the others.
+def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndarray, "m"]) -> Decorrelation:
+    """Combinations of the rows of each load case whose errors are independent: S = diag(std^2) + G G^T.
 
     Args:
-        model: the machine.
-        q: posture of each case.
-        rows: of all cases, those of one case one after the other.
-        std: of their independent errors, m and rad.
-        turn_std: of each coordinate's turn, rad.
+        common: G of each case, from `common_errors`.
+        std: of the independent errors of all rows, m and rad.
     """
-    n = len(model.coordinates)
-    each = np.flatnonzero(np.diff(rows.case, prepend=-1))
-    sizes = np.diff(each, append=len(rows.case))
-    factor, row = np.zeros((len(rows.case), sizes.max())), np.zeros((len(rows.case), sizes.max()), dtype=int)
-    for there, first, size in zip(q, each, sizes, strict=True):
-        own = slice(first, first + size)
-        jacobian = rows.at_point[own][:, :n] @ turning(model, there)
-        covariance = np.diag(std[own] ** 2) + turn_std**2 * jacobian @ jacobian.T
-        factor[own, :size] = np.linalg.solve(np.linalg.cholesky(covariance), np.eye(size)) * std[own, None]
-        row[own, :size] = np.arange(first, first + size)
+    most = max(map(len, common))
+    factor, row, first = np.zeros((std.size, most)), np.zeros((std.size, most), dtype=int), 0
+    for columns in common:
+        size = len(columns)
+        own, first = slice(first, first + size), first + size
+        # S = D^(1/2) R^T R D^(1/2); unlike that of S, this factorization exists however large G is
+        _, upper = np.linalg.qr(np.concatenate([np.eye(size), (columns / std[own, None]).T]))
+        upper *= np.sign(np.diag(upper))[:, None]
+        factor[own, :size] = np.linalg.solve(upper.T, np.eye(size)) * std[own, None] / std[own]
+        row[own, :size] = np.arange(own.start, own.stop)
     return Decorrelation(factor, row)
 
 
@@ -214,18 +207,18 @@ class DeflectionTest(Test):
 
 def deflection_test(
     name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False,
-    gravity: bool = False, turn_std: float = 0.0,
+    gravity: bool = False, instruments: Instruments | None = None,
 ) -> DeflectionTest:  # fmt: skip
     """The test that some load cases make.
 
     Args:
         name: of the test.
-        model: the machine whose geometry is used.
+        model: the machine whose geometry is used, and with instruments its stiffness.
         cases: loads and what was measured under each.
         rotation_weight: by which the squared error of a rotation counts beside that of a translation.
         robust: whether outliers are given less weight.
         gravity: whether gravity's stiffness acts.
-        turn_std: standard deviation of what each revolute coordinate turns between two readings, rad.
+        instruments: whose errors of load and posture are common to the displacements of a case; none where not given.
     """
     displacement, std = measured_displacements(cases)
     q, rows = np.stack([case.q for case in cases]), elastic_rows(model, cases)
@@ -242,7 +235,9 @@ def deflection_test(
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
         is_robust=robust,
-        decorrelation=decorrelation(model, q, rows, std, turn_std) if turn_std > 0.0 else None,
+        decorrelation=decorrelation(common_errors(model, cases, instruments, gravity), std)
+        if instruments is not None and (instruments.changes_cases or instruments.repeat_std > 0.0)
+        else None,
     )
 
 

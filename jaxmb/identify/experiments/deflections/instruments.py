@@ -31,6 +31,13 @@ class Instruments(Part):
     draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
     """Monte-Carlo draws that tell what these errors do to the identified values."""
 
+    def with_scatter(self, kind: int, factor: float) -> "Instruments":
+        """The instruments with larger errors of measured translations (0) or rotations (1)."""
+        if kind == 1:
+            return self.model_copy(update={"reflectors_m": self.reflectors_m / factor})
+        changed = {"tracker_mm": factor * self.tracker_mm, "reflectors_m": factor * self.reflectors_m}
+        return self.model_copy(update=changed)
+
     @property
     def translation_std(self) -> float:
         """Of each component of a displacement, m."""
@@ -60,6 +67,11 @@ class Instruments(Part):
     def coordinate_std(self) -> float:
         """rad."""
         return math.radians(self.encoder_deg)
+
+    @property
+    def changes_cases(self) -> bool:
+        """Whether true loads or postures differ from the stated ones."""
+        return self.balance_kg + self.direction_deg + self.lever_mm + self.encoder_deg > 0.0
 
     @property
     def repeat_std(self) -> float:

@@ -7,14 +7,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.transform import Rotation
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import NOTABLE
 from jaxmb.identify.experiments.deflections.instruments import Instruments
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
+from jaxmb.identify.experiments.deflections.load_cases import (
+    LoadCase,
+    check_cases,
+    point_jacobians,
+    predicted,
+    turning,
+)
 from jaxmb.identify.experiments.entry import Source
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
+from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import close_loops
 
 SINGULAR = 1e-3
 """Least singular value of the joints' Jacobian over the largest, below which a posture is called singular."""
@@ -38,6 +47,80 @@ class DeflectionSource(Source):
         """Raise ValueError where a load case is not the machine's, or its posture is singular; it is named."""
         check_cases(model, self.cases)
         check_postures(model, self.cases)
+
+
+def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.ndarray, "k"]) -> LoadCase:
+    """A load case with its true posture and load, where the stated ones have errors.
+
+    The force has another size, direction and point of application, and its moment goes with it; a pure moment has no
+    errors.
+
+    Args:
+        model: the machine.
+        case: posture and load as stated.
+        errors: of the instruments.
+        z: errors over their standard deviations [7 + n]: of the balance, of the direction of the force about each
+            ground axis, of its point of application along each, and of the encoder of each coordinate.
+    """
+    q = _with_encoder_errors(model, case.q, errors.coordinate_std * z[7:])
+    size = float(np.linalg.norm(case.wrench[:3]))
+    if size == 0.0:
+        return dataclasses.replace(case, q=q)
+    wrench = case.wrench * (1.0 + errors.force_std * z[0] / size)
+    force, moment = wrench[:3], wrench[3:]
+    turn, offset = errors.direction_std * z[1:4], errors.lever_std * z[4:7]
+    if turn.any():
+        turned = Rotation.from_rotvec(turn).apply(force)
+        moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force)
+        force = turned
+    if offset.any():
+        moment = moment + np.cross(offset, force)
+    return dataclasses.replace(case, q=q, wrench=np.concatenate([force, moment]))
+
+
+def _with_encoder_errors(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:
+    """A posture with other revolute coordinates, rad; those that follow from loops follow."""
+    if not error.any():
+        return q
+    there = q + error * np.array(model.revolute)
+    if not model.loops:
+        return there
+    given = {name: there[model.coordinates.index(name)] for name in independent_coordinates(model)}
+    return np.asarray(close_loops(model, given, jnp.asarray(q)))
+
+
+def repeat_columns(model: Model, cases: Sequence[LoadCase], std: float) -> list[Float[np.ndarray, "p 6 k"]]:
+    """Displacements of the points of each case as each independent revolute coordinate turns by `std`, rad."""
+    jacobians = point_jacobians(model, cases)
+    turns = [std * turning(model, case.q) for case in cases]
+    return [jacobian[..., : len(turn)] @ turn for jacobian, turn in zip(jacobians, turns, strict=True)]
+
+
+def common_errors(
+    model: Model, cases: Sequence[LoadCase], errors: Instruments, gravity: bool
+) -> list[Float[np.ndarray, "m k"]]:
+    """Changes G of the measured displacements of each case by a standard deviation of each error common to them.
+
+    These are the errors of load and posture (`true_case`), by central differences, and `repeat_deg`. They add G G^T to
+    the covariance of the displacements of a case.
+
+    Args:
+        model: the machine, whose stiffness gives the displacements; one without stiffness has none.
+        cases: loads, and what was measured.
+        errors: of the instruments.
+        gravity: whether gravity's stiffness acts.
+    """
+    std = [errors.force_std, *[errors.direction_std] * 3, *[errors.lever_std] * 3]
+    acting = np.flatnonzero(np.array([*std, *errors.coordinate_std * np.array(model.revolute)]))
+    steps = [sign * row for row in np.eye(len(std) + len(model.coordinates))[acting] for sign in (1.0, -1.0)]
+    found = repeat_columns(model, cases, errors.repeat_std)
+    if acting.size:
+        true = [true_case(model, case, errors, step) for case in cases for step in steps]
+        moved = iter(predicted(model, true, gravity))
+        for i in range(len(cases)):
+            columns = np.stack([0.5 * (next(moved) - next(moved)) for _ in acting], axis=-1)
+            found[i] = np.concatenate([found[i], np.where(np.isfinite(columns), columns, 0.0)], axis=-1)
+    return [columns[case.measured] for columns, case in zip(found, cases, strict=True)]
 
 
 def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from jaxmb.identify.experiments.deflections.deflection_test import LEAST_DEGREES, deflection_test, repeatability
+from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
@@ -37,18 +38,15 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     model = setting.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
-    turn_std = 0.0 if part.instruments is None else part.instruments.repeat_std
-    if turn_std > 0.0 and setting.file.complete is not None:
-        raise NotImplementedError("instruments: repeat_deg cannot be used with [complete], expected 0")
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
     gravity = not all(other.static for other in setting.file.test) and not model.virtual_springs
     at, changed = stated_posture(model, part.posture)
-    truth, stated = None, None
+    truth, stated, instruments = None, None, part.instruments
     if part.simulate is None:
         start = np.asarray(at)
         cases, stated, absent, closed = read_table(model, setting.folder / str(part.file), part.frame, start, std)
-        cases, stated, repeated = _by_repeats(part, cases, stated)
+        cases, stated, instruments, repeated = _by_repeats(part, cases, stated, setting)
         changed += (*closed, *_taken(part, model, absent, start), *repeated)
     else:
         how = part.simulate
@@ -61,11 +59,17 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         check_cases(model, cases)
         truth = Truth(motion_coordinates(true), parameters(true))
     _check_moved(model, cases)
-    test = deflection_test(label, model, cases, part.rotation_weight, part.robust, gravity, turn_std)
-    source = DeflectionSource(cases=tuple(cases), instruments=part.instruments, rotation_weight=part.rotation_weight)
-    return [
-        Entry("deflection", test, source, truth, role=part.role, remarks=(*_assumed(part, cases, stated), *changed))
-    ]
+
+    def about(machine: Model) -> Entry:
+        test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
+        return Entry("deflection", test, source, truth, role=part.role, remarks=remarks)
+
+    remarks = (*_assumed(part, cases, stated), *changed)
+    source = DeflectionSource(
+        cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
+        about=about if instruments is not None and instruments.changes_cases else None,
+    )  # fmt: skip
+    return [about(model)]
 
 
 def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
@@ -113,12 +117,22 @@ def _assumed(
 
 
 def _by_repeats(
-    part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray]
-) -> tuple[list[LoadCase], list[np.ndarray], tuple[str, ...]]:
-    """Tests with the standard deviations of repeated ones where none are stated, which displacements have one then, and
-    a sentence on these, or on stated ones that repeated tests contradict."""
-    found, sentences = repeatability(cases), list[str]()
+    part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray], setting: Setting
+) -> tuple[list[LoadCase], list[np.ndarray], Instruments | None, tuple[str, ...]]:
+    """Tests with the standard deviations of repeated ones, where none are stated or these are larger beyond chance.
+
+    The scatter exceeds the stated deviations where the F-test of their variances says so; these are exact, so that the
+    limit is that of a chi-square. Outliers of a robust fit are no larger noise, and errors of loads and postures make
+    repeated tests differ by themselves.
+
+    Returns:
+        Tests, which displacements have a deviation, the instruments with it, and a sentence on each kind of deviation.
+    """
+    found, sentences, instruments = repeatability(cases), list[str](), part.instruments
     cases, stated = list(cases), [own.copy() for own in stated]
+    robust = any(getattr(other, "robust", False) for other in setting.file.test)
+    if instruments is not None and (instruments.changes_cases or instruments.repeat_std > 0.0):
+        return cases, stated, instruments, ()
     for kind, (key, unit, size) in enumerate((("std_mm", "mm", 1e3), ("std_deg", "deg", 1.0 / DEGREE))):
         columns, degrees = slice(3 * kind, 3 * kind + 3), found.degrees[kind]
         if degrees < LEAST_DEGREES or found.std[kind] == 0.0:
@@ -126,16 +140,30 @@ def _by_repeats(
         text = f"{size * found.std[kind]:.3g} {unit} in {found.groups} postures and loads with repeated tests"
         lacking = [case.measured[:, columns] & ~own[:, columns] for case, own in zip(cases, stated, strict=True)]
         if part.instruments is None and key not in part.model_fields_set and any(some.any() for some in lacking):
-            for i, some in enumerate(lacking):
-                std = cases[i].std.copy()
-                std[:, columns] = np.where(some, found.std[kind], std[:, columns])
-                cases[i] = dataclasses.replace(cases[i], std=std)
-                stated[i][:, columns] |= some
+            cases = [
+                _with_std(case, columns, np.where(some, found.std[kind], case.std[:, columns]))
+                for case, some in zip(cases, lacking, strict=True)
+            ]
+            for own, some in zip(stated, lacking, strict=True):
+                own[:, columns] |= some
             sentences.append(f"displacements scatter by {text}: the standard deviation of those without a stated one")
         elif found.chi_square[kind] > float(chdtri(degrees, FALSE_ALARM)):
             factor = math.sqrt(found.chi_square[kind] / degrees)
-            sentences.append(f"displacements scatter by {text}, {factor:.2g} times what their stated deviations give")
-    return cases, stated, tuple(sentences)
+            if not robust:
+                cases = [_with_std(case, columns, factor * case.std[:, columns]) for case in cases]
+                instruments = None if instruments is None else instruments.with_scatter(kind, factor)
+            taken = "" if robust else ": the stated standard deviations are multiplied by this factor"
+            sentences.append(
+                f"displacements scatter by {text}, {factor:.2g} times what their stated deviations give{taken}"
+            )
+    return cases, stated, instruments, tuple(sentences)
+
+
+def _with_std(case: LoadCase, columns: slice, std: np.ndarray) -> LoadCase:
+    """A test with other standard deviations of its translations or rotations [p, 3]."""
+    changed = case.std.copy()
+    changed[:, columns] = std
+    return dataclasses.replace(case, std=changed)
 
 
 def _std(part: DeflectionTestPart) -> np.ndarray:

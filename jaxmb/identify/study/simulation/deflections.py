@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.estimation.design import Design, choose_tests
 from jaxmb.identify.experiments.deflections.load_cases import (
@@ -16,10 +15,9 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     joint_terms,
     measured_displacements,
     observation_matrix,
-    point_jacobians,
     predicted,
-    turning,
 )
+from jaxmb.identify.experiments.deflections.source import repeat_columns, true_case
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
 from jaxmb.identify.study.format.deflection_format import (
     CompletePart,
@@ -32,7 +30,6 @@ from jaxmb.identify.study.simulation.postures import lowest_frame
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import close_loops, posture, stated_posture
 
 
@@ -201,55 +198,32 @@ def measured_with(
     """
     true = list(tests)
     if errors is not None:
-        true = []
-        for test in tests:
-            size = float(np.linalg.norm(test.wrench[:3]))
-            # A pure moment is not weighed with a balance.
-            factor = 1.0 + errors.force_std * draw.normal() / size if size > 0.0 else 1.0
-            q = _misread(model, test.q, errors.coordinate_std, draw)
-            true.append(dataclasses.replace(test, q=q, wrench=_loaded(test.wrench * factor, errors, draw)))
+        true = [true_case(model, test, errors, _standard_errors(test, errors, draw)) for test in tests]
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
-    turned = iter(_turned(model, true, 0.0 if errors is None else errors.repeat_std, draw))
+    turned = [np.zeros(1)] * len(true)
+    if errors is not None and errors.repeat_std > 0.0:
+        columns = repeat_columns(model, true, errors.repeat_std)
+        turned = [each @ draw.normal(size=each.shape[-1]) for each in columns]
     seen = []
-    for test, displacement in zip(tests, moved, strict=True):
+    for test, displacement, turn in zip(tests, moved, turned, strict=True):
         if errors is not None:
             scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
-            displacement = displacement + scale * draw.normal(size=displacement.shape)
-            displacement = displacement + next(turned)
+            displacement = displacement + scale * draw.normal(size=displacement.shape) + turn
         seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
     return seen
 
 
-def _loaded(wrench: np.ndarray, errors: Instruments, draw: np.random.Generator) -> np.ndarray:
-    """A wrench whose force has another direction and acts elsewhere than stated; its moment without force stays."""
-    force, moment = wrench[:3], wrench[3:]
+def _standard_errors(test: LoadCase, errors: Instruments, draw: np.random.Generator) -> np.ndarray:
+    """A draw of what `true_case` takes; what has no error is not drawn, so that seeds keep their meaning."""
+    z = np.zeros(7 + test.q.size)
+    if test.wrench[:3].any():
+        z[0] = draw.normal()
+    z[7:] = draw.normal(size=test.q.size)
     if errors.direction_std > 0.0:
-        turned = Rotation.from_rotvec(errors.direction_std * draw.normal(size=3)).apply(force)
-        lever = np.cross(force, moment) / (force @ force) if force.any() else np.zeros(3)
-        force, moment = turned, moment + np.cross(lever, turned - force)
+        z[1:4] = draw.normal(size=3)
     if errors.lever_std > 0.0:
-        moment = moment + np.cross(errors.lever_std * draw.normal(size=3), force)
-    return np.concatenate([force, moment])
-
-
-def _misread(model: Model, q: np.ndarray, std: float, draw: np.random.Generator) -> np.ndarray:
-    """Where a machine is whose encoders of revolute coordinates have errors, rad; what follows from loops follows."""
-    there = q + std * np.array(model.revolute) * draw.normal(size=q.size)
-    if not model.loops or std == 0.0:
-        return there
-    given = {name: there[model.coordinates.index(name)] for name in independent_coordinates(model)}
-    return np.asarray(close_loops(model, given, jnp.asarray(q)))
-
-
-def _turned(model: Model, tests: Sequence[LoadCase], std: float, draw: np.random.Generator) -> list[np.ndarray]:
-    """By what the points of each test move [p, 6] where each revolute coordinate turns by a standard deviation, rad."""
-    if std == 0.0:
-        return [np.zeros((len(test.points), 6)) for test in tests]
-    found = []
-    for test, jacobian in zip(tests, point_jacobians(model, tests), strict=True):
-        columns = turning(model, test.q)
-        found.append(jacobian[:, :, : len(columns)] @ columns @ (std * draw.normal(size=columns.shape[1])))
-    return found
+        z[4:7] = draw.normal(size=3)
+    return z
 
 
 def simulated_tests(

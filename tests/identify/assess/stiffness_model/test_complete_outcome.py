@@ -15,6 +15,7 @@ from jaxmb.identify.assess.stiffness_model import (
     judged_cases,
 )
 from jaxmb.identify.estimation import semidefinite
+from jaxmb.identify.experiments.deflections.load_cases import predicted
 from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
@@ -155,3 +156,18 @@ def test_searches_that_did_not_converge_are_told(result, fit_cases, monkeypatch)
     assert spring.startswith("the fit of the spring that would make the compliance of q2 what it is did not converge: ")
     assert {search, spring} < set(told.remarks)
     assert told.as_json()["metrics"]["compensator"]["spring"]["unsettled"] is True
+
+
+def test_errors_of_the_load_are_correlated_in_a_complete_model(fit_cases, models):
+    """Standard deviations are those of generalized least squares: 5 kg of 2.5 kN scale the displacements of a load."""
+    result = jaxmb.identify(complete_study(fit_cases, instruments={"tracker_mm": 0.03, "balance_kg": 5.0}))
+    assert result.outcome == "converged"
+    rows, information, first = models["C2"].observation(MODEL, fit_cases), 0.0, 0
+    for case, moved in zip(fit_cases, predicted(result.model, fit_cases), strict=True):
+        common = 5.0 * 9.80665 / 2500.0 * moved[case.measured]
+        own, first = rows[first : first + common.size], first + common.size
+        covariance = np.diag(case.std[case.measured] ** 2) + np.outer(common, common)
+        information = information + own.T @ np.linalg.solve(covariance, own)
+    expected = np.sqrt(np.diag(np.linalg.inv(information)))
+    names = [f"compliance.{name}" for name in models["C2"].names]
+    np.testing.assert_allclose([result.parameters[name].std for name in names], expected, rtol=1e-3)

@@ -4,9 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.special import chdtri
 
 import jaxmb
 from jaxmb.deflections import deflection_tests, deflections_csv
+from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.deflections.deflection_test import repeatability
 from tests.identify.arm import MACHINE, study_of
 
@@ -57,8 +59,6 @@ def test_a_study_takes_it_where_no_deviation_is_stated(tmp_path):
     stated = study(tmp_path, cases, std_mm=0.02)
     np.testing.assert_allclose(np.asarray(stated.tests[0].std), 2e-5, rtol=1e-9)
     assert stated.entries[0].remarks == ()
-    (remark,) = study(tmp_path, cases, std_mm=0.005).entries[0].remarks
-    assert f"{found / 5e-6:.2g} times what their stated deviations give" in remark
     # without noise there is nothing to estimate
     exact = study(tmp_path, measured(0.0))
     np.testing.assert_allclose(np.asarray(exact.tests[0].std), 3e-5, rtol=1e-9)
@@ -66,3 +66,40 @@ def test_a_study_takes_it_where_no_deviation_is_stated(tmp_path):
     few = study(tmp_path, cases[:3])
     np.testing.assert_allclose(np.asarray(few.tests[0].std), 3e-5, rtol=1e-9)
     assert "assumed" in few.entries[0].remarks[0]
+
+
+def test_a_stated_deviation_is_multiplied_where_the_scatter_contradicts_it(tmp_path):
+    cases = measured(0.02)
+    found = repeatability(cases).std[0]
+    taken = study(tmp_path, cases, std_mm=0.005)
+    np.testing.assert_allclose(np.asarray(taken.tests[0].std), found, rtol=1e-6)
+    (remark,) = taken.entries[0].remarks
+    assert f"{found / 5e-6:.2g} times what their stated deviations give: the stated standard deviations are" in remark
+    # which the tracker's errors are, and so those that are drawn
+    tracker = study(tmp_path, cases, instruments={"tracker_mm": 0.005}).entries[0]
+    assert tracker.source.instruments.translation_std == pytest.approx(found, rel=1e-6)
+    assert tracker.source.instruments.rotation_std == pytest.approx(np.sqrt(2.0) * 5e-6 / 0.2, rel=1e-9)
+    np.testing.assert_allclose(np.asarray(tracker.test.std), found, rtol=1e-6)
+
+
+def test_a_contradicted_deviation_is_followed_within_the_noise(tmp_path):
+    result = identify(study(tmp_path, measured(0.02), std_mm=0.005))
+    assert result.converged
+    # 45 degrees of freedom within the groups give 45, five means less two stiffnesses a chi-square of 13
+    assert 45.0 < result.cost < 45.0 + chdtri(13, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("count", "part", "remarks"),
+    [
+        (20, {"std_mm": 0.016}, 0),  # 1.26 times the stated one, as in one of 140 sets by chance
+        (3, {"std_mm": 0.005}, 0),  # six degrees of freedom
+        (20, {"std_mm": 0.005, "robust": True}, 1),
+        (20, {"instruments": {"tracker_mm": 0.005, "lever_mm": 1.0}}, 0),
+    ],
+)
+def test_a_stated_deviation_stays(tmp_path, count, part, remarks):
+    made = study(tmp_path, measured(0.02)[:count], **part)
+    stated = 1e-3 * part["std_mm"] if "std_mm" in part else np.sqrt(2.0) * 5e-6
+    np.testing.assert_allclose(np.asarray(made.tests[0].std), stated, rtol=1e-9)
+    assert len(made.entries[0].remarks) == remarks
