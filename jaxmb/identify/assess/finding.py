@@ -114,14 +114,15 @@ class Finding:
     def gross_errors(self) -> dict[str, str]:
         """Sentences on data that no noise explains, by name of a fitted test; see `Source.gross_errors`."""
         pairs = zip(self.study.fitted, self.study.tests, self.study.problem.rows, strict=True)
-        found = {e.name: e.source.gross_errors(test, self.model, self.jacobian[rows]) for e, test, rows in pairs}
+        free = self.study.free
+        found = {e.name: e.source.gross_errors(test, self.model, self.jacobian[rows], free) for e, test, rows in pairs}
         return {name: text for name, text in found.items() if text}
 
     @functools.cached_property
     def held_out_errors(self) -> dict[str, str]:
         """The same of tests that are held out."""
         entries = [entry for entry in self.study.entries if entry.role == "check"]
-        found = {entry.name: entry.source.gross_errors(entry.test, self.model, None) for entry in entries}
+        found = {entry.name: entry.source.gross_errors(entry.test, self.model) for entry in entries}
         return {name: text for name, text in found.items() if text}
 
     @functools.cached_property

@@ -217,10 +217,15 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     degrees = sum(float(np.sum(1.0 / test.correlation_lengths)) - rank for test, rank in zip(tests, ranks, strict=True))
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
+    pairs = zip(finding.study.fitted, finding.study.tests, strict=True)
+    named = {test.name: entry.source.cause(test, finding.model, finding.study.free) for entry, test in pairs}
+    cause = "; ".join(f"{text} of {display_name(name)}" for name, text in named.items() if text) or (
+        "fixed values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a"
+        " length or the direction of gravity is wrong"
+    )
     return [
-        f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: fixed"
-        " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length"
-        " or the direction of gravity is wrong; standard deviations were inflated accordingly"
+        f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: {cause};"
+        " standard deviations were inflated accordingly"
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.response.modal import Modes
@@ -42,14 +43,21 @@ class Source:
     std_unknown: ClassVar[bool] = False
     """Whether its errors are too large for standard deviations to follow from them."""
 
-    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
+    def gross_errors(
+        self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
+    ) -> str:
         """A sentence on data that the prediction does not follow, whatever their noise; empty where there is none.
 
         Args:
             test: the test.
             model: the identified machine's.
             jacobian: of its residual; None of a test that was not fitted.
+            free: the free parameters; likewise.
         """
+        return ""
+
+    def cause(self, test: Any, model: Model, free: FreeParameters) -> str:
+        """A clause on the single error of the test that explains the residual; empty where none is known."""
         return ""
 
     def check_linear(self, model: Model) -> None:

@@ -93,6 +93,8 @@ class Setting(NamedTuple):
     """Terms of friction that were found in a first look at the tests, which `whole` has."""
     fit: Model | None = None
     """The machine of a fit with rigid gears, about which torque tests are linearized."""
+    reversed_gears: tuple[str, ...] = ()
+    """Joints whose record at the shaft is read with the opposite sign of the gear ratio."""
 
 
 def study_model(machine: Machine, file: StudyFile) -> Model:

@@ -130,6 +130,16 @@ def at_joints(
     return found, sides
 
 
+def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:
+    """The record at joints as gear ratios of the opposite sign give it, of joints recorded at their shafts."""
+    sign = np.where(np.isin(record.names, joints), -1.0, 1.0)
+    position, velocity, acceleration, effort = (
+        None if part is None else part * sign
+        for part in (record.position, record.velocity, record.acceleration, record.effort)
+    )
+    return dataclasses.replace(record, position=position, velocity=velocity, acceleration=acceleration, effort=effort)
+
+
 def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "k m"]:
     """Coordinates, or their derivatives, with shafts that were not recorded turning as their joints do."""
     found, names = z.copy(), independent_coordinates(model)

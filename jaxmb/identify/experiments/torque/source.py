@@ -1,16 +1,23 @@
 """What a torque test was made of."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from jaxmb.identify.experiments.entry import Source
 from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import unexplained
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
+
+EXPLAINS = 0.9
+"""Part of the variance of a residual, from which on the opposite sign of a gear ratio explains it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,10 +52,14 @@ class TorqueSource(Source):
     """Joints without a column, which are taken at rest at the posture."""
     std_unknown: bool = False
     """Errors of a motion from a Kalman smoother are a large part of the noise: standard deviations are not known."""
+    reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
+    """The test with gear ratios of the opposite sign, by the joints whose record is of their shafts."""
     recorded: Recorded | None = None
     """Its equations with the recordings of its drives, where gains of these are to be found first."""
 
-    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None) -> str:
+    def gross_errors(
+        self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
+    ) -> str:
         """A sentence on joints whose torque is not explained; see `Source.gross_errors`."""
         if self.impossible or not self.noise_bound.size:
             return self.impossible  # states without a record in time
@@ -61,8 +72,34 @@ class TorqueSource(Source):
             for name, p in zip(found.joints, found.percent, strict=True)
         ]
         moved = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
-        cause = found.cause or (
-            f"usual causes: {moved}order, sign or unit of columns, sign or zero of an angle, torque and angle at"
-            " different times, the direction of gravity, the stiffness of a gear on a joint without motor"
+        named = "" if free is None else self.cause(test, model, free)
+        cause = (
+            named
+            or found.cause
+            or (
+                f"usual causes: {moved}order, sign or unit of columns, sign or zero of an angle, torque and angle at"
+                " different times, the direction of gravity, the stiffness of a gear on a joint without motor"
+            )
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
+
+    def cause(self, test: TorqueTest, model: Model, free: FreeParameters) -> str:
+        """A clause on the gear ratios whose opposite sign explains the residual; see `Source.cause`."""
+        best, text, effort = EXPLAINS, "", np.asarray(test.effort)
+        own = [np.asarray(test.coordinate) == i for i in range(len(self.coordinates))]
+        spread = [float(np.std(effort[rows])) or np.inf for rows in own]
+
+        def size(residual: np.ndarray) -> float:
+            return sum(float(np.mean((residual[rows] / s) ** 2)) for rows, s in zip(own, spread, strict=True))
+
+        before = size(effort - np.asarray(test.predict(test.view(model))))
+        for joints, read in self.reversed_gears.items():
+            rows = read().equations(model, free)
+            if len(rows.measured) != effort.size:
+                continue
+            matrix, measured = rows.matrix / rows.std[:, None], rows.measured / rows.std
+            found = lsq_linear(matrix, measured, (free.lower_value, free.upper_value))
+            explains = 1.0 - size((measured - matrix @ found.x) * rows.std) / before
+            if explains > best:
+                best, text = explains, f"the opposite sign of the gear ratio of {listed(joints)}"
+        return text and f"{text} would explain {100.0 * best:.0f} % of the residual"

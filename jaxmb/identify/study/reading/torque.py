@@ -1,7 +1,7 @@
 """From one entry of a study to the torque test that it stands for."""
 
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.gain_fit import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
-from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released
+from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at
 from jaxmb.identify.experiments.torque.prepared import (
     HIGHEST,
     Prepared,
@@ -212,6 +212,25 @@ def check_columns(
         )
 
 
+def check_ratios(model: Model, record: MotionRecord) -> None:
+    """Raise ValueError where a shaft and its joint were recorded and turn by another ratio, or in another sense."""
+    angles = dict(zip(record.names, (record.position - record.position.mean(axis=0)).T, strict=True))
+    for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
+        name, motor = model.coordinates[joint], model.coordinates[shaft]
+        if name not in angles or motor not in angles:
+            continue
+        q, theta = angles[name], angles[motor]
+        size = float(np.sqrt((q @ q) * (theta @ theta)))
+        if not (q @ q > STILL**2 * q.size and abs(q @ theta) > ALIKE * size):
+            continue
+        found = float(np.sign(q @ theta) * np.sqrt((theta @ theta) / (q @ q)))
+        if not 1.0 / OTHER_UNIT < found / ratio < OTHER_UNIT:
+            raise ValueError(
+                f"'{motor}' turns {found:.4g} times for one of '{name}', and the machine's ratio is {ratio:g}: expected"
+                " the sign and size of the ratio, and the units of both angles, to agree"
+            )
+
+
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
     """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
 
@@ -221,8 +240,8 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
     for name, way in moved.items():
         turns = way / (2.0 * np.pi)
-        revolute = model.revolute[model.coordinates.index(name)]
-        if recorded and ranges[name] is None and revolute and turns > MOST_TURNS:
+        is_joint = model.revolute[model.coordinates.index(name)] and name in model.joints
+        if recorded and ranges[name] is None and is_joint and turns > MOST_TURNS:
             found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
     still = [name for name, way in moved.items() if way < STILL]
     if still:
@@ -252,6 +271,8 @@ class _Recording(NamedTuple):
     truth: Truth | None
     remarks: tuple[str, ...]
     """How it was found."""
+    at_shafts: tuple[str, ...] = ()
+    """Joints of which the shaft alone was recorded, in columns of its own."""
 
 
 class _NoisyRows(NamedTuple):
@@ -280,7 +301,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     stated, changed = stated_posture(model, part.posture)
     start = np.asarray(stated)
     absent = payload_columns(model, part.without, [payload.name for payload in setting.whole.payload])
-    record, sides, truth, how_found = _recording(part, setting, model)
+    record, sides, truth, how_found, at_shafts = _recording(part, setting, model)
     _check_recording(part, setting, model, record, start)
     path = recorded_path(model, record, start)
     cutoff = _searched_cutoff(part, setting, model, record, path, absent)
@@ -318,8 +339,10 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
     source = _source(part, setting, model, record, moved, noisy, cutoff)
     source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if tries else None, recorded=recordings)
+    settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
+    if at_shafts and not setting.reversed_gears:
+        source = dataclasses.replace(source, reversed_gears=_reversed_gears(settled, label, setting, at_shafts))
     if sides and not model.dependent:
-        settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
         source = dataclasses.replace(
             source, about=lambda fit: read_torque_test(settled, label, setting._replace(fit=fit))[0]
         )
@@ -333,10 +356,14 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
 
 def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recording:
     """The record that a test is of: read or simulated, at the joints, in even steps, efforts by gains found before."""
-    truth, remarks = None, list[str]()
+    truth, remarks, at_shafts = None, list[str](), ()
     if part.simulate is None:
         read = _recorded(str(part.file), setting, part.resample_hz is None)
+        check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
+        at_shafts = tuple(name for name in sides if name not in read.names)
+        if setting.reversed_gears:
+            record = reversed_at(record, setting.reversed_gears)
         check_columns(str(part.file), setting.whole, model, record.names, part.posture)
         remarks += _column_remarks(part, model, read, record, sides)
     else:
@@ -353,7 +380,19 @@ def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recordi
         remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
         with place("resample_hz"):
             record = resampled(record, part.resample_hz)
-    return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks))
+    return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks), at_shafts)
+
+
+def _reversed_gears(
+    part: TorqueTestPart, label: str, setting: Setting, at_shafts: tuple[str, ...]
+) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+    """Readers of the test with the opposite sign of the gear ratio of each joint, and of all, with rigid gears."""
+
+    def reader(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
+        changed = setting._replace(fit=None, reversed_gears=joints)
+        return lambda: cast(TorqueTest, read_torque_test(part, label, changed)[0].test)
+
+    return {joints: reader(joints) for joints in dict.fromkeys([*((name,) for name in at_shafts), at_shafts])}
 
 
 def _column_remarks(

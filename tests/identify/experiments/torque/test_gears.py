@@ -1,5 +1,7 @@
 """Drives behind elastic gears, against a pendulum whose link SciPy integrates behind its gear."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -176,10 +178,34 @@ def test_simulated_motions_are_those_of_the_links(tmp_path):
         assert missed(study.about(true), true) < 2e-3 < 0.01 < missed(study, true)
 
 
+@pytest.mark.parametrize(("offset", "status"), [(1.0, "converged"), (0.05, "data not followed")])
+def test_the_sign_of_a_ratio_is_named(tmp_path, motion, offset, status):
+    """Of a shaft without its joint; a large offset may take up most of the weight."""
+    angle, _, torque = motion
+    heads, columns = ["q_motor", "q_motor.torque"], [-RATIO * angle, -torque / RATIO]
+    hold = {name: TRUE[name] for name in ("stiffness.q", "damping.q", "rotor_inertia.q_motor")}
+    free = {name: bounds for name, bounds in FREE.items() if name in TRUE and name not in hold}
+    free["offset.q_motor"] = {"lower": -offset, "upper": offset}
+    result = jaxmb.identify(make(tmp_path, heads, columns, free=free, hold=hold))
+    assert result.status.startswith(status)
+    named = "the opposite sign of the gear ratio of q would explain (9[0-9]|100) % of the residual"
+    assert re.search(named, result.doubts[0])
+    columns[0] = RATIO * angle  # the sign of the torque is another error
+    result = jaxmb.identify(make(tmp_path, heads, columns, free=free, hold=hold))
+    assert result.status.startswith("data not followed")
+    assert not any("gear ratio" in text for text in result.doubts)
+
+
+def test_the_sign_of_a_ratio_between_two_columns(tmp_path, motion):
+    angle, q, torque = motion
+    with pytest.raises(jaxmb.InputError, match=r"'q_motor' turns 79.* times for one of 'q', .* ratio is -80: expected"):
+        make(tmp_path, ["q", "q_motor", "q.torque"], [q, -RATIO * angle, torque])
+
+
 def test_wrong_columns(tmp_path, motion):
     """A sentence each."""
     angle, _, torque = motion
     with pytest.raises(jaxmb.InputError, match=r"'q\.torque' and 'q_motor\.torque' are the same, expected one of them"):
-        make(tmp_path, ["q", "q_motor", "q.torque", "q_motor.torque"], [angle, angle, torque, torque])
+        make(tmp_path, ["q", "q_motor", "q.torque", "q_motor.torque"], [angle, RATIO * angle, torque, torque])
     with pytest.raises(jaxmb.InputError, match="angles_at: joint with a motor"):
         make(tmp_path, ["q", "q.torque"], [angle, torque], angles_at={"p": "link"})
