@@ -21,14 +21,16 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
     """`equinox.filter_jit` that re-raises errors of jaxmb without the traceback of JAX and Equinox.
 
     Wrong names and shapes are found while JAX traces a function, deep below the call. Errors raised by JAX itself keep
-    their tracebacks.
+    their tracebacks. Calls that state the default of an argument share the program of calls that leave it out.
     """
-    jitted = eqx.filter_jit(function)
+    jitted, signature = eqx.filter_jit(function), inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
         try:
-            return jitted(*args, **kwargs)
+            return jitted(*bound.args, **bound.kwargs)
         except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise

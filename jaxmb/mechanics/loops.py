@@ -333,6 +333,6 @@ def _factored(
 ) -> tuple[Float[Array, "c x"], Float[Array, "c d"], Float[Array, "d d"]]:
     """Derivative of the gaps, and QR factors of its columns of the dependent coordinates, whose least-squares solution
     covers redundant constraints."""
-    slope = jax.jacfwd(lambda y: loop_gaps(model, y, rigid_only))(x)
+    slope = _compiled_gap(model, x, rigid_only)[1]
     basis, triangle = jnp.linalg.qr(slope[:, np.array(dependent, dtype=int)])
     return slope, basis, triangle

@@ -222,6 +222,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     return tangent_about(model, q, operating_point(model, q, at), at)
 
 
+@compiled  # also within programs, so that it is traced once for all of them
 def tangent_about(
     model: Model,
     q_rest: Float[Array, "n"],

@@ -4,6 +4,8 @@ import math
 import os
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.study.kinds import KINDS, by_kind
@@ -129,6 +131,7 @@ def to_do(result: Result) -> list[str]:
     return sentences
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # as in `identify`
 def sections(result: Result) -> tuple[Section, ...]:
     """All sections of the report on a result, the verdict first.
 

@@ -69,7 +69,8 @@ def finding_at(study, u):
     known = knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights))
     values = study.free.values(np.asarray(u))
     model = study.free.apply(study.model, jnp.asarray(values))
-    return Finding(study, 0, np.asarray(u), values, model, residual, jacobian, weights, known)
+    views = tuple(test.view(model) for test in study.tests)
+    return Finding(study, 0, np.asarray(u), values, model, residual, jacobian, weights, known, views)
 
 
 LAWS = {"parameters": ["stiffness.*", "damping.*"], "by": ["b", "amplitude"]}

@@ -1,15 +1,20 @@
 """What is compiled once serves every study of the same form."""
 
 import copy
+import dataclasses
 from pathlib import Path
 
 import jax.monitoring
+import numpy as np
 import pytest
 
+import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.modes_test import predict_modes
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.files import find_description, read_toml
+from tests.identify.arm import MACHINE, shapes, study_of
 
 LINES = {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 1.0}
 TEST = {"kind": "frf", "simulate": {"lines": LINES, "noise_log_std": 0.01, "noise_seed": 1}}
@@ -49,6 +54,21 @@ def test_another_seed_other_bounds_and_other_noise_compile_nothing(programs):
     identify(changed(simulate={"noise_seed": 5}), seed=2)
     identify(changed(refine={"gradient_tolerance": 1e-8, "most_steps": 100}))
     assert programs == []
+
+
+def test_names_and_stated_defaults_compile_nothing(programs, tmp_path):
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    q = jaxmb.reference_posture(model)
+    jaxmb.linearize(model, q)
+    test = study_of(tmp_path, shapes()).tests[0]
+    view = test.view(jaxmb.build_model(MACHINE))
+    found = predict_modes(test, view)
+    programs.clear()
+    jaxmb.linearize(model, q, "posture")
+    jaxmb.linearize(model, q, at="posture")
+    other = predict_modes(dataclasses.replace(test, name="another"), view)
+    assert programs == []
+    np.testing.assert_array_equal(other.errors, found.errors)
 
 
 def test_a_study_is_read_with_few_programs(programs):

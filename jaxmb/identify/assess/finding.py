@@ -63,15 +63,12 @@ class Finding:
     row_weights: Float[np.ndarray, "m"]
     known: Knowledge
     """Of u, from the Jacobian."""
+    views: tuple[View, ...]
+    """What each fitted test sees of the identified machine; not recomputed for other standard deviations."""
     linear: Linear | None = None
     """Of a study that was fitted in one linear step."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Part of the covariance of u that is not that of noise."""
-
-    @functools.cached_property
-    def views(self) -> tuple[View, ...]:
-        """What each fitted test sees of the identified machine."""
-        return tuple(test.view(self.model) for test in self.study.tests)
 
     @functools.cached_property
     def compressed(self) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:

@@ -1,13 +1,12 @@
 """How well a machine predicts tests, those that were fitted and those that were held out."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Score
-from jaxmb.machine.build import Model
+from jaxmb.identify.experiments.test import Score, View
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,14 +40,14 @@ class Verdict(Prediction):
     tests: dict[str, TestPrediction]
 
 
-def verdict(model: Model, entries: Sequence[Entry]) -> Verdict:
+def verdict(entries: Sequence[Entry], views: Iterable[View]) -> Verdict:
     """How well a machine predicts tests, together and each.
 
     Args:
-        model: the machine's.
         entries: the tests.
+        views: what each of them sees of the machine.
     """
-    each = {entry.name: entry.test.score(entry.test.view(model), entry.reference_hz) for entry in entries}
+    each = {e.name: e.test.score(view, e.reference_hz) for e, view in zip(entries, views, strict=True)}
     tests = {
         name: TestPrediction(*_means([score]), modes=len(score.frequency_errors_hz)) for name, score in each.items()
     }

@@ -218,12 +218,14 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(x), free.lower_value, free.upper_value) for x in (u, initial_u))
+    model = free.apply(study.model, values)
     finding = Finding(
         study=study,
         seed=seed,
         u=u,
         values=values,
-        model=free.apply(study.model, values),
+        model=model,
+        views=tuple(test.view(model) for test in study.tests),
         residual=residual,
         jacobian=jacobian,
         row_weights=row_weights,

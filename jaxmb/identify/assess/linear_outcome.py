@@ -159,12 +159,15 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), moved_numbers(study, values, step))
+    study = study.at_values(values)
     return Finding(
-        study=study.at_values(values),
+        study=study,
         seed=seed,
         u=study.free.encode(values),
         values=values,
-        model=with_numbers(study.free.apply(study.model, jnp.asarray(values)), moved_numbers(study, values, step)),
+        model=model,
+        views=tuple(test.view(model) for test in study.tests),
         residual=-np.sqrt(step.row_weights) * step.residual / stacked.std,
         jacobian=step.jacobian,
         row_weights=step.row_weights,

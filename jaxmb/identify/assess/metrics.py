@@ -198,8 +198,8 @@ def fit_metrics(finding: Finding) -> Metrics:
     return dataclasses.replace(
         _truth_metrics(finding),
         misfit=finding.misfit,
-        fit=verdict(finding.model, study.fitted) if study.fitted else None,
-        holdout=verdict(finding.model, study.checks) if study.checks else None,
+        fit=verdict(study.fitted, finding.views) if study.fitted else None,
+        holdout=verdict(study.checks, (e.test.view(finding.model) for e in study.checks)) if study.checks else None,
         tests=kinds,
         prior_log_std=_prior_std(study, np.array(study.free.logarithmic), 1.0),
         prior_std=_prior_std(study, ~np.array(study.free.logarithmic), study.free.width),

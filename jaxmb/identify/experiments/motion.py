@@ -20,6 +20,8 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
+SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
+"""Posture, point of linearization, outputs, inputs, whether they feel gravity, and whether springs share energy."""
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
     "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
@@ -169,13 +171,13 @@ def _weightless_views(
     for first in range(0, len(values), AT_ONCE):
         some = values[first : first + AT_ONCE]
         filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
-        views = jax.tree.map(np.asarray, _views_at_once(test, model, free, jax.device_put(filled)))
+        views = jax.tree.map(np.asarray, _views_at_once(test.seen_at, model, free, jax.device_put(filled)))
         yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
 
 
 @compiled
-def _views_at_once(test: "PostureTest", model: Model, free: FreeParameters, values: Float[Array, "k d"]) -> MotionView:
-    return jax.vmap(lambda v: test.view(free.apply(model, v), weightless=True))(values)
+def _views_at_once(seen_at: SeenAt, model: Model, free: FreeParameters, values: Float[Array, "k d"]) -> MotionView:
+    return jax.vmap(lambda v: motion_view(free.apply(model, v), *seen_at, weightless=True))(values)
 
 
 def without_weight(model: Model, free: FreeParameters) -> bool:
@@ -207,10 +209,14 @@ class PostureTest(Test):
     outputs: eqx.AbstractVar[tuple[Point, ...]]
     inputs: eqx.AbstractVar[tuple[Point, ...]]
 
-    def view(self, model: Model, weightless: bool = False) -> MotionView:
-        """Small motions of the machine at the test's posture; without gravity, for derivatives, see `tangent_about`."""
-        points = (self.outputs, self.inputs)
-        return motion_view(model, self.q, self.at, *points, self.feels_gravity, self.shares_energy, weightless)
+    def view(self, model: Model) -> MotionView:
+        """Small-amplitude motion of the machine at the test's posture."""
+        return motion_view(model, *self.seen_at)
+
+    @property
+    def seen_at(self) -> SeenAt:
+        """Arguments of `motion_view` beside the machine."""
+        return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""

@@ -15,14 +15,14 @@ from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import deviations, limits, row_blocks
-from jaxmb.identify.experiments.motion import PostureTest, without_weight
+from jaxmb.identify.experiments.motion import PostureTest, SeenAt, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.test import listed
 from jaxmb.identify.fit.problem import compressed, is_large, residual_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import Modes
 
 AS_GOOD = 0.05
@@ -219,7 +219,7 @@ def mode_deviations(
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    slope = _slope(test.q, test.at, model, free, jax.device_put(u))
+    slope = _slope(test.seen_at, model, free, jax.device_put(u))
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -242,11 +242,11 @@ def mode_deviations(
 
 
 @compiled
-def _slope(q: Array, at: LinearizeAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
+def _slope(seen_at: SeenAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
     """Derivatives of the tangent matrices by u [n, n, d]."""
-    light = at == "posture" and without_weight(model, free)
+    light = seen_at[1] == "posture" and without_weight(model, free)
 
     def tangent(u: Array) -> Tangent:
-        return motion_view(free.apply(model, free.values(u)), q, at, (), (), weightless=light).tangent
+        return motion_view(free.apply(model, free.values(u)), *seen_at, weightless=light).tangent
 
     return jax.jacfwd(tangent)(u)
