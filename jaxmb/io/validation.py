@@ -66,6 +66,10 @@ def validated(
         raise InputError(f"{source}: {error}") from None
 
 
+CLOSE = 0.7
+"""Similarity of two keys or headings, by `difflib`, from which on one may be meant by the other."""
+
+
 def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
     """One sentence on the most informative error: the location, the value found and the expectation."""
     errors_found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
@@ -80,7 +84,7 @@ def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel])
     key = first["loc"][-1] if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         allowed = list(first["siblings"])
-        closest = difflib.get_close_matches(str(key), allowed, n=1)
+        closest = difflib.get_close_matches(str(key), allowed, n=1, cutoff=CLOSE)
         hint = f", did you mean '{closest[0]}'?" if closest else ";"
         text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
     elif first["type"] == "missing" and isinstance(key, int):
@@ -193,7 +197,8 @@ def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tup
         keys.append(step)
         if holder is not None:
             models = list(_models_in(holder.model_fields[str(step)].annotation))
-    return tuple(keys), tuple(f.alias or name for name, f in siblings[0].model_fields.items()) if siblings else ()
+    fields = [f.alias or name for name, f in siblings[0].model_fields.items()] if siblings else []
+    return tuple(keys), (*fields, *(getattr(siblings[0], "FILE_KEYS", ()) if siblings else ()))
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:

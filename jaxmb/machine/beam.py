@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
@@ -70,7 +70,8 @@ def _box(width: float, height: float, wall: float = 0.0, *, poisson: float) -> N
         series = sum(math.tanh(n * math.pi * long / (2.0 * short)) / n**5 for n in range(1, 20, 2))
         torsion = long * short**3 * (1.0 / 3.0 - 64.0 / math.pi**5 * short / long * series)
         numbers = (width * height, moment(width, height), moment(height, width), torsion)
-        return numbers, (5.0 / 6.0, 5.0 / 6.0)
+        shear = 10.0 * (1.0 + poisson) / (12.0 + 11.0 * poisson)
+        return numbers, (shear, shear)
     b, h, perimeter = width - wall, height - wall, 2.0 * (width + height - 2.0 * wall)
     inner_b, inner_h = width - 2.0 * wall, height - 2.0 * wall
     numbers = (
@@ -92,6 +93,8 @@ def _shear_of_box(m: float, v: float) -> float:
 MOST_ELEMENTS = 200
 LEAST_MODULUS = 1e6
 """Pa, least plausible Young's modulus (rubber); below it the unit is probably GPa or MPa. A third for shear moduli."""
+COMMON_MODULI = 5e8, 1.3e12
+"""Pa, Young's moduli of soft plastics and of diamond; beyond these the unit is probably wrong."""
 PRINTED = 0.02
 """Relative rounding error of tabulated section properties."""
 
@@ -134,9 +137,20 @@ class Beam(Part):
         ):
             if modulus < least:
                 raise ValueError(f"{name} is {modulus:g} Pa, expected at least {least:.2g}; is it in GPa or MPa?")
-        for message in self._section_warnings():
+        for message in (*self._modulus_warnings(), *self._section_warnings()):
             warnings.warn(f"beam '{getattr(self, 'name', 'beam')}': {message}", stacklevel=2)
         return self
+
+    def _modulus_warnings(self) -> list[str]:
+        """A warning on moduli that hardly any material has."""
+        low, high = COMMON_MODULI
+        moduli = ("young_modulus", self.young_modulus, 1.0), ("shear_modulus", self.shear_modulus, 1.0 / 3.0)
+        return [
+            f"{name} is {modulus:.3g} Pa, materials have {low * part:.2g} (soft plastics) to {high * part:.2g} Pa"
+            " (diamond): is it in Pa, and the power of ten right?"
+            for name, modulus, part in moduli
+            if not low * part <= modulus <= high * part
+        ]
 
     def _section_warnings(self) -> list[str]:
         """Warnings about implausible section properties; a beam of given stiffness and any modulus may have them."""
@@ -170,6 +184,9 @@ class FlexibleBeam(Beam):
     of element k the name with "/k"; bodies, frames and other beams may name any of them as parent. Undeformed, the beam
     lies along the x axis of `origin`; displacements are small.
     """
+
+    FILE_KEYS: ClassVar[tuple[str, ...]] = ("section", "from", "to", "roll")
+    """Keys of a file in place of others."""
 
     name: Name
     body: Name = GROUND
@@ -276,6 +293,10 @@ PARALLEL = 1e-6
 """Sine of the angle between a beam and the z axis of its frame, below which the x axis is the reference direction."""
 
 
+BETWEEN = {"from", "to", "roll"}
+"""Keys of a beam between two frames."""
+
+
 def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
     """Contents of a machine file with `from` and `to` of beams replaced by body, origin and length.
 
@@ -288,7 +309,7 @@ def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
             depends on the beam itself; both ends coincide.
     """
     beams = data.get("beam", ())
-    if not isinstance(beams, list | tuple) or not any(isinstance(b, dict) and {"from", "to"} & b.keys() for b in beams):
+    if not isinstance(beams, list | tuple) or not any(isinstance(b, dict) and BETWEEN & b.keys() for b in beams):
         return data
     try:
         return data | _expanded(data, beams)
@@ -299,14 +320,14 @@ def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_keys(beam: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in beam.items() if key not in ("from", "to", "roll")}
+    return {key: value for key, value in beam.items() if key not in BETWEEN}
 
 
 def _expanded(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
     reference = _ReferencePoses(data)
     written, frames, loops = [], [], []
     for beam in beams:
-        if not (isinstance(beam, dict) and {"from", "to"} & beam.keys()):
+        if not (isinstance(beam, dict) and BETWEEN & beam.keys()):
             written.append(beam)
             continue
         name, to = beam.get("name"), beam.get("to")
@@ -382,9 +403,13 @@ class _ReferencePoses:
 
     def beam(self, beam: dict[str, Any]) -> tuple[str, np.ndarray, float]:
         """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
-        if not {"from", "to"} & beam.keys():
+        if not BETWEEN & beam.keys():
             return beam.get("body", GROUND), _matrix(beam.get("origin", {})), beam["length"]
         name, to = f"beam '{beam.get('name')}'", beam.get("to")
+        if not {"from", "to"} & beam.keys():
+            raise ValueError(
+                f"{name}: roll turns a beam that has from and to, expected both beside it, or rpy in origin instead"
+            )
         extra = {"body", "origin", "length"} & beam.keys()
         if extra or not {"from", "to"} <= beam.keys():
             raise ValueError(f"{name}: has {', '.join(sorted(extra)) or 'from or to alone'}, expected both from and to"

@@ -187,7 +187,8 @@ def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, label: str = "
     largest_gap = float(np.max(np.abs(current.size)))
     if not largest_gap <= OPEN:
         raise ValueError(
-            f"{label}: the loops of '{model.name}' are open by {largest_gap:.3g}; `close_loops` closes them"
+            f"{label}: the loops of '{model.name}' are open by {largest_gap:.3g}; `close_loops` closes them, or state"
+            f" {', '.join(independent_coordinates(model))} only, from which the other coordinates follow"
         )
     if constraint_rank(current.slope[:, list(model.dependent)]) < len(model.dependent):
         independent = ", ".join(independent_coordinates(model))

@@ -49,7 +49,7 @@ def test_torsion():
 
 
 def test_shear_factors():
-    """Cowper's closed forms of a rod, a thin tube and a thin square box; given ones stay."""
+    """Cowper's closed forms of a rod, a thin tube, a thin square box and a full rectangle; given ones stay."""
     rod, tube, box = (
         beam(section=s) for s in ({"tube": [0.06, 0]}, {"tube": [0.06, 0.0599]}, {"box": [0.1, 0.1, 1e-4]})
     )
@@ -57,6 +57,8 @@ def test_shear_factors():
     assert rod.shear_factor_y == pytest.approx(6.0 * (1.0 + v) / (7.0 + 6.0 * v), rel=1e-12)
     assert tube.shear_factor_z == pytest.approx(2.0 * (1.0 + v) / (4.0 + 3.0 * v), rel=1e-3)
     assert box.shear_factor_y == pytest.approx(20.0 * (1.0 + v) / (48.0 + 39.0 * v), rel=1e-3)
+    full = beam(section={"box": [0.04, 0.08]})
+    assert full.shear_factor_y == full.shear_factor_z == pytest.approx(10.0 * (1.0 + v) / (12.0 + 11.0 * v), rel=1e-12)
     assert beam(section={"tube": [0.06, 0]}, shear_factor_y=0.7).shear_factor_y == 0.7
 
 
@@ -81,6 +83,9 @@ def test_beams_that_cannot_be(changes, message):
             {"second_moment_y": 2e4, "second_moment_z": 1e4},
             "the radius of gyration of its section, sqrt(second moment / area), is 7.07e+03 m",
         ),
+        ({"young_modulus": 70e6}, "young_modulus is 7e+07 Pa, materials have 5e+08 (soft plastics) to 1.3e+12 Pa"),
+        ({"young_modulus": 200e12}, "young_modulus is 2e+14 Pa, materials have 5e+08 (soft plastics) to 1.3e+12 Pa"),
+        ({"shear_modulus": 26e6}, "shear_modulus is 2.6e+07 Pa, materials have 1.7e+08"),
         ({"torsion_constant": 4e-8}, "torsion_constant is 4e-08 m^4, expected at most the sum of the second moments"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, place, validated
+from jaxmb.machine.schema import Machine
 
 
 def told(*tests, **more):
@@ -27,6 +28,17 @@ def test_keys_are_those_of_the_kind_of_test():
     assert "std_mm" not in text
     text = told({"kind": "frf", "file": "h.npz", "weigths": {}, "name": "a"})
     assert text.startswith("study.toml: test 'a', weigths: unknown key, did you mean 'weights'?")
+
+
+def test_a_key_is_suggested_where_it_is_close():
+    assert "load_frame: unknown key; expected one of: kind," in told(DEFLECTION | {"load_frame": "tool"})
+
+
+def test_keys_of_a_beam_in_a_file_are_listed():
+    beam = {"name": "b", "length": 1.0, "sektion": {"tube": [0.06, 0.05]}, "young_modulus": 7e10}
+    beam |= {"shear_modulus": 2.6e10, "density": 2700.0}
+    with pytest.raises(InputError, match=r"sektion: unknown key, did you mean 'section'\? .*section, from, to, roll"):
+        validated(Machine, {"name": "m", "beam": [beam]}, "m.toml")
 
 
 def test_keys_are_those_of_the_part_that_the_key_stands_in():

@@ -106,6 +106,7 @@ def test_between_bodies_in_the_reference_posture(tmp_path):
     [
         ({"from": "a"}, "beam 'rod': has from or to alone, expected both from and to"),
         ({"from": "a", "to": "b", "length": 1.0}, "beam 'rod': has length, expected both from and to in place of"),
+        ({"length": 1.0, "roll": 0.1}, "beam 'rod': roll turns a beam that has from and to, expected both beside it"),
         ({"from": "a", "to": "c"}, "beam 'rod': to: frame 'c' does not exist"),
         ({"from": "rod", "to": "b"}, "the pose of 'rod' depends on itself"),
         ({"from": "a", "to": "a"}, "beam 'rod': from and to coincide"),

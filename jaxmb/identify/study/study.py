@@ -226,6 +226,8 @@ def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
     f(parameters) = sqrt(weight) (predicted - measured) / std x noise unit, all fitted tests one after another; f . f is
     the cost (eq. 22 of Huynh et al. 2020), the prior left out. The noise unit is the standard deviation of the first
     FRF test, 1 where there is none. f can be transformed by `jax.jit`, `jax.grad`, `jax.jacobian` and `jax.vmap`.
+    Before a fit, gears of joints with a motor are rigid in torque tests; in `result.study` their torques are linearized
+    about the fitted machine with elastic gears.
 
     Args:
         study: from `load_study`. `result.study` has the noise, the weights and the lines that a fit estimated, so that

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import read_text
-from jaxmb.io.validation import InputError, place as place_of
+from jaxmb.io.validation import CLOSE, InputError, place as place_of
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
 
@@ -228,7 +228,7 @@ def _unknown(heading: str, names: Sequence[str]) -> str:
     """Sentence for a heading that is no column, with the one that was meant, whatever the case of its letters."""
     lower = {name.lower(): name for name in names}
     words = [text.strip().lower() for text in (heading, heading.partition(" ")[0])]
-    near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1) if word else [])]
+    near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1, cutoff=CLOSE) if word else [])]
     # The whole heading may be nearer to another column than its first word is.
     near.sort(key=lambda m: m not in words)
     hint = f", did you mean '{lower[near[0]]}'?" if near else ";"
