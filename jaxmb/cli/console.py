@@ -1,5 +1,6 @@
 """Common to all commands: output, progress, result folders, and errors as one line."""
 
+import inspect
 import itertools
 import os
 import signal
@@ -7,7 +8,7 @@ import sys
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from jaxmb.report.section import Section
 
 DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
 FIRST_LINE_AFTER_S, LINE_EVERY_S = 2.0, 10.0
@@ -29,6 +32,18 @@ Out = Annotated[
         show_default="results/NAME",
     ),
 ]
+
+
+def with_options(run: Callable[..., None]) -> Callable[..., None]:
+    """A command of Typer with an option for each field of the named tuple that `run` takes as `options`."""
+    options = inspect.signature(run, eval_str=True).parameters["options"].annotation
+
+    def command(**values: object) -> None:
+        run(options(**values))
+
+    command.__name__, command.__doc__ = run.__name__, run.__doc__
+    command.__signature__ = inspect.signature(options, eval_str=True)  # pyright: ignore[reportFunctionMemberAccess]
+    return command
 
 
 class WrongInput(Exception):
@@ -83,6 +98,43 @@ def move_aside(folder: Path, files: tuple[str, ...]) -> str:
     for name in earlier:
         (folder / name).rename(previous / name)
     return f"; the earlier result was moved to {previous.name}"
+
+
+def deliver(
+    name: str,
+    folder: Path,
+    sections: "Sequence[Section]",
+    files: Mapping[str, Callable[[Path], object]],
+    figure: Callable[[Path], Path] | None = None,
+) -> None:
+    """Print the sections of a command's report, and write its files and figures; an earlier result is moved aside.
+
+    Args:
+        name: of the machine or measurement.
+        folder: output folder.
+        sections: of the report.
+        files: for each file name the function that writes the file at a path.
+        figure: writes a further figure in a folder and returns its path.
+    """
+    from jaxmb.report.section import write_pictures
+    from jaxmb.report.terminal import on_terminal
+
+    writable(folder, tuple(files))
+    console = console_of()
+    console.print(on_terminal(sections, console.width))
+    with writing(folder):
+        aside = move_aside(folder, tuple(files))
+        for file, write in files.items():
+            write(folder / file)
+        with progress(name, "drawing figures"):
+            figures = write_pictures(sections, folder / "figures")
+            figures += [] if figure is None else [figure(folder / "figures")]
+    print_written(folder, [*files, *(f"figures/{path.name}" for path in figures)], aside)
+
+
+def print_written(folder: Path, files: Sequence[str], aside: str) -> None:
+    """Print the files written in a folder, and the clause of `move_aside`, as one line."""
+    console_of().print(f"written in {folder}: {', '.join(files)}{aside}", soft_wrap=True)
 
 
 def printable(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,6 +12,7 @@ from jaxmb.cli.console import (
     Out,
     console_of,
     move_aside,
+    print_written,
     progress,
     say,
     say_interrupted,
@@ -29,56 +30,61 @@ if TYPE_CHECKING:
 LARGEST_SEED = 2**63 - 1
 
 
-def identify(
-    study: Annotated[str, typer.Argument(help="Built-in study, or path of a study file.", show_default=False)],
-    out: Out = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the search and the starts.")] = 0,
+class IdentifyOptions(NamedTuple):
+    """Options of `jaxmb identify`."""
+
+    study: Annotated[str, typer.Argument(help="Built-in study, or path of a study file.", show_default=False)]
+    out: Out = None
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the search and the starts.")] = 0
     noise_seed: Annotated[
         int | None,
         typer.Option(min=0, max=LARGEST_SEED, help="Seed of simulated noise.", show_default="the study's own"),
-    ] = None,
+    ] = None
     preset: Annotated[
         str | None,
         typer.Option(help="Published method: default, huynh2020 or rognant2010.", show_default="the study's own"),
-    ] = None,
+    ] = None
     search: Annotated[
         str | None,
         typer.Option(
             help="Population search: auto, random (none), cmaes, de, pso or another evosax algorithm.",
             show_default="the study's own",
         ),
-    ] = None,
+    ] = None
     profile: Annotated[
         list[str] | None,
         typer.Option(help="Parameter or pattern for a profile of the cost, minimised over all other parameters."),
-    ] = None,
+    ] = None
     draws: Annotated[
         int | None,
         typer.Option(min=2, help="Number of Monte-Carlo draws about the identified machine; writes draws.npz."),
-    ] = None,
+    ] = None
     bootstrap: Annotated[
         int | None,
         typer.Option(min=2, help="Number of bootstrap draws of the residual; writes bootstrap.npz."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the saved state of an interrupted run.")
-    ] = False,
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the saved state of an interrupted run.")] = (
+        False
+    )
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Join a run of several processes, see docs/cluster.md.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+def identify(options: IdentifyOptions) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
     from jaxmb import native
     from jaxmb.identify.study.file import read_study_file
     from jaxmb.identify.study.presets import PRESETS
 
     with wrong_input():
-        if preset is not None and preset not in PRESETS:
-            raise ValueError(f"--preset is '{preset}', expected one of {', '.join(PRESETS)}")
-        file, path = read_study_file(study, preset, search)  # errors in it are reported before JAX is imported
-    folder = Path("results") / path.stem if out is None else out
+        if options.preset is not None and options.preset not in PRESETS:
+            raise ValueError(f"--preset is '{options.preset}', expected one of {', '.join(PRESETS)}")
+        # errors in the file are reported before JAX is imported
+        file, path = read_study_file(options.study, options.preset, options.search)
+    folder = Path("results") / path.stem if options.out is None else options.out
     state = folder / "state.npz"
-    if distributed:
+    if options.distributed:
         go_on_watched(state)
     native.begin()
 
@@ -92,38 +98,35 @@ def identify(
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
-        if distributed:
+        if options.distributed:
             join_others(state)
         with progress(path.stem, "reading the study"):
-            problem = make_study(file, path.stem, path.parent, str(path), noise_seed)
-        if profile:
-            profiled(problem, profile)
-    resampling = [(count, name) for count, name in ((draws, "draws"), (bootstrap, "bootstrap")) if count is not None]
-    if distributed and not is_first():
+            problem = make_study(file, path.stem, path.parent, str(path), options.noise_seed)
+        if options.profile:
+            profiled(problem, options.profile)
+
+    def fitted(report: "Callable[[Report], None] | None" = None) -> "Result":
+        result = run(problem, options.seed, state, options.resume, report)
+        return with_profiles(result, options.profile) if options.profile else result
+
+    asked = {"draws": options.draws, "bootstrap": options.bootstrap}.items()
+    resampling = [(name, count) for name, count in asked if count is not None]
+    if options.distributed and not is_first():  # takes part in all computations of the first process
         with wrong_input(), with_others():
-            result = run(problem, seed, state, resume)
-            if profile:  # keeps the processes in step for the draws
-                with_profiles(result, profile)
-            for count, name in resampling:
+            result = fitted()
+            for name, count in resampling:
                 _drawn(result, count, name)
-        return
-    folder = writable(folder, (RESULT, MACHINE, STUDY))
+            return
+    writable(folder, (RESULT, MACHINE, STUDY))
     console = console_of()
     with writing(folder):
-        if resume and not state.exists():
-            console.print(
-                f"no saved state in {folder}: starting from the beginning",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-        elif not resume:
+        if options.resume and not state.exists():
+            console.print(f"no saved state in {folder}: starting from the beginning", soft_wrap=True)
+        elif not options.resume:
             state.unlink(missing_ok=True)  # an early interruption must not offer the state of another run
         try:
             with wrong_input(), with_others(), _progress(problem.name) as report:
-                result = run(problem, seed, state, resume, report)
-                if profile:
-                    result = with_profiles(result, profile)
+                result = fitted(report)
             aside = move_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
@@ -131,20 +134,18 @@ def identify(
         state.unlink(missing_ok=True)
         report = sections(result)
         console.print(on_terminal(report, console.width))
-        for count, name in resampling:  # before the figures, which would delay other processes
-            _draw(result, count, name, folder)
-            written = [*written, f"{name}.npz"]
+        for name, count in resampling:  # before the figures, which would delay other processes
+            written = [*written, _draw(result, count, name, folder)]
         with progress(problem.name, "drawing figures"):
             figures = write_pictures(report, folder / "figures")
-        written = [*written, *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
+    print_written(folder, [*written, *(f"figures/{path.name}" for path in figures)], aside)
     if not result.converged:
         reason = [text for text in result.doubts[:1] if text not in result.status]
         raise typer.Exit(say("; ".join([result.status, *reason]), NOT_CONVERGED))
 
 
-def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
-    """Fit `count` draws about the result, print their table and write them."""
+def _draw(result: "Result", count: int, name: str, folder: Path) -> str:
+    """Fit `count` draws about the result, print their table and write them; returns the name of the file."""
     from jaxmb.identify.assess.uncertainty.monte_carlo import write_draws
     from jaxmb.report.parameters import draws_sections
     from jaxmb.report.terminal import on_terminal
@@ -155,6 +156,7 @@ def _draw(result: "Result", count: int, name: str, folder: Path) -> None:
     what = "draws of the residual" if name == "bootstrap" else "draws of the noise"
     console.print(on_terminal(draws_sections(found, result, what), console.width))
     write_draws(folder / f"{name}.npz", found)
+    return f"{name}.npz"
 
 
 def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int], None] | None" = None) -> "Draws":

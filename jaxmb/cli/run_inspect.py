@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import console_of, move_aside, progress, writable, writing, wrong_input
+from jaxmb.cli.console import console_of, deliver, progress, writable, wrong_input
 
 
 def inspect(
@@ -24,23 +24,18 @@ def inspect(
     from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_atomically
     from jaxmb.report.inspection import inspection_sections
-    from jaxmb.report.section import write_pictures
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input(), progress(path.stem, "reading the study"):
         problem = make_study(file, path.stem, path.parent, str(path))
-    folder = None if out is None else writable(out, ("inspect.json",))
-    console = console_of()
+    if out is not None:
+        writable(out, ("inspect.json",))
     with wrong_input(), progress(problem.name, "compiling and differentiating"):
         found = run(problem)
     report = inspection_sections(found)
-    console.print(on_terminal(report, console.width))
-    if folder is None:
+    if out is None:
+        console = console_of()
+        console.print(on_terminal(report, console.width))
         return
-    with writing(folder):
-        aside = move_aside(folder, ("inspect.json",))
-        write_atomically(folder / "inspect.json", found.json_text().encode())
-        with progress(problem.name, "drawing figures"):
-            figures = write_pictures(report, folder / "figures")
-    written = ["inspect.json", *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
+    text = found.json_text().encode()
+    deliver(problem.name, out, report, {"inspect.json": lambda path: write_atomically(path, text)})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, console_of, move_aside, progress, say, writable, writing, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, deliver, progress, say, wrong_input
 
 
 def modal(
@@ -38,13 +38,12 @@ def modal(
     out: Out = None,
 ) -> None:
     """Modal analysis of measured FRFs; write modal.json, the FRFs measured and synthesized, and figures."""
+    from jaxmb.io.files import write_atomically
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.source import measured_frf
     from jaxmb.report.modal import modal_json, modal_sections, synthesized
-    from jaxmb.report.section import write_pictures
-    from jaxmb.report.terminal import on_terminal
 
     name = Path(file).stem
     with wrong_input(), progress(name, "reading") as report:
@@ -60,23 +59,15 @@ def modal(
             report=report,
             hits=[hit if unit is None else with_unit(hit, unit) for hit in estimate.hits],
         )
-    files = ("modal.json", "measured.npz", "synthesized.npz")
-    folder = writable(Path("results") / name if out is None else out, files)
-    console = console_of()
     compared = synthesized(analysis, frf_set)
-    with writing(folder):
-        from jaxmb.io.files import write_atomically
-
-        aside = move_aside(folder, files)
-        write_atomically(folder / "modal.json", modal_json(name, analysis, compared, estimate.remarks).encode())
-        write_frf(folder / "measured.npz", frf_set)
-        write_frf(folder / "synthesized.npz", compared.synthesized)
-        sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
-        console.print(on_terminal(sections, console.width))
-        with progress(name, "drawing figures"):
-            figures = write_pictures(sections, folder / "figures")
-    written = [*files, *(f"figures/{path.name}" for path in figures)]
-    console.print(f"written in {folder}: {', '.join(written)}{aside}", markup=False, highlight=False, soft_wrap=True)
+    sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
+    text = modal_json(name, analysis, compared, estimate.remarks).encode()
+    files = {
+        "modal.json": lambda path: write_atomically(path, text),
+        "measured.npz": lambda path: write_frf(path, frf_set),
+        "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
+    }
+    deliver(name, Path("results") / name if out is None else out, sections, files)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
 

@@ -1,11 +1,13 @@
 """`jaxmb predict`."""
 
 import math
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, console_of, move_aside, progress, writable, writing, wrong_input
+from jaxmb.cli.console import Out, deliver, progress, wrong_input
 from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
 
 PREDICTED_LINES = 1001
@@ -47,11 +49,9 @@ def predict(
     from jaxmb.mechanics.loops import independent_coordinates
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
-    from jaxmb.report.mode_shapes import mode_shape_sections
+    from jaxmb.report.mode_shapes import mode_shape_sections, write_mode_animation
     from jaxmb.report.prediction import predicted_sections
-    from jaxmb.report.section import write_pictures
     from jaxmb.report.structure import check_mode
-    from jaxmb.report.terminal import on_terminal
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
 
@@ -70,34 +70,20 @@ def predict(
         low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
         h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
-    folder = writable(robot.folder(out, "predict"), ("frf.npz",))
     names = tuple(" ".join(point) for point in points)
-    console = console_of()
+    predicted = FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
     at = {coordinate: values[coordinate] for coordinate in independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)
-    console.print(on_terminal(report, console.width))
-    with writing(folder):
-        aside = move_aside(folder, ("frf.npz",))
-        write_frf(
-            folder / "frf.npz",
-            FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}"),  # pyright: ignore[reportArgumentType]
-        )
-        with progress(robot.name, "drawing figures"):
-            figures = write_pictures(report, folder / "figures")
-            if animate is not None:
-                from jaxmb.report.mode_shapes import write_mode_animation
 
-                path = folder / "figures" / f"mode-{animate}.gif"
-                figures.append(write_mode_animation(path, model, q, animate, found=found))
-    console.print(
-        f"written in {folder}: {', '.join(('frf.npz', *(f'figures/{path.name}' for path in figures)))}{aside}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    def animation(mode: int, folder: Path) -> Path:
+        return write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
+
+    files = {"frf.npz": lambda path: write_frf(path, predicted)}
+    figure = None if animate is None else partial(animation, animate)
+    deliver(robot.name, robot.folder(out, "predict"), report, files, figure)
 
 
 def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
