@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypedDict
 
 import numpy as np
 
@@ -214,6 +215,30 @@ class FrfSet:
     def finite(self) -> np.ndarray:
         """Which values [freq, output, input] are finite."""
         return np.isfinite(self.frf)
+
+
+class FrfLabels(TypedDict, total=False):
+    """Keyword arguments of the estimators that become fields of the `FrfSet`."""
+
+    kind: FrfKind
+    """Of the responses: "receptance" of displacements, "mobility" or "accelerance", which is the default."""
+    outputs: Sequence[str]
+    """Degrees of freedom of the responses, as "12 x"; numbered where not given."""
+    inputs: Sequence[str]
+    """Degrees of freedom of the forces."""
+    unit: str
+    """Of the responses over that of the forces; SI where not given, or "unknown"."""
+    posture: Mapping[str, float] | None
+    """Coordinates of the machine, rad or m."""
+    nodes: Mapping[str, tuple[float, float, float]] | None
+    """Positions of the nodes, m."""
+    source: str
+    """Name of the set in messages."""
+
+
+def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
+    """The set with those labels that are given and not None."""
+    return dataclasses.replace(frf_set, **{name: value for name, value in labels.items() if value is not None})
 
 
 def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from jaxmb.io.files import check_regular, find_description, library_names, read_
 from jaxmb.io.validation import InputError, place, validated
 from jaxmb.measurement.files.frf_file import read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
-from jaxmb.measurement.frf_set import FrfSet, to_si
+from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
@@ -225,9 +224,10 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
     """
     description, path = load_records_file(name_or_path)
     records = _records(description, path)
-    common: dict[str, Any] = {
+    labels: FrfLabels = {
         "kind": description.kind,
         "outputs": records[0].outputs,
+        "inputs": records[0].inputs,
         "unit": records[0].unit,
         "posture": description.posture,
         "nodes": description.nodes,
@@ -236,26 +236,26 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
     method = description.method
     with place(str(path)):
         if isinstance(method, Noise):
-            return _from_noise(records[0], method, common)
+            return _from_noise(records[0], method, labels)
         if isinstance(method, Periodic):
-            return _from_period(records[0], method, common)
-        return _from_hits(records, method, description, common)
+            return _from_period(records[0], method, labels)
+        return _from_hits(records, method, description, labels)
 
 
-def _from_noise(record: TimeRecord, method: Noise, common: dict[str, Any]) -> Estimate:
+def _from_noise(record: TimeRecord, method: Noise, labels: FrfLabels) -> Estimate:
     frf_set = estimate_frf(
-        record.force, record.response, record.sample_rate_hz, inputs=record.inputs,
-        segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **common,
+        record.force, record.response, record.sample_rate_hz,
+        segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **labels,
     )  # fmt: skip
     # A boxcar is what burst noise is given, that dies within the segment: the rule is for noise that goes on.
     remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
     return Estimate(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
 
 
-def _from_period(record: TimeRecord, method: Periodic, common: dict[str, Any]) -> Estimate:
+def _from_period(record: TimeRecord, method: Periodic, labels: FrfLabels) -> Estimate:
     harmonics = range(method.first_harmonic, method.last_harmonic + 1, method.step)
     frf_set = estimate_periodic_frf(
-        record.force, record.response, record.sample_rate_hz, method.period, harmonics, inputs=record.inputs, **common
+        record.force, record.response, record.sample_rate_hz, method.period, harmonics, **labels
     )
     return Estimate(frf_set, (), _averaged(frf_set, "periods"))
 
@@ -269,9 +269,7 @@ def _step_hz(frf_set: FrfSet) -> float:
     return float(f[1] - f[0]) if f.size > 1 else float(f[0])
 
 
-def _from_hits(
-    records: Sequence[TimeRecord], method: Hits, description: RecordsFile, common: dict[str, Any]
-) -> Estimate:
+def _from_hits(records: Sequence[TimeRecord], method: Hits, description: RecordsFile, labels: FrfLabels) -> Estimate:
     sets, remarks, summary, single = [], [], [], []
     for inputs in dict.fromkeys(record.inputs for record in records):
         hits = []
@@ -285,7 +283,7 @@ def _from_hits(
             raise ValueError(
                 f"{where} holds more than one hit: expected method.block, the samples of each, to cut them apart"
             )
-        test = _hit_test(hits, method, description, common | {"inputs": inputs})
+        test = _hit_test(hits, method, description, {**labels, "inputs": inputs})
         several = len({record.inputs for record in records}) > 1
         where = f"input '{inputs[0]}': " if several else ""
         remarks += [f"{where}hit {number} is left out: {reason}" for number, reason in test.rejected.items()]
@@ -319,7 +317,7 @@ def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarra
 
 
 def _hit_test(
-    hits: Sequence[tuple[np.ndarray, np.ndarray]], method: Hits, description: RecordsFile, common: dict[str, Any]
+    hits: Sequence[tuple[np.ndarray, np.ndarray]], method: Hits, description: RecordsFile, labels: FrfLabels
 ) -> HitTest:
     rate = description.sample_rate_hz
     decay = method.decay_1_s or 0.0
@@ -328,7 +326,7 @@ def _hit_test(
     return estimate_frf_from_hits(
         hits, rate, decay_1_s=decay, force_window_s=method.force_window_s, double_hit_level=method.double_hit_level,
         force_full_scale=description.forces.full_scale, response_full_scale=description.responses.full_scale,
-        estimator=method.estimator, **common,
+        estimator=method.estimator, **labels,
     )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Unpack
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     Estimator,
     check_estimator,
@@ -21,7 +22,6 @@ from jaxmb.measurement.records.spectra import (
 )
 from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
 from jaxmb.measurement.records.windows import exponential_window, force_window
-from jaxmb.response.frf_kind import FrfKind
 
 DOUBLE = "a double hit"
 """How that reason begins."""
@@ -211,13 +211,7 @@ def estimate_frf_from_hits(
     force_full_scale: float | None = None,
     response_full_scale: float | None = None,
     estimator: Estimator = "H1",
-    kind: FrfKind = "accelerance",
-    outputs: Sequence[str] = (),
-    inputs: Sequence[str] = (),
-    unit: str = "",
-    posture: Mapping[str, float] | None = None,
-    nodes: Mapping[str, tuple[float, float, float]] | None = None,
-    source: str = "hits",
+    **labels: Unpack[FrfLabels],
 ) -> HitTest:
     """Frequency responses to the hits of a hammer at one place, averaged over the hits that can be used.
 
@@ -239,13 +233,7 @@ def estimate_frf_from_hits(
         force_full_scale: value at which the force channel clips; guessed from flat tops where not given.
         response_full_scale: the same of the response channels.
         estimator: "H1", "H2" or "Hv".
-        kind: what the responses are.
-        outputs: degrees of freedom of the responses.
-        inputs: degree of freedom of the hammer.
-        unit: of the responses over that of the force; SI where not given, or "unknown".
-        posture: coordinates of the machine, rad or m.
-        nodes: positions of the nodes, m.
-        source: what messages call the set.
+        labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Returns:
         The set, with coherence over the accepted hits where there are two or more, and what was rejected and why.
@@ -280,10 +268,10 @@ def estimate_frf_from_hits(
     frequency_hz, several = line_frequencies(hits[0][0].size, rate), len(accepted) > 1
     h, coherence = estimate(products(frequency_hz, f, y), estimator)
     frf_set = FrfSet(
-        frequency_hz, h, kind, tuple(outputs), tuple(inputs), coherence=coherence if several else None,
-        averages=len(accepted), decay_1_s=float(decay_1_s), unit=unit, posture=posture or {}, nodes=nodes or {},
-        source=source,
+        frequency_hz, h, "accelerance", coherence=coherence if several else None, averages=len(accepted),
+        decay_1_s=float(decay_1_s), source="hits",
     )  # fmt: skip
+    frf_set = labelled(frf_set, labels)
     alone = (estimate(products(frequency_hz, f[k : k + 1], y[k : k + 1]))[0] for k in range(len(accepted)) if several)
     single = tuple(dataclasses.replace(frf_set, frf=each, coherence=None, averages=1) for each in alone)
     return HitTest(frf_set, tuple(accepted), tuple(peaks), MappingProxyType(rejected), tuple(remarks), single)

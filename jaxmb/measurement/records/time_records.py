@@ -1,11 +1,12 @@
 """From records of forces and responses to frequency responses: shaker noise and periodic excitation."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     SILENT,
     Estimator,
@@ -21,8 +22,9 @@ from jaxmb.measurement.records.spectra import (
     whole_number,
 )
 from jaxmb.measurement.records.windows import effective_averages, segment_window
-from jaxmb.response.frf_kind import FrfKind
 
+KIND, SOURCE = "accelerance", "time records"
+"""Default kind of a set, and its name in messages."""
 CHUNK = 4_000_000
 """Numbers of a record that are transformed at once, so that memory does not grow with its length."""
 
@@ -36,13 +38,7 @@ def estimate_frf(
     overlap: float = 0.5,
     window: str = "hann",
     estimator: Estimator = "H1",
-    kind: FrfKind = "accelerance",
-    outputs: Sequence[str] = (),
-    inputs: Sequence[str] = (),
-    unit: str = "",
-    posture: Mapping[str, float] | None = None,
-    nodes: Mapping[str, tuple[float, float, float]] | None = None,
-    source: str = "time records",
+    **labels: Unpack[FrfLabels],
 ) -> FrfSet:
     """Frequency responses of a record of noise, all forces at once, by averaging over segments.
 
@@ -59,13 +55,7 @@ def estimate_frf(
         overlap: share of a segment that the next one repeats, 0 to below 1.
         window: over a segment, one of `WINDOWS`.
         estimator: "H1", "H2" or "Hv".
-        kind: what the responses are: "receptance" of displacements, "mobility", "accelerance".
-        outputs: degrees of freedom of the responses, "12 x".
-        inputs: degrees of freedom of the forces.
-        unit: of the responses over that of the forces; SI where not given, or "unknown".
-        posture: coordinates of the machine, rad or m.
-        nodes: positions of the nodes, m.
-        source: what messages call the set.
+        labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Returns:
         The set with multiple coherence [freq, output] and the number of independent averages (see
@@ -96,11 +86,10 @@ def estimate_frf(
         )
     h, coherence = estimate(spectra, estimator)
     averages = max(1, int(effective_averages(segment_window(window, segment), step, count) + 1e-9))
-    return FrfSet(
-        spectra.frequency_hz, h, kind, tuple(outputs), tuple(inputs),
-        coherence=coherence if averages > f.shape[1] else None,
-        averages=averages, unit=unit, posture=posture or {}, nodes=nodes or {}, source=source,
-    )  # fmt: skip
+    coherence = coherence if averages > f.shape[1] else None
+    return labelled(
+        FrfSet(spectra.frequency_hz, h, "accelerance", coherence=coherence, averages=averages, source=SOURCE), labels
+    )
 
 
 def welch_spectra(
@@ -151,14 +140,7 @@ def estimate_periodic_frf(
     sample_rate_hz: float,
     period: int,
     harmonics: Sequence[int],
-    *,
-    kind: FrfKind = "accelerance",
-    outputs: Sequence[str] = (),
-    inputs: Sequence[str] = (),
-    unit: str = "",
-    posture: Mapping[str, float] | None = None,
-    nodes: Mapping[str, tuple[float, float, float]] | None = None,
-    source: str = "time records",
+    **labels: Unpack[FrfLabels],
 ) -> FrfSet:
     """Frequency responses to one periodic force: the ratio of the transforms over whole periods; no window, no leakage.
 
@@ -171,13 +153,7 @@ def estimate_periodic_frf(
         sample_rate_hz: samples per second of both.
         period: samples of a period.
         harmonics: the excited lines k, 1 to below period / 2, increasing.
-        kind: what the responses are.
-        outputs: degrees of freedom of the responses.
-        inputs: degree of freedom of the force.
-        unit: of the responses over that of the force.
-        posture: coordinates of the machine, rad or m.
-        nodes: positions of the nodes, m.
-        source: what messages call the set.
+        labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Raises:
         ValueError: records or settings that cannot be; a harmonic at which there is no force.
@@ -204,10 +180,10 @@ def estimate_periodic_frf(
     coherence = None
     if count > 1:
         coherence = estimate(products(lines * rate / period, transforms[..., :1], transforms[..., 1:]))[1]
-    return FrfSet(
-        lines * rate / period, mean[:, 1:, None] / mean[:, 0, None, None], kind, tuple(outputs), tuple(inputs),
-        coherence=coherence, averages=count, unit=unit, posture=posture or {}, nodes=nodes or {}, source=source,
-    )  # fmt: skip
+    h = mean[:, 1:, None] / mean[:, 0, None, None]
+    return labelled(
+        FrfSet(lines * rate / period, h, "accelerance", coherence=coherence, averages=count, source=SOURCE), labels
+    )
 
 
 def line_frequencies(samples: int, sample_rate_hz: float) -> np.ndarray:
