@@ -4,6 +4,7 @@
 residual and Jacobian for standard deviations.
 """
 
+from jaxmb.identify.experiments.components import Equations as Equations
 from jaxmb.identify.experiments.frf.frf_test import FrfTest as FrfTest
 from jaxmb.identify.experiments.frf.prediction import predict_frf as predict_frf
 from jaxmb.identify.experiments.modes_test import (
@@ -12,11 +13,7 @@ from jaxmb.identify.experiments.modes_test import (
 )
 from jaxmb.identify.experiments.motion import PostureTest as PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView as MotionView, motion_view as motion_view
-from jaxmb.identify.experiments.test import (
-    Equations as Equations,
-    Score as Score,
-    Test as Test,
-)
+from jaxmb.identify.experiments.test import Score as Score, Test as Test
 from jaxmb.identify.fit.linear import (
     LinearStep as LinearStep,
     Unknowns as Unknowns,

@@ -8,7 +8,7 @@ from jaxmb.identify.estimation.design import (
     Design as Design,
     choose_tests as choose_tests,
 )
-from jaxmb.identify.experiments.test import Probe as Probe
+from jaxmb.identify.experiments.components import Probe as Probe
 from jaxmb.identify.plan.candidates import (
     Candidate as Candidate,
     Place as Place,

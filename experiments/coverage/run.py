@@ -201,7 +201,7 @@ def outcome_together(way: Way, draws: int) -> Outcome:
     data = {name: part for name, part in study_data("validation-3r").items() if name != "test"}
     with tempfile.TemporaryDirectory() as folder:
         study = jaxmb.make_study(data | {"test": way(Path(folder), 0)}, "coverage", Path(folder), noise_seed=1000)
-    if not all(test.noise_known and not test.noise_follows_fit for test in study.tests):
+    if not all(test.noise.is_known and not test.noise.follows_fit for test in study.tests):
         raise ValueError("the noise of this way follows from each fit: expected a way with stated noise for --together")
     found = jaxmb.monte_carlo(study, draws, seed=1000)
     covered = dict(zip(found.names, found.coverage.tolist(), strict=True))

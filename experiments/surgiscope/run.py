@@ -91,7 +91,7 @@ def modes_beside_table(first: jaxmb.Result) -> list[dict[str, Any]]:
     model = jaxmb.build_model(jaxmb.load_machine("surgiscope"))
     rows = []
     for test, (measured, modelled) in zip(first.study.tests, TABLE_IV.values(), strict=True):
-        q = jaxmb.reference_posture(model) if test.posture is None else test.posture
+        q = jaxmb.reference_posture(model) if test.vibration is None else test.vibration.q
         found = np.asarray(jaxmb.modes(jaxmb.linearize(model, q)).frequency_hz)
         rows.append({"configuration": test.name, "printed_measured_hz": measured, "printed_model_hz": modelled,
                      "ours_hz": np.round(found[found < 43.0], 3).tolist()})  # fmt: skip

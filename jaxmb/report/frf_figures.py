@@ -371,14 +371,14 @@ def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
     """
     test: Any = entry.test
     level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
-    return level, not test.noise_known
+    return level, not test.noise.is_known
 
 
 def _noise_std(result: Result, entry: Entry) -> np.ndarray:
     """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    test: Any = entry.test if estimated is None else entry.test.with_noise(estimated)
+    test: Any = entry.test if estimated is None else entry.test.noise.with_nominal(estimated)
     return np.asarray(test.noise_std)
 
 

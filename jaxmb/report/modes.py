@@ -58,7 +58,9 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
         model: the machine.
     """
     agreement = modal_agreement(entry, entry.test.view(model), model)
-    return None if agreement is None else _with_measured(agreement, entry.test.band_end_hz)
+    if agreement is None or entry.test.vibration is None:
+        return None
+    return _with_measured(agreement, entry.test.vibration.band_end_hz)
 
 
 def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
@@ -109,7 +111,7 @@ def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.nd
         shape=test.shape.T,
         overdamped=jax.device_put(np.zeros(0)),
     )
-    keep = np.asarray(found.frequency_hz) <= test.band_end_hz
+    keep = np.asarray(found.frequency_hz) <= test.vibration.band_end_hz
     keep[places] = True
     partner = {int(f): m for m, f in enumerate(places)}
     fitted = select_modes(found, keep)

@@ -80,7 +80,7 @@ def test_the_proposed_tests_are_toml_for_the_study(inspected):
     again = jaxmb.make_study(StudyFile.model_validate(data), "pasted", Path())
     assert [test.name for test in again.tests] == ["narrow", "next-1", "next-2"]
     for test, chosen in zip(again.tests[1:], inspected.next.tests, strict=True):
-        np.testing.assert_allclose(np.asarray(test.posture), chosen.q, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(test.q), chosen.q, atol=1e-5)
         np.testing.assert_allclose(np.asarray(test.omega), np.asarray(chosen.probe.omega), rtol=1e-8)
     assert toml.splitlines()[-1] in "\n".join(
         line for part in inspection_sections(inspected)[-1].parts for line in getattr(part, "lines", ())

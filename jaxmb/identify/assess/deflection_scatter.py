@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.simulation.deflections import measured_with
 from jaxmb.machine.build import Model

@@ -188,7 +188,7 @@ def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) ->
     cases = entry.source.cases
     whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
     test = deflection_test("", problem.model, whole)
-    affine = test.affine_view(problem.model, problem.free)
+    affine = test.evaluation.affine_view(problem.model, problem.free)
     moved, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
     deviations = propagated_std(slope, known)
     pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -18,8 +18,8 @@ from jaxmb.identify.estimation.identifiability import (
     triangular_factor,
     verdicts,
 )
+from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations, View
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
 from jaxmb.identify.study.study import Study
@@ -63,7 +63,7 @@ class Finding:
     row_weights: Float[np.ndarray, "m"]
     known: Knowledge
     """Of u, from the Jacobian."""
-    views: tuple[View, ...]
+    views: tuple[Any, ...]
     """What each fitted test sees of the identified machine; not recomputed for other standard deviations."""
     linear: Linear | None = None
     """Of a study that was fitted in one linear step."""
@@ -84,10 +84,11 @@ class Finding:
         if self.linear is not None:
             estimated = all(entry.source.noise_estimated for entry in self.study.fitted)
             return None if estimated else self.linear.step.misfit
-        if not all(test.noise_known for test in tests):
+        if not all(test.noise.is_known for test in tests):
             return None
-        data, own = slice(0, self.study.problem.data_rows), sum(test.nuisance_rows for test in tests)
-        alike = np.average([test.degrees_factor for test in tests], weights=[test.rows for test in tests])
+        data, own = slice(0, self.study.problem.data_rows), sum(test.noise.nuisance_rows for test in tests)
+        factors = [test.noise.correlation.degrees_factor for test in tests]
+        alike = np.average(factors, weights=[test.rows for test in tests])
         return misfits(self.residual, self.jacobian, self.row_weights, [data], [own], [float(alike)])[0]
 
     @functools.cached_property
@@ -96,8 +97,8 @@ class Finding:
         problem, names = self.study.problem, []
         for test, view, left in zip(problem.tests, self.views, self.misfits, strict=True):
             noise = left.explained
-            if not test.noise_known:
-                noise = not (test.noise_is_correlated or test.name in self.systematic)
+            if not test.noise.is_known:
+                noise = not (test.noise.correlation.between_responses or test.name in self.systematic)
             if test.name in self.gross_errors or (not noise and test.score(view, None).poor):
                 names.append(test.name)
         return tuple(names)
@@ -127,9 +128,11 @@ class Finding:
         """Names of the fitted tests of which something is left that is no noise, and which part of its variance."""
         problem, found = self.study.problem, {}
         for rows, test, left in zip(problem.rows, problem.tests, self.misfits, strict=True):
-            share = test.systematic(self.residual[rows], self.row_weights[rows])
-            size = left.factor * (test.nominal_noise or 0.0)
-            some = size > LEAST_LEFT[0] and (not test.noise_known or left.factor > LEAST_LEFT[1])
+            if test.lines is None:
+                continue
+            share = test.lines.systematic(self.residual[rows], self.row_weights[rows])
+            size = left.factor * (test.noise.nominal or 0.0)
+            some = size > LEAST_LEFT[0] and (not test.noise.is_known or left.factor > LEAST_LEFT[1])
             if some and share >= SYSTEMATIC:
                 found[test.name] = share
         return found
@@ -141,7 +144,7 @@ class Finding:
             left = self.misfit
             return left is not None and not left.explained and left.square > FAR_OFF**2
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
-        return any(test.noise_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
+        return any(test.noise.is_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 
     def cap_confidence(self, follows: bool) -> "Finding":
         """The finding with no parameter better than weakly known, unless the machine follows the data.
@@ -179,7 +182,7 @@ class Finding:
         pairs = zip(self.study.fitted, self.views, strict=True)
         return tuple(modal_agreement(entry, view, self.model) for entry, view in pairs)
 
-    def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, View, slice]]:
+    def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
         """Those of some entries that were fitted, each with its view and its rows."""
         numbers = {entry.name: k for k, entry in enumerate(self.study.fitted)}
         for entry in entries:

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Score, View
+from jaxmb.identify.experiments.test import Score
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Verdict(Prediction):
     tests: dict[str, TestPrediction]
 
 
-def verdict(entries: Sequence[Entry], views: Iterable[View]) -> Verdict:
+def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
     """How well a machine predicts tests, together and each.
 
     Args:

@@ -47,7 +47,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import row_variances, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at
@@ -201,7 +201,10 @@ def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
 def _impossible(study: Study) -> str:
     """What the machine of a study, as it is before the fit, predicts that no data can be compared with."""
     found = [
-        f"{display_name(test.name)}: {what}" for test in study.tests for what in test.impossible(test.view(study.model))
+        f"{display_name(test.name)}: {what}"
+        for test in study.tests
+        if test.lines is not None
+        for what in test.lines.undefined(test.view(study.model))
     ]
     return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
 
@@ -333,10 +336,11 @@ def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band, `rows` the information about u."""
     study, lines = finding.study, []
     for entry, view, _ in finding.of(study.fitted):
-        test, tangent = entry.test, entry.test.tangent(view)
-        if tangent is not None and isinstance(test, PostureTest):
+        test = entry.test
+        if isinstance(test, PostureTest):
+            tangent = test.vibration.tangent(view)
             found = jax.tree.map(np.asarray, modes(tangent))
-            found = select_modes(found, found.frequency_hz <= test.band_end_hz)
+            found = select_modes(found, found.frequency_hz <= test.vibration.band_end_hz)
             std = mode_deviations(test, study.model, study.free, finding.u, tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]

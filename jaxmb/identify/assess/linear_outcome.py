@@ -33,8 +33,9 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
+from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations, display_name, listed
+from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -155,7 +156,7 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     start = kept_values(study)
     held = () if study.origin is None else fixed_values(study.model, study.origin.file)
     touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
-    robust, alike = any(test.robust for test in study.tests), [test.correlation_lengths for test in study.tests]
+    robust, alike = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
     step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
     # 1 / (1 / k) is not always k
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
@@ -217,7 +218,9 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     # the noise itself is estimated, from so many samples as are independent
     tests: list[Any] = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
-    degrees = sum(float(np.sum(1.0 / test.correlation_lengths)) - rank for test, rank in zip(tests, ranks, strict=True))
+    degrees = sum(
+        float(np.sum(1.0 / test.noise.correlation.lengths)) - rank for test, rank in zip(tests, ranks, strict=True)
+    )
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
     pairs = zip(finding.study.fitted, finding.study.tests, strict=True)
@@ -274,7 +277,8 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
 
 def _check_effect(study: Study) -> None:
     """Raise ValueError where no test depends on a free parameter, whatever was measured."""
-    known = [test.reciprocal(study.model, study.free) for test in study.tests]
+    forms = [test.linear for test in study.tests if test.linear is not None]
+    known = [form.reciprocal(study.model, study.free) for form in forms]
     for i, names in enumerate(study.free.tied):
         if all(r is None or np.isnan(r[i]) for r in known):
             raise ValueError(f"free parameter '{names[0]}' does not act on any of the tests, expected those that do")

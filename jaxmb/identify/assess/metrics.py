@@ -224,9 +224,9 @@ def _truth_metrics(finding: Finding) -> Metrics:
     pairs = tuple(
         pair
         for entry, view, _ in finding.of(study.fitted)
-        if (tangent := entry.test.tangent(view)) is not None
+        if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
-        for pair in _against_true_modes(entry, modes(tangent), entry.truth.modes)
+        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(vibration.tangent(view)), entry.truth.modes)
     )
     return Metrics(
         parameter_error=errors or None,
@@ -239,10 +239,10 @@ def _truth_metrics(finding: Finding) -> Metrics:
     )
 
 
-def _against_true_modes(entry: Entry, found: Modes, true: Modes) -> list[TrueMode]:
+def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Modes) -> list[TrueMode]:
     """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
     found, true = (jax.tree.map(np.asarray, m) for m in (found, true))
-    below = np.flatnonzero(true.frequency_hz <= entry.test.band_end_hz)
+    below = np.flatnonzero(true.frequency_hz <= band_end_hz)
     distance = np.abs(np.log(true.frequency_hz[below, None] / found.frequency_hz))
     return [
         TrueMode(

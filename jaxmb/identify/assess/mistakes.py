@@ -14,7 +14,9 @@ from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.experiments.test import Hypothesis, Test, display_name
+from jaxmb.identify.experiments.components import Hypothesis, own_names
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, is_large, nameless, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -182,7 +184,7 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
     """Single mistakes that explain most of what a fit leaves beside its noise, the best first.
 
     Each is one number more: a factor on all masses, a payload, the compliance of a joint that was taken as rigid or
-    whose stiffness was stated, or what a test's description may have wrong (`Test.changes`). Which of them explain most
+    whose stiffness was stated, or what a test's description may have wrong (`Hypotheses`). Which of them explain most
     is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
     does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
     line. Nothing is looked for where noise explains all, or where what is left cannot be told from noise that was to be
@@ -252,10 +254,12 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
     """Single lines that do not belong, where what is left without them is noise."""
     problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
     for rows, test in zip(problem.rows, problem.tests, strict=True):
-        odd = test.outlier_lines(finding.residual[rows], finding.row_weights[rows])
+        if test.lines is None:
+            continue
+        odd = test.lines.outliers(finding.residual[rows], finding.row_weights[rows])
         if odd.size:
-            counts[rows] = np.asarray(test.without_lines(odd).row_weights()) > 0.0
-            texts.append(f"{test.lines_text(odd)} of {display_name(test.name)}")
+            counts[rows] = np.asarray(test.lines.without(odd).row_weights()) > 0.0
+            texts.append(f"{test.lines.text(odd)} of {display_name(test.name)}")
     if not texts:
         return ()
 
@@ -283,12 +287,12 @@ def _scatter(finding: Finding) -> np.ndarray | None:
     found = np.ones(finding.residual.size)
     for rows, test, left in zip(problem.rows, problem.tests, finding.misfits, strict=True):
         residual, weights = finding.residual[rows], finding.row_weights[rows]
-        if test.noise_known:
+        if test.noise.is_known:
             doubtful |= not left.explained
-        else:
-            found[rows] = max(test.scatter(residual, weights), np.finfo(float).tiny)
-            doubtful |= test.noise_is_correlated or test.outlier_lines(residual, weights).size > 0
-    return found if doubtful and any(test.changes(finding.model) for test in problem.tests) else None
+        elif test.lines is not None:
+            found[rows] = max(test.lines.scatter(residual, weights), np.finfo(float).tiny)
+            doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
+    return found if doubtful and any(test.hypotheses is not None for test in problem.tests) else None
 
 
 def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -353,7 +357,7 @@ def _state(
             columns == np.arange(u.size)[:, None]
         )
     for rows, test, place in zip(problem.rows, problem.tests, places, strict=True):
-        entries = problem.free.entries_of(test.number_names)
+        entries = problem.free.entries_of(own_names(test))
         own, point = (
             np.append(np.arange(u.size), u.size + np.array(place)),
             jax.device_put(np.append(u, c[list(place)])),
@@ -387,7 +391,10 @@ def _along(
         u, machine, own = jnp.split(x, [free.size, free.size + numbers])
         values = free.values(u)
         changed = changed_machine(free.apply(model, values), stated, machine)
-        return with_free_numbers(test, entries, values).residual_with(changed, own)
+        described = with_free_numbers(test, entries, values)
+        if described.hypotheses is None:
+            return described.residual(described.view(changed))
+        return described.hypotheses.residual(changed, own)
 
     value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)
@@ -399,7 +406,7 @@ def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Hypot
     number = {change.key: k for k, change in enumerate(changes)}
     machine, places = tuple(range(len(changes))), []
     for test in problem.tests:
-        own = test.changes(model)
+        own = () if test.hypotheses is None else test.hypotheses.of(model)
         for change in own:
             if change.key not in number:
                 number[change.key] = len(changes)

@@ -11,7 +11,8 @@ from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test, View
+from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import split_dof
@@ -47,8 +48,10 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
     """
 
     def eigenvalues(at: np.ndarray) -> np.ndarray:
-        tangent = test.tangent(test.view(free.apply(model, jnp.asarray(at))))
-        return np.zeros(0, complex) if tangent is None else np.asarray(modes(tangent).eigenvalue)
+        if test.vibration is None:
+            return np.zeros(0, complex)
+        tangent = test.vibration.tangent(test.view(free.apply(model, jnp.asarray(at))))
+        return np.asarray(modes(tangent).eigenvalue)
 
     before = eigenvalues(values)
     share = np.zeros((before.size, values.size))
@@ -97,7 +100,7 @@ class ModalAgreement(NamedTuple):
         return tuple((f, m) for m, f in enumerate(self.partner) if f is not None)
 
 
-def modal_agreement(entry: Entry, view: View, model: Model) -> ModalAgreement | None:
+def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreement | None:
     """Measured and fitted modes of a test; None where none were measured.
 
     Args:
@@ -105,9 +108,10 @@ def modal_agreement(entry: Entry, view: View, model: Model) -> ModalAgreement | 
         view: of the identified machine.
         model: the identified machine.
     """
-    tangent, q = entry.test.tangent(view), entry.test.posture
-    if entry.source.modal is None or tangent is None or q is None:
+    vibration = entry.test.vibration
+    if entry.source.modal is None or vibration is None:
         return None
+    tangent, q = vibration.tangent(view), vibration.q
     measured = entry.source.modal.model
     if measured.frequency_hz.size == 0:
         return None

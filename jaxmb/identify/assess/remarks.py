@@ -9,7 +9,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Knowledge, limits, row_blocks
-from jaxmb.identify.experiments.test import display_name, listed
+from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -25,9 +25,9 @@ def data_remarks(study: Study) -> list[str]:
     """Sentences on machine and data as they were read: warnings, lines that are not used, assumed noise."""
     texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
     return [*study.remarks, *grouped(texts)] + [
-        f"{display_name(test.name)}: outlier lines left out: {test.lines_text(test.lines_left_out)}"
+        f"{display_name(test.name)}: outlier lines left out: {test.lines.text(test.lines.left_out)}"
         for test in study.tests
-        if test.lines_left_out.size
+        if test.lines is not None and test.lines.left_out.size
     ]
 
 

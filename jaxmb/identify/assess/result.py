@@ -14,7 +14,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name, listed
+from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
 from jaxmb.identify.study.study import Study
@@ -175,7 +175,7 @@ class Result:
     @property
     def linearize_at(self) -> LinearizeAt:
         """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
-        stated: list[LinearizeAt] = [test.linearized_at for test in self.study.tests if test.posture is not None]
+        stated: list[LinearizeAt] = [v.linearized_at for test in self.study.tests if (v := test.vibration) is not None]
         return stated[0] if stated else "posture"
 
     @property
@@ -234,7 +234,11 @@ class Result:
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
                 "estimated_noise": _estimated_noise(self.study),
-                "lines_left_out": {t.name: t.lines_left_out for t in self.study.tests if t.lines_left_out.size},
+                "lines_left_out": {
+                    test.name: test.lines.left_out
+                    for test in self.study.tests
+                    if test.lines is not None and test.lines.left_out.size
+                },
                 "machine_digest": hashlib.sha256(machine_toml(self.machine).encode()).hexdigest(),
                 "linearize_at": self.linearize_at,
                 "modes": [m._asdict() for m in self.modes],
@@ -282,7 +286,7 @@ def _covariance(result: Result) -> dict[str, Any]:
 
 def _estimated_noise(study: Study) -> dict[str, float]:
     """Standard deviation that the cost takes for each test whose noise was to be estimated, by name."""
-    levels = {test.name: test.nominal_noise for test in study.tests if not test.noise_known}
+    levels = {test.name: test.noise.nominal for test in study.tests if not test.noise.is_known}
     return {name: level for name, level in levels.items() if level is not None}
 
 

@@ -320,10 +320,10 @@ def _with_noise(
     """The study with the noise that was found from its fit, and without the lines that were left out."""
     tests = []
     for test in study.tests:
-        level, own = levels.get(test.name), test.at_fit(test.view(model)) if test.noise_follows_fit else test
-        own = own if level is None else own.with_noise(level)
+        level, own = levels.get(test.name), test.noise.at_fit(test.view(model)) if test.noise.follows_fit else test
+        own = own if level is None else own.noise.with_nominal(level)
         lines = np.array(left_out.get(test.name, ()), dtype=int)
-        tests.append(own.without_lines(lines))
+        tests.append(own.lines.without(lines) if own.lines is not None and lines.size else own)
     return study.with_problem(with_tests(study.problem, tests))
 
 

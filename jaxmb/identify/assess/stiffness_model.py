@@ -28,9 +28,10 @@ from jaxmb.identify.assess.stiffness_model_metrics import (
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
 from jaxmb.identify.estimation.identifiability import correlation, limits
+from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
@@ -168,7 +169,7 @@ def compensation_scatter(
     seen = {name: v.model.observation(model, judged) for name, v in usable.items()}
     of_machine = np.concatenate([p[t.measured] for p, t in zip(predicted(finished, fit_tests), fit_tests, strict=True)])
     truth = rows[best] @ variants[best].fit.values
-    robust = any(entry.test.robust for entry in fitted)
+    robust = any(is_robust(entry.test) for entry in fitted)
     measured, _ = measured_displacements(judged)
     moved = {name: np.empty((draws, measured.size)) for name in usable}
     for k, drawn in enumerate(drawn_displacements(finished, fitted, draws, seed)):
@@ -225,7 +226,7 @@ def _identified(study: Study, seed: int) -> Result:
             entry.source.check_linear(model)
     with place("[complete]"):
         complete, models = stiffness_models(model, cases, compensated)
-    robust = any(entry.test.robust for entry in fitted)
+    robust = any(is_robust(entry.test) for entry in fitted)
     weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
     independent = functools.partial(independent_rows, fitted)
     with place(tests_text([entry.name for entry in fitted])):

@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from optax.assignment import hungarian_algorithm
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.components import Noise
+from jaxmb.identify.experiments.motion import MotionVibration, PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -170,9 +171,27 @@ class ModesTest(PostureTest):
         return Score(frequency_errors_hz=tuple(np.abs(found - np.asarray(self.frequency_hz)).tolist()))
 
     @property
+    def noise(self) -> "ModesNoise":
+        """Of frequencies, damping ratios and shapes."""
+        return ModesNoise(self)
+
+    @property
+    def vibration(self) -> "ModesVibration":
+        """Small motions at its posture."""
+        return ModesVibration(self)
+
+
+class ModesNoise(Noise[ModesTest]):
+    """Noise of modes; scale and phase of each shape are free."""
+
+    @property
     def nuisance_rows(self) -> int:
         """Scale and phase of each shape are free."""
-        return 2 * self.frequency_hz.size if self.outputs else 0
+        return 2 * self.test.frequency_hz.size if self.test.outputs else 0
+
+
+class ModesVibration(MotionVibration[ModesTest]):
+    """Small motions at the posture of a modal test."""
 
     @property
     def band_end_hz(self) -> float:
@@ -182,7 +201,7 @@ class ModesTest(PostureTest):
     @property
     def highest_hz(self) -> float:
         """Frequency of the last measured mode."""
-        return float(np.max(np.asarray(self.frequency_hz)))
+        return float(np.max(np.asarray(self.test.frequency_hz)))
 
     @property
     def highest_text(self) -> str:
@@ -192,7 +211,7 @@ class ModesTest(PostureTest):
     @property
     def first_frequency_hz(self) -> float:
         """Frequency of the first measured mode."""
-        return float(np.min(np.asarray(self.frequency_hz)))
+        return float(np.min(np.asarray(self.test.frequency_hz)))
 
 
 def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:

@@ -1,9 +1,10 @@
 """Tests at one posture, and what they see of a machine as a function of what is free."""
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.components import Evaluation, Vibration
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -144,7 +146,7 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
         together = np.asarray(next(views).tangent.structural) - np.asarray(start)
         alone = reach[i] * columns[i].tangent.structural + reach[j] * columns[j].tangent.structural
         lost[i, j] = (together - alone) / (reach[i] * reach[j])
-    basis = reducing_basis(base, columns, free, test.band_end_hz)
+    basis = reducing_basis(base, columns, free, test.vibration.band_end_hz)
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
         lost = {key: basis.T @ part @ basis for key, part in lost.items()}
@@ -201,7 +203,7 @@ def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
     return jax.tree.map(cleaned, slope, there)
 
 
-class PostureTest(Test):
+class PostureTest(Test[MotionView]):
     """A test at one posture, which sees the machine's small motions there. Abstract."""
 
     q: eqx.AbstractVar[Float[Array, "n"]]
@@ -218,13 +220,15 @@ class PostureTest(Test):
         """Arguments of `motion_view` beside the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
-    def check(self, model: Model) -> None:
-        """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
-        check_motion(self.view(model), motion_coordinates(model))
+    @property
+    def evaluation(self) -> "MotionEvaluation[Any]":
+        """Of its residual in a fit."""
+        return MotionEvaluation(self)
 
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
-        """`view` as an affine function of the free values; None where it is not one."""
-        return affine_motion(self, model, free)
+    @property
+    @abc.abstractmethod
+    def vibration(self) -> "MotionVibration[Any]":
+        """Small motions at its posture."""
 
     @property
     def feels_gravity(self) -> bool:
@@ -236,16 +240,35 @@ class PostureTest(Test):
         """Whether it asks for the share of springs in the strain energy of modes."""
         return False
 
+
+P = TypeVar("P", bound=PostureTest)
+
+
+class MotionVibration(Vibration[P]):
+    """Small motions at the posture of a test that sees nothing else. Abstract."""
+
     @property
-    def posture(self) -> Float[Array, "n"]:
+    def q(self) -> Float[Array, "n"]:
         """Posture of the test."""
-        return self.q
+        return self.test.q
 
     @property
     def linearized_at(self) -> LinearizeAt:
         """Where small motions are taken: at the posture, or at the equilibrium under gravity."""
-        return self.at
+        return self.test.at
 
     def tangent(self, view: MotionView) -> Tangent:
         """Small motions of the machine at the test's posture."""
         return view.tangent
+
+    def check(self, model: Model) -> None:
+        """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
+        check_motion(self.test.view(model), motion_coordinates(model))
+
+
+class MotionEvaluation(Evaluation[P]):
+    """Small motions that are affine in what is free are computed once."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
+        """The view as an affine function of the free values; None where it is not one."""
+        return affine_motion(self.test, model, free)

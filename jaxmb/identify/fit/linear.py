@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.test import Equations, Test
+from jaxmb.identify.experiments.components import Equations
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.fit.possible import Bodies, Possible, numbers_of, possible_values, touched_bodies
 from jaxmb.identify.fit.problem import Prior
@@ -97,7 +98,7 @@ def _is_not_negative(name: str) -> bool:
 
 def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) -> Equations:
     """Equations of some tests, one below the other, what was measured together numbered throughout."""
-    parts = [test.equations(model, free) for test in tests]
+    parts = [test.linear.equations(model, free) for test in tests if test.linear is not None]
     first = np.cumsum([0, *(int(part.case.max(initial=-1)) + 1 for part in parts)])
     cases = [part.case + start for part, start in zip(parts, first, strict=False)]
     columns = (np.concatenate(column) for column in zip(*(part[:4] for part in parts), strict=True))
@@ -161,7 +162,7 @@ def idle_numbers(
 
 
 def _reciprocal(test: Test, model: Model, free: FreeParameters) -> np.ndarray:
-    found = test.reciprocal(model, free)
+    found = None if test.linear is None else test.linear.reciprocal(model, free)
     return np.zeros(free.size) if found is None else found
 
 
@@ -185,7 +186,7 @@ def linear_step(
         robust: less weight for outliers.
         bodies: those that are to be possible, where inertial numbers are among the unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
-        alike: `Test.correlation_lengths` of the rows of tests.
+        alike: `Correlation.lengths` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """

@@ -184,7 +184,7 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
         algorithm = DEFAULT if search.algorithm in DRAWN else search.algorithm
         stages.append(PopulationSearch(coarse, box, algorithm, search.population, search.generations))
     if refine.method == "least-squares":
-        if refine.coarse_lines and any(test.can_decimate for test in problem.tests):
+        if refine.coarse_lines and any(test.lines is not None for test in problem.tests):
             # This far from the end the gradient tolerance only needs to tell what has settled.
             exact = settings.tolerance * _weight(coarse) / _weight(problem)
             stages.append(LeastSquares("starts", coarse, box, refine.coarse_steps, refine.starts, 1e-6, exact))
@@ -213,14 +213,15 @@ def _behind_search(settings: FitSettings) -> int:
 
 def _weight(problem: Problem) -> float:
     """Sum of the weights of all tests that can be thinned, what the tolerance is measured against."""
-    return sum(float(np.sum(np.asarray(test.row_weights()))) for test in problem.tests if test.can_decimate)
+    return sum(float(np.sum(np.asarray(test.row_weights()))) for test in problem.tests if test.lines is not None)
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:
-    """The problem on fewer lines of each test that has lines (see `Test.decimate`), of many tests on fewer of each."""
-    thinning = sum(test.can_decimate for test in problem.tests)
+    """The problem on fewer lines of each test that has lines (see `Lines.decimate`), of many tests on fewer of each."""
+    thinning = sum(test.lines is not None for test in problem.tests)
     lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(thinning, 1))))
-    return dataclasses.replace(problem, tests=tuple(test.decimate(lines) for test in problem.tests))
+    tests = (test if test.lines is None else test.lines.decimate(lines) for test in problem.tests)
+    return dataclasses.replace(problem, tests=tuple(tests))
 
 
 def _seed(seed: int, fit: Fit) -> int:

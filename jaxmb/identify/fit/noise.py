@@ -148,8 +148,8 @@ def misfits_of_tests(
     problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray
 ) -> list[Misfit]:
     """Of each test of a problem (see `misfits`)."""
-    nuisance = [test.nuisance_rows for test in problem.tests]
-    alike = [test.degrees_factor for test in problem.tests]
+    nuisance = [test.noise.nuisance_rows for test in problem.tests]
+    alike = [test.noise.correlation.degrees_factor for test in problem.tests]
     return misfits(residual, jacobian, row_weights, problem.rows, nuisance, alike)
 
 
@@ -164,18 +164,18 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, ro
     variances = row_weights.copy()
     left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
     for rows, test, own in zip(problem.rows, problem.tests, left, strict=True):
-        if test.noise_known and own.explained:
+        if test.noise.is_known and own.explained:
             larger = 1.0
         else:
             larger = own.square * correlated_by_misfit(test, residual[rows], row_weights[rows])
-            larger = larger if test.noise_is_one_factor else max(larger, 1.0)
-        variances[rows] *= larger * test.variance_factor(svd.basis(jacobian[rows]), row_weights[rows])
+            larger = larger if test.noise.is_one_factor else max(larger, 1.0)
+        variances[rows] *= larger * test.noise.correlation.variance_factor(svd.basis(jacobian[rows]), row_weights[rows])
     return variances
 
 
 def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
     """Number of rows of a test whose residuals tell no more than one, over that of its noise."""
-    return max(test.correlation_length(residual, row_weights) / test.degrees_factor, 1.0)
+    return max(test.noise.correlation.length(residual, row_weights) / test.noise.correlation.degrees_factor, 1.0)
 
 
 def explained_objective(problem: Problem) -> float:
@@ -184,7 +184,7 @@ def explained_objective(problem: Problem) -> float:
     inf where a noise is not known beforehand.
     """
     degrees = sum(
-        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / test.degrees_factor
+        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / test.noise.correlation.degrees_factor
         for test in problem.tests
         if np.any(w := np.asarray(test.row_weights()))
     )
@@ -196,7 +196,7 @@ def noise_objective(problem: Problem) -> float:
 
     inf where the noise of a test is not known beforehand.
     """
-    if not all(test.noise_known for test in problem.tests):
+    if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
     return float(np.sum(np.asarray(problem.row_weights()))) * float(problem.noise_unit) ** 2
 
@@ -224,14 +224,14 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
         fit: as the search left it.
     """
     u, free, first = fit.best_u, problem.free, problem
-    follows = any(test.noise_follows_fit for test in first.tests)
-    if u is None or not (follows or any(test.robust or _decides(problem, test) for test in first.tests)):
+    follows = any(test.noise.follows_fit for test in first.tests)
+    if u is None or not (follows or any(_is_robust(test) or _decides(problem, test) for test in first.tests)):
         return problem, fit, []
     box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
         tests = _with_noise_left(first, problem, u)
-        change = max(new.noise_change(old) for new, old in zip(tests, problem.tests, strict=True))
+        change = max(new.noise.change_from(old) for new, old in zip(tests, problem.tests, strict=True))
         problem = with_tests(problem, tests)
         state = least_squares_from(problem, box, jax.device_put(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
@@ -259,10 +259,14 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     return problem, refined, sentences
 
 
+def _is_robust(test: Test) -> bool:
+    return test.lines is not None and test.lines.robust
+
+
 def _decides(problem: Problem, test: Test) -> bool:
     """Whether noise that is to be estimated is more than a unit."""
-    alone = len(problem.tests) == 1 and problem.prior is None and test.noise_is_one_factor
-    return not (test.noise_known or alone)
+    alone = len(problem.tests) == 1 and problem.prior is None and test.noise.is_one_factor
+    return not (test.noise.is_known or alone)
 
 
 def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
@@ -272,15 +276,16 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Te
     left = misfits_of_tests(problem, residual, jacobian, row_weights)
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
         own = first.tests[k]
-        if own.noise_follows_fit:
-            own = test_at(own, problem.free, values).at_fit(problem.view(k, values))
+        if own.noise.follows_fit:
+            own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))
         if _decides(problem, test) and left[k].square > 0.0:
             # beside a noise that is known, lines that err alike would only hide that
-            count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise_is_one_factor else 1.0
+            count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
-            own = own.with_noise(test.estimated_noise(residual[rows], expected))
-        if test.robust:
-            odd = np.union1d(test.lines_left_out, test.outlier_lines(residual[rows], row_weights[rows])).astype(int)
-            own = own.without_lines(odd)
+            own = own.noise.with_nominal(test.noise.estimated(residual[rows], expected))
+        lines = test.lines
+        if lines is not None and own.lines is not None and lines.robust:
+            odd = np.union1d(lines.left_out, lines.outliers(residual[rows], row_weights[rows])).astype(int)
+            own = own.lines.without(odd)
         tests.append(own)
     return tests

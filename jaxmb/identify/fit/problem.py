@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations, residual_and_jacobian
-from jaxmb.identify.experiments.test import AffineView, Test, View
+from jaxmb.identify.experiments.components import AffineView, own_names
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.devices import (
     in_blocks,
     memory_of_fits,
@@ -162,7 +163,7 @@ class Problem(eqx.Module):
         """Number of rows of all tests."""
         return sum(test.rows for test in self.tests)
 
-    def view(self, number: int, values: Float[Array, "d"] | np.ndarray) -> View:
+    def view(self, number: int, values: Float[Array, "d"] | np.ndarray) -> Any:
         """What a test sees of the machine at physical values; NumPy in, NumPy out where the view is affine."""
         affine = self.views[number]
         if affine is not None:
@@ -185,7 +186,7 @@ class Problem(eqx.Module):
 
         def of_test(test: Test, entries: Any, view: AffineView | None, u: Array) -> NormalEquations:
             if view is not None and entries is None:
-                return test.normal_equations(view, self.free.values, u)
+                return test.evaluation.normal_equations(view, self.free.values, u)
             return normal_equations(lambda x: self._residual_of(test, entries, view, self.free.values(x)), u)
 
         parts = [self._each(form, of_test, memory_of_tests(0), (u,)) for form in self.forms]
@@ -218,7 +219,7 @@ def shared_over_devices(problem: Problem, points: int) -> Problem:
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:
     """The test with those of its own numbers that are free at physical values of the free parameters."""
-    return with_free_numbers(test, free.entries_of(test.number_names), values)
+    return with_free_numbers(test, free.entries_of(own_names(test)), values)
 
 
 def with_free_numbers(
@@ -231,10 +232,10 @@ def with_free_numbers(
         entries: of the free parameters, behind its numbers (`FreeParameters.entries_of`).
         values: of the free parameters.
     """
-    if entries is None:
+    if entries is None or test.own is None:
         return test
     xp = values.__array_namespace__()
-    return test.with_numbers(xp.where(entries >= 0, values[entries], test.numbers))
+    return test.own.with_values(xp.where(entries >= 0, values[entries], test.own.values))
 
 
 def stacked(
@@ -254,12 +255,12 @@ def stacked(
         members: numbers of those that have one form (`alike`).
     """
     own, seen = [unnamed[k] for k in members], [views[k] for k in members]
-    found = [free.entries_of(tests[k].number_names) for k in members]
+    found = [free.entries_of(own_names(tests[k])) for k in members]
     if len(members) == 1:
         return Form(tuple(members), _on_device(own[0]), seen[0], found[0])
     entries = None
     if any(e is not None for e in found):  # -1 where a number of a test is not free
-        entries = np.array([np.full(len(own[0].number_names), -1) if e is None else e for e in found])  # fmt: skip
+        entries = np.array([np.full(len(own_names(own[0])), -1) if e is None else e for e in found])  # fmt: skip
     return Form(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
 
 
@@ -276,7 +277,7 @@ def _stacked(*leaves: Any) -> Array:
 
 def nameless(test: Test) -> Test:
     """The test as its residual sees it: without its name, so that tests of the same form are one program."""
-    return dataclasses.replace(test.for_residual(), name="")
+    return dataclasses.replace(test.evaluation.stripped(), name="")
 
 
 def alike(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
@@ -295,7 +296,7 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
     Where what a test sees is an affine function of the free values, it is computed once: exact, and the kinematics
     leave the inner loop.
     """
-    views = [test.affine_view(model, free) for test in tests]
+    views = [test.evaluation.affine_view(model, free) for test in tests]
     joined = [
         None if v is None else v.joined([w for w in views if w is not None and type(w) is type(v)]) for v in views
     ]
@@ -304,7 +305,7 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
 
 def noise_unit(tests: Sequence[Test]) -> Float[Array, ""]:
     """Standard deviation in units of which the cost counts: that of the first FRF test, 1 where there is none."""
-    nominal = (test.nominal_noise for test in tests)
+    nominal = (test.noise.nominal for test in tests)
     return jax.device_put(np.asarray(next((level for level in nominal if level is not None), 1.0)))
 
 
@@ -394,7 +395,7 @@ def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) -> Any:
     """Residual of a test, or that and its Jacobian; tests of one form share a program."""
     test = problem.tests[number]
-    entries = problem.free.entries_of(test.number_names)
+    entries = problem.free.entries_of(own_names(test))
     parts = problem.model, problem.free, nameless(test), entries, problem.views[number], jax.device_put(u)
     return jax.tree.map(np.asarray, (_state_of if derivatives else _values_of)(*parts))
 

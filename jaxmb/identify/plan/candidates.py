@@ -15,10 +15,12 @@ import tomli_w
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.components import Probe, Sums
 from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
-from jaxmb.identify.experiments.test import Probe, Sums, Test, display_name
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import test_names
@@ -123,10 +125,10 @@ def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
     Raises:
         ValueError: tests of this kind cannot be planned.
     """
-    probe, q = test.probe(), test.posture
-    if probe is None or q is None:
+    probe = None if test.vibration is None else test.vibration.probe()
+    if test.vibration is None or probe is None:
         raise ValueError(f"{display_name(test.name)} is of a kind that cannot be planned, expected an FRF test")
-    return probe, np.asarray(q)
+    return probe, np.asarray(test.vibration.q)
 
 
 def postures_of(part: NextPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, deviations, scaled_svd
-from jaxmb.identify.experiments.test import Sums
+from jaxmb.identify.experiments.components import Sums
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.plan.motion_information import (
     FINE,

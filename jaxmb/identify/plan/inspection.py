@@ -22,7 +22,7 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
-from jaxmb.identify.experiments.test import Sums
+from jaxmb.identify.experiments.components import Sums
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, Place, Planned
@@ -155,7 +155,8 @@ def _inspect(study: Study) -> Inspection:
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
-    sums = next((found for test in study.tests if (found := test.sums(study.model, study.free)) is not None), None)
+    linear = (test.linear for test in study.tests if test.linear is not None)
+    sums = next((s for form in linear if (s := form.sums(study.model, study.free)) is not None), None)
     planned = Planned(None, HOW_TO_ASK)
     if study.next is not None:
         planned = KINDS[study.next.kind].next(study, place, Known(values, made, prior_std, sums))
@@ -252,9 +253,9 @@ def _remarks(study: Study) -> tuple[str, ...]:
     )
     if weighted and study.next is not None:
         remarks.append("weights: the prediction after the next tests is for lines weighted by their noise only")
-    unknown = [test for test in study.tests if not test.noise_known]
+    unknown = [test for test in study.tests if not test.noise.is_known]
     if unknown:
-        names, level = ", ".join(test.name for test in unknown), unknown[0].nominal_noise
+        names, level = ", ".join(test.name for test in unknown), unknown[0].noise.nominal
         remarks.append(
             f"the noise of {names} is to be estimated from a fit: a standard deviation of {level:g} of log H is assumed"
             " here, to which all standard deviations are proportional"

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.experiments.components import Sums
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Sums
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.plan.candidates import Known, Place, Planned, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion

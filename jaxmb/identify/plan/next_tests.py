@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.design import choose_tests
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd
-from jaxmb.identify.experiments.test import Probe, Test
+from jaxmb.identify.experiments.components import Probe, can_be_planned
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import (
     Candidate,
     Known,
@@ -241,7 +242,7 @@ class NextTests:
 def plan_tests(study: Study, place: Place, before: Known) -> Planned:
     """The next FRF tests requested by a study, or a remark on why none could be chosen."""
     part: Any = study.next
-    tests = [test for test in study.tests if test.probe() is not None]
+    tests = [test for test in study.tests if can_be_planned(test)]
     like, pool, information, left_out = pool_of(part, tests, study.model.coordinates, place)
     try:
         chosen = choose_next(part, like, pool, information, left_out, before.made, place, before.prior_std)

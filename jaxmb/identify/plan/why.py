@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
+from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, planned
 from jaxmb.machine.build import Model
@@ -59,7 +60,7 @@ def remedies(
         pool: candidates for the next test.
         information: their `compressed` rows.
     """
-    own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if test.probe() is not None]
+    own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if can_be_planned(test)]
     many = len(tests) > 1
     found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
     found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
@@ -75,7 +76,7 @@ def remedies(
 def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
     """Extensions of the band to just above each mode beyond it, with the same line spacing."""
     probe, q = planned(test)
-    omega, end = np.asarray(probe.omega), test.highest_hz
+    omega, end = np.asarray(probe.omega), _highest_hz(test)
     beyond = BEYOND * modes.frequency_hz[modes.frequency_hz > end]
     if omega.size < 2 or not beyond.size:
         return
@@ -163,8 +164,8 @@ def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Seq
     """Clause on unobserved modes that a parameter without effect governs within the band of a test."""
     of = _energy(name)
     for test, modes in zip(tests, shares, strict=True):
-        governed = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= test.highest_hz)
-        if test.probe() is not None and governed.any():
+        governed = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= _highest_hz(test))
+        if can_be_planned(test) and governed.any():
             noun = "that mode" if governed.sum() == 1 else "those modes"
             text = _modes_text(
                 modes.frequency_hz[governed], modes.share[governed, index], of, f"below {_end_text(test)}"
@@ -185,15 +186,15 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
         top = int(np.argmax(share))
         largest = max(largest, (float(share[top]), float(modes.frequency_hz[top])))
         governed = np.flatnonzero(share >= GOVERNS)
-        if governed.size and modes.frequency_hz[governed[0]] / test.highest_hz < nearest:
-            nearest = modes.frequency_hz[governed[0]] / test.highest_hz
+        if governed.size and modes.frequency_hz[governed[0]] / _highest_hz(test) < nearest:
+            nearest = modes.frequency_hz[governed[0]] / _highest_hz(test)
             best = test, modes.frequency_hz[governed], share[governed]
     if best is None:
         if largest[0] == 0.0:
             return "governs no mode"
         return f"governs no mode, at most {_percent(largest[0])} of the {of} of the mode at {largest[1]:.3g} Hz"
     test, frequency_hz, share = best
-    inside = frequency_hz <= test.highest_hz
+    inside = frequency_hz <= _highest_hz(test)
     modes = [
         _modes_text(frequency_hz[which], share[which], of, f"{where} {_end_text(test)}")
         for which, where in ((inside, "below"), (~inside, "above"))
@@ -207,8 +208,12 @@ def _energy(name: str) -> str:
     return {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
 
 
+def _highest_hz(test: Test) -> float:
+    return 0.0 if test.vibration is None else test.vibration.highest_hz
+
+
 def _end_text(test: Test) -> str:
-    return f"{test.highest_text} {test.highest_hz:.3g} Hz"
+    return "" if test.vibration is None else f"{test.vibration.highest_text} {test.vibration.highest_hz:.3g} Hz"
 
 
 def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str) -> str:
@@ -235,7 +240,7 @@ def _remedy_clause(
 def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
     """End of the extended band for a parameter: above the modes beyond the band that it governs, else above the mode
     with its largest share, else above the next mode."""
-    beyond = modes.frequency_hz > test.highest_hz
+    beyond = modes.frequency_hz > _highest_hz(test)
     if not beyond.any():
         return None
     share = np.where(beyond, modes.share[:, index], 0.0)

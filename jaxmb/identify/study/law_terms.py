@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import known_name
@@ -82,11 +82,11 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
         NotImplementedError: a test was made at several postures.
     """
     for entry in tests:
-        if entry.test.posture is None:
+        if entry.test.vibration is None:
             raise NotImplementedError(
                 f"laws cannot be found together with {display_name(entry.name)}, which was made at several postures"
             )
-    postures = np.array([np.asarray(entry.test.posture) for entry in tests])
+    postures = np.array([np.asarray(entry.test.vibration.q) for entry in tests if entry.test.vibration is not None])
     amplitudes, names = [entry.amplitude for entry in tests], [entry.name for entry in tests]
     if len(postures) < LEAST_TESTS:
         raise ValueError(

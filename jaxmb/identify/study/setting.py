@@ -35,7 +35,8 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
     values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
     given = np.array([b.initial is not None for b in bounds])
     scaled = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].startswith("stiffness.")]
-    measured = [(i, f) for i, t in enumerate(problem.tests) if (f := t.first_frequency_hz) is not None]
+    seen = ((t.vibration, i) for i, t in enumerate(problem.tests) if t.vibration is not None)
+    measured = [(i, f) for vibration, i in seen if (f := vibration.first_frequency_hz) is not None]
     if not scaled or not measured:
         return values, given
     number, target_hz = measured[0]
@@ -58,10 +59,10 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
 
 
 def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarray) -> float:
-    test, view = problem.tests[number], problem.view(number, values)
-    tangent = test.tangent(view)
-    if tangent is None:
+    vibration = problem.tests[number].vibration
+    if vibration is None:
         return 0.0
+    tangent = vibration.tangent(problem.view(number, values))
     mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
     if not (np.isfinite(mass).all() and np.isfinite(stiffness).all()):
         return 0.0  # no equilibrium: too soft

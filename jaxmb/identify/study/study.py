@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.components import accepts_prior, can_be_planned, own_names
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test, display_name
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -172,7 +174,7 @@ class Study:
             return reciprocal is not None
         of = np.isfinite(np.asarray(self.problem.prior.std))
         by_value = ~np.array(self.free.logarithmic) & ~reciprocal
-        return all(test.accepts_linear_prior for test in self.tests) and bool(by_value[of].all())
+        return all(accepts_prior(test) for test in self.tests) and bool(by_value[of].all())
 
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
@@ -189,9 +191,9 @@ def linear_in(problem: Problem) -> np.ndarray | None:
 
     None where the predictions are not all linear in the same numbers.
     """
-    found = [test.reciprocal(problem.model, problem.free) for test in problem.tests]
-    each = [r for r in found if r is not None]
-    if len(each) < len(found):
+    forms = [test.linear for test in problem.tests if test.linear is not None]
+    each = [r for form in forms if (r := form.reciprocal(problem.model, problem.free)) is not None]
+    if len(each) < len(problem.tests):
         return None
     table = np.array(each)
     by_reciprocal, by_value = np.any(table == 1.0, axis=0), np.any(table == 0.0, axis=0)
@@ -325,14 +327,14 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
     fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with place(f"{source}: [free]"):
-        of_tests = list(dict.fromkeys(name for test in tests for name in test.number_names))
+        of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
         idle = idle_bodies(machine, entries)
         without = left_out(model, file.free, idle)
         bounds = bounds_of(model, friction_bounds(choice) | file.free, held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
-        frf_tests = [test.name for test in tests if test.probe() is not None]
+        frf_tests = [test.name for test in tests if can_be_planned(test)]
         check_next(file.next, model, frf_tests, [entry.name for entry in fitted if entry.kind == "torque"])
     if file.laws is not None:
         with place(f"{source}: [laws]"):
@@ -347,13 +349,14 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
         check_stiffness(file, at_start)
     for entry in entries:
         with place(f"{source}: {display_name(entry.name)}"):
-            entry.test.check(at_start)
+            if entry.test.vibration is not None:
+                entry.test.vibration.check(at_start)
     with place(f"{source}: [prior]"):
         own, of_machine = known_values(model, free, initial, stated), parameters(model)
         # a gain of a drive starts from a first fit, about which no prior can be
         unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
-        prior = prior_of(free, file.prior, about, all(t.accepts_linear_prior for t in tests))
+        prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)))
     problem = dataclasses.replace(problem, prior=prior)
     if file.preset == "rognant2010":
         with place(source):
@@ -378,7 +381,7 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
         two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    robust = any(t.robust and not t.has_lines for t in tests)
+    robust = any(t.linear is not None and t.linear.robust for t in tests)
     if robust and prior is not None and study.is_linear:
         raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
     if file.complete is None and not study.is_linear and robust:
@@ -391,4 +394,4 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
 def _tolerance(file: StudyFile, problem: Problem) -> float:
     if file.tolerance is not None:
         return file.tolerance
-    return float(problem.noise_unit) ** 2 * sum(test.exact_cost for test in problem.tests)
+    return float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)

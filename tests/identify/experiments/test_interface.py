@@ -12,8 +12,9 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.uncertainty.ambiguity import not_bound_limited
+from jaxmb.identify.experiments.components import Equations, LinearForm
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Equations, Score, Test
+from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.fit.loop import coarsened
 from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem
@@ -58,13 +59,24 @@ class Scale(Balance):
     def predict(self, view):
         return jnp.array([view[0][0], view[0][1], view[0][0] - view[0][1]])
 
+    @property
+    def linear(self):
+        return ScaleEquations(self)
+
+
+class ScaleEquations(LinearForm[Scale]):
+    """In the values themselves, or in what `by_reciprocal` says."""
+
+    by_reciprocal = 0.0
+
     def reciprocal(self, model, free):
-        return np.zeros(free.size, bool)
+        return np.full(free.size, self.by_reciprocal)
 
     def equations(self, model, free):
         rows = np.zeros((3, free.size))
         rows[:, :2] = [[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]
-        return Equations(rows, np.asarray(self.product), np.asarray(self.std), np.ones(3), np.arange(3))
+        product, std = np.asarray(self.test.product), np.asarray(self.test.std)
+        return Equations(rows, product, std, np.ones(3), np.arange(3))
 
 
 BALANCE = Balance("balance", jnp.array([5e4 * 25.0, 9e3 * 4.0]), jnp.array([1e4, 400.0]))
@@ -83,25 +95,18 @@ def with_toy(study, toy=BALANCE):
 
 
 def test_what_a_kind_need_not_say(arm):
-    model, free = arm.model, arm.free
-    assert BALANCE.check(model) is None
-    assert BALANCE.affine_view(model, free) is None
-    assert BALANCE.reciprocal(model, free) is None
-    assert BALANCE.decimate(3) is BALANCE
-    assert (BALANCE.can_decimate, BALANCE.robust, BALANCE.noise_known) == (False, False, True)
-    assert BALANCE.exact_cost == 1e-12 * 2
-    assert BALANCE.nominal_noise is None
-    assert BALANCE.correlation_length(np.ones(2), np.ones(2)) == 1.0
-    assert BALANCE.nuisance_rows == 0
-    assert (BALANCE.posture, BALANCE.tangent(None), BALANCE.linearized_at) == (None, None, "posture")
-    assert (BALANCE.band_end_hz, BALANCE.highest_hz, BALANCE.first_frequency_hz) == (0.0, 0.0, None)
-    assert BALANCE.probe() is None
-    for said, message in (
-        (lambda: BALANCE.equations(model, free), "test 'balance' is not linear in the free parameters"),
-        (lambda: BALANCE.with_noise(2.0), "the noise of test 'balance' cannot be estimated from a fit"),
-    ):
-        with pytest.raises(NotImplementedError, match=message):
-            said()
+    """Its noise is as stated and independent; what else it might tell is absent."""
+    noise, residual = BALANCE.noise, np.ones(2)
+    assert (BALANCE.lines, BALANCE.linear, BALANCE.hypotheses, BALANCE.own, BALANCE.vibration) == (None,) * 5
+    assert BALANCE.evaluation.affine_view(arm.model, arm.free) is None
+    assert BALANCE.evaluation.stripped() is BALANCE
+    assert (noise.is_known, noise.follows_fit, noise.nominal, noise.nuisance_rows) == (True, False, None, 0)
+    assert noise.at_fit(BALANCE.view(arm.model)) is BALANCE
+    assert noise.exact_cost == 1e-12 * 2
+    assert noise.correlation.length(residual, residual) == 1.0
+    np.testing.assert_array_equal(noise.correlation.lengths, np.ones(2))
+    with pytest.raises(NotImplementedError, match="test 'balance'"):
+        noise.with_nominal(2.0)
     with pytest.raises(ValueError, match="test 'balance' is of a kind that cannot be planned"):
         planned(BALANCE)
 
@@ -181,5 +186,6 @@ def test_what_is_linear_in(arm):
     np.testing.assert_array_equal(linear_in(make_problem(arm.model, arm.free, [SCALE, SCALE])), np.zeros(4, bool))
     assert linear_in(make_problem(arm.model, arm.free, [SCALE, BALANCE])) is None
     assert linear_in(make_problem(arm.model, arm.free, [BALANCE, SCALE])) is None
-    other = type("Other", (Scale,), {"reciprocal": lambda self, model, free: np.ones(free.size, bool)})
+    inverse = type("Inverse", (ScaleEquations,), {"by_reciprocal": 1.0})
+    other = type("Other", (Scale,), {"linear": property(inverse)})
     assert linear_in(make_problem(arm.model, arm.free, [SCALE, other("o", SCALE.product, SCALE.std)])) is None

@@ -27,7 +27,7 @@ def test_posterior(tmp_path):
     assert study.is_linear
     result = identify_linear(study)
     names, own = study.free.names, jaxmb.parameters(study.model)
-    rows = study.tests[0].equations(study.model, study.free)
+    rows = study.tests[0].linear.equations(study.model, study.free)
     prior = {"damping.q1": 0.02, "inertia.b1.xx": 0.05} | {f"offset.q{i}": 0.1 for i in range(3)}
     mean = np.array([0.5 if name == "damping.q1" else own[name] for name in names])
     precision = np.diag([prior.get(name, np.inf) ** -2.0 for name in names])
@@ -64,7 +64,7 @@ def test_deviations_where_the_model_does_not_follow(tmp_path):
     result = identify_linear(dataclasses.replace(study, problem=problem, entries=entries))
     square = result.metrics["misfit"]["square"]
     assert np.sqrt(square) == pytest.approx(1.7, rel=0.17)
-    rows = test.equations(study.model, study.free)
+    rows = test.linear.equations(study.model, study.free)
     matrix = rows.matrix / rows.std[:, None]
     prior = result.metrics["prior_std"]
     precision = np.diag([prior.get(name, np.inf) ** -2.0 for name in study.free.names])

@@ -26,7 +26,7 @@ def prepared(cases, model=MODEL, free=None, weight=1.0):
     """What is to be found, and the equations of the load cases."""
     free = free_of(model) if free is None else free
     test = deflection_test("set", model, cases, weight)
-    reciprocal = test.reciprocal(model, free)
+    reciprocal = test.linear.reciprocal(model, free)
     assert reciprocal is not None
     return unknowns(free, reciprocal == 1.0), linear_equations(model, free, [test])
 
@@ -133,5 +133,5 @@ def test_parameters_that_do_not_act_are_told():
     """Their columns are zero, and the test says that it does not depend on them."""
     free = free_of(names=("stiffness.q1", "damping.q1"))
     test = deflection_test("loads", MODEL, loaded())
-    np.testing.assert_array_equal(test.reciprocal(MODEL, free), [1.0, np.nan])
-    assert not test.equations(MODEL, free).matrix[:, 1].any()
+    np.testing.assert_array_equal(test.linear.reciprocal(MODEL, free), [1.0, np.nan])
+    assert not test.linear.equations(MODEL, free).matrix[:, 1].any()

@@ -105,7 +105,9 @@ def made(folder, own, data, test, source):
     jaxmb.write_machine(own, folder / "machine.toml")
     study = make_study(data, "study", folder)
     entry = Entry("torque", test, source, None)
-    problem = dataclasses.replace(study.problem, tests=(test,), views=(test.affine_view(study.model, study.free),))
+    problem = dataclasses.replace(
+        study.problem, tests=(test,), views=(test.evaluation.affine_view(study.model, study.free),)
+    )
     return dataclasses.replace(study, entries=(entry,), problem=problem)
 
 

@@ -53,7 +53,7 @@ def place_of(study):
 def test_a_candidate_tells_what_the_test_itself_would(made_at, at):
     study = made_at(at)
     place, test = place_of(study), study.tests[0]
-    rows = observation(place, Candidate(test.probe(), np.asarray(test.q)))
+    rows = observation(place, Candidate(test.vibration.probe(), np.asarray(test.q)))
     expected = np.asarray(final_state(study.problem, place.u)[1])
     # Rounding only: the same numbers by another way.
     np.testing.assert_allclose(
@@ -69,9 +69,9 @@ def test_chosen_postures_beat_random_ones_and_the_gradient_betters_them(made):
     assert chosen is not None
     assert (chosen.candidates, chosen.left_out, len(chosen.tests)) == (50, 0, 3)
     place, test = place_of(study), study.tests[0]
-    before = information_of(place, [Candidate(test.probe(), np.asarray(test.q))])[0]
+    before = information_of(place, [Candidate(test.vibration.probe(), np.asarray(test.q))])[0]
     postures = postures_of(study.next, np.asarray(test.q), study.model.coordinates)
-    told = information_of(place, [Candidate(test.probe(), q) for q in postures])
+    told = information_of(place, [Candidate(test.vibration.probe(), q) for q in postures])
     draw = np.random.default_rng(0)
     random = [criterion_of("A", np.concatenate([before, *told[draw.choice(50, 3, replace=False)]])) for _ in range(100)]
     assert chosen.chosen < min(random)
@@ -99,7 +99,7 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
 def test_gradient_of_the_criterion(made_at, criterion, at):
     """By all coordinates of all tests, against finite differences; and the way it leads is down."""
     study = made_at(at)
-    place, probe = place_of(study), study.tests[0].probe()
+    place, probe = place_of(study), study.tests[0].vibration.probe()
     own = information_of(place, [Candidate(probe, np.asarray(study.tests[0].q))])[0]
     size, n = study.free.size, len(study.model.coordinates)
     start = [Candidate(probe, np.array(q)[:n]) for q in ([0.3, 0.9], [0.0, -1.5])]

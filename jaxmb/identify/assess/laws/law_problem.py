@@ -183,8 +183,9 @@ def in_tests(study: Study, term: Term) -> np.ndarray:
 def covariates(study: Study, term: Term) -> np.ndarray:
     """What a term is a function of, in each fitted test."""
     return np.array([
-        covariate(study.model, term.by, term.parameter, np.asarray(entry.test.posture), entry.amplitude)
+        covariate(study.model, term.by, term.parameter, np.asarray(entry.test.vibration.q), entry.amplitude)
         for entry in study.fitted
+        if entry.test.vibration is not None
     ])  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Block(NamedTuple):
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float = 1.0
-    """Residuals that tell no more than one (see `Test.correlation_length`)."""
+    """Residuals that tell no more than one (see `Correlation.length`)."""
 
 
 class Drop(NamedTuple):
@@ -146,16 +146,17 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
     used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
     size = np.sqrt(np.where(used, row_weights, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
-    count, degrees, lines = int(used.sum()) - test.nuisance_rows, np.inf, 1.0
-    if not test.noise_known:
+    count, degrees, lines = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
+    if not test.noise.is_known:
         left, rank = _left_over(r, j)
         lines = correlated_by_misfit(test, left * size, row_weights)
         freedom = max(count - rank, 1)
-        least = np.finfo(float).tiny if test.noise_is_one_factor else 1.0 / lines
+        least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
         variance = max(float(left @ left) / freedom, least) * lines
         r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
     svd = scaled_svd(jacobian)
-    larger = test.variance_factor(svd.left[: residual.size, : svd.rank], np.where(used, row_weights, 0.0))
+    basis = svd.left[: residual.size, : svd.rank]
+    larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
     r, j = r / np.sqrt(larger), j / np.sqrt(larger)
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
     return Block(test.name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
@@ -282,7 +283,7 @@ def _fitted_apart(
     study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
 ) -> list[OwnValue]:  # fmt: skip
     """The parameters, the first of them fitted with a value for each test where they make a large difference."""
-    if len(study.tests) > MOST_APART or is_large(study.problem) or any(test.posture is None for test in study.tests):
+    if len(study.tests) > MOST_APART or is_large(study.problem) or any(test.vibration is None for test in study.tests):
         return list(lines)
     fitted = []
     for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:

@@ -16,8 +16,9 @@ from jaxmb.identify.assess.wrong_units import (
     unexplained,
     values_by_upper_bounds,
 )
+from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
 from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
@@ -114,7 +115,7 @@ class DeflectionMetrics(KindMetrics):
             return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
         draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
-        robust = any(entry.test.robust for entry in fitted)
+        robust = any(is_robust(entry.test) for entry in fitted)
         settled = convergence(finding.linear, finding.seed, robust)
         drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
         return dataclasses.replace(

@@ -46,10 +46,10 @@ class FrfMetrics(KindMetrics):
             test: Any = entry.test
             apart[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(finding.residual[rows])
-            if not test.noise_known:
+            if not test.noise.is_known:
                 own = finding.residual[rows]
                 expected = float(np.sum(own**2)) / left[entry.name].square
-                noise[entry.name] = test.estimated_noise(own, expected)
+                noise[entry.name] = test.noise.estimated(own, expected)
         for entry in entries:
             if entry.role == "check":
                 apart.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(finding.model)))

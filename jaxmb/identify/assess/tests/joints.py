@@ -9,8 +9,9 @@ from scipy.special import chdtri, ndtri
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
+from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name, listed
+from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gain_fit import DELAY
 from jaxmb.identify.experiments.torque.prepared import stribeck
@@ -254,7 +255,7 @@ def _missing_terms(
     right += acts.T @ spread @ slope
     beside = squares - acts.T @ spread @ acts
     determined = np.diag(beside) > RANK_TOLERANCE * np.diag(squares)
-    is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in test.number_names]
+    is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in own_names(test)]
     chosen, sizes = _selected(beside, right / widening, group, determined & ~np.isin(group, is_free))
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
     changes = -spread @ acts[:, chosen] * values

@@ -18,6 +18,7 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
 )
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
+from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -176,7 +177,7 @@ def _comparable(finding: Finding, entries: Sequence[Entry], moved: FreeBaseParam
         and alone
         and not finding.study.free.of_tests
         and finding.study.problem.prior is None
-        and not any(test.robust for test in tests)
+        and not any(map(is_robust, tests))
     )
 
 
@@ -214,7 +215,7 @@ def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRo
     """Base parameters of the identified machine that have something free in them."""
     free, names = finding.study.free, regressor_names(finding.model)
     test: Any = entries[0].test
-    found = test.sums(finding.study.model, free)
+    found = test.linear.sums(finding.study.model, free)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     # of each number of the machine by each free value
     moved = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value

@@ -164,7 +164,7 @@ def bootstrap(
 
     def errors(rng: np.random.Generator) -> np.ndarray:
         parts = [
-            test.resample(residual[rows], weights[rows], rng) * larger
+            test.noise.resample(residual[rows], weights[rows], rng) * larger
             for rows, test in zip(problem.rows, problem.tests, strict=True)
         ]
         prior = weights[problem.data_rows :]
@@ -296,7 +296,8 @@ def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
     """The problem with data as they would be measured without noise."""
     values = problem.free.values(u)
     tests = [
-        test_at(test, problem.free, values).measured_on(problem.view(k, values)) for k, test in enumerate(problem.tests)
+        test_at(test, problem.free, values).noise.noiseless(problem.view(k, values))
+        for k, test in enumerate(problem.tests)
     ]
     return dataclasses.replace(problem, tests=tuple(tests))
 

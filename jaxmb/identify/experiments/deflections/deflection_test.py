@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmb.identify.experiments.components import Equations, Evaluation, Hypotheses, Hypothesis, LinearForm
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness, ElasticView, affine_stiffness
 from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import (
@@ -23,7 +24,8 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
 )
 from jaxmb.identify.experiments.deflections.source import common_errors
-from jaxmb.identify.experiments.test import Equations, Hypothesis, Score, Test, display_name
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.linalg import on_host
@@ -82,7 +84,7 @@ LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_m
 """How displacements are linear in each family of parameters: in the reciprocal, or in the value itself."""
 
 
-class DeflectionTest(Test):
+class DeflectionTest(Test[ElasticView]):
     """Displacements under loads, row by row: displacement = J_p C J_l^T w, linear in the compliance C.
 
     Postures are given and geometry is not free, so both Jacobians are numbers.
@@ -118,11 +120,6 @@ class DeflectionTest(Test):
         compliance = compliances(model, self.q, self.gravity) if each else compliance_matrix(model, self.q[0])
         return ElasticView(compliance, self.at_point, self.effort)
 
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
-        """`view` of a machine with loops in few degrees of freedom; None where that cannot be."""
-        rows = (np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
-        return affine_stiffness(model, free, np.asarray(self.q), rows, self.gravity)
-
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
         if view.compliance.ndim == 3:
@@ -133,9 +130,10 @@ class DeflectionTest(Test):
 
     def residual(self, view: ElasticView) -> Float[Array, "m"]:
         """sqrt(weight) (predicted - measured) / standard deviation; of combinations of rows where errors are common."""
-        return self._scaled(self.predict(view))
+        return self.scaled(self.predict(view))
 
-    def _scaled(self, predicted: Float[Array, "m"]) -> Float[Array, "m"]:
+    def scaled(self, predicted: Float[Array, "m"]) -> Float[Array, "m"]:
+        """`residual` of predicted displacements."""
         return jnp.sqrt(self.weight) * self.independent(predicted - self.displacement) / self.std
 
     def independent(self, rows: Any) -> Any:
@@ -160,10 +158,43 @@ class DeflectionTest(Test):
         whole = float(np.sum(measured**2))
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
 
+    @property
+    def evaluation(self) -> "DeflectionEvaluation":
+        """Of its residual in a fit."""
+        return DeflectionEvaluation(self)
+
+    @property
+    def linear(self) -> "DeflectionEquations":
+        """Displacements as linear equations."""
+        return DeflectionEquations(self)
+
+    @property
+    def hypotheses(self) -> "LoadHypotheses":
+        """Mistakes in its description."""
+        return LoadHypotheses(self)
+
+
+class DeflectionEvaluation(Evaluation[DeflectionTest]):
+    """The compliance of a machine with loops as a function of few stiffnesses."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
+        """The view of a machine with loops in few degrees of freedom; None where that cannot be."""
+        rows = (np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
+        return affine_stiffness(model, free, np.asarray(self.test.q), rows, self.test.gravity)
+
+
+class DeflectionEquations(LinearForm[DeflectionTest]):
+    """Displacements as linear equations in compliances."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are given less weight."""
+        return self.test.is_robust
+
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
         springs between frames, with loops, with motors that give way, which gears pass on, or where gravity acts."""
-        if model.springs or model.loops or self.gravity or _gives_way_at_a_motor(model, free):
+        if model.springs or model.loops or self.test.gravity or _gives_way_at_a_motor(model, free):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
@@ -177,32 +208,33 @@ class DeflectionTest(Test):
                 held[entry] = 0.0
         at = np.argwhere(held != 0.0)
         fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
-        rows = ElasticRows(np.asarray(self.at_point), np.asarray(self.effort), np.asarray(self.case))
+        rows = ElasticRows(np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
         matrix = observation(rows, terms)
         for name, (change, _) in of_beams.items():
             column = next(i for i, names in enumerate(free.tied) if name in names)
             matrix[:, column] += np.sum((rows.at_point @ change) * rows.effort, axis=1)
         return Equations(
-            matrix=self.independent(matrix),
-            measured=self.independent(np.asarray(self.displacement) - observation(rows, fixed) @ held[tuple(at.T)]),
-            std=np.asarray(self.std),
-            weight=np.asarray(self.weight),
-            case=np.asarray(self.case),
+            matrix=self.test.independent(matrix),
+            measured=self.test.independent(
+                np.asarray(self.test.displacement) - observation(rows, fixed) @ held[tuple(at.T)]
+            ),
+            std=np.asarray(self.test.std),
+            weight=np.asarray(self.test.weight),
+            case=np.asarray(self.test.case),
         )
 
-    def changes(self, model: Model) -> tuple[Hypothesis, ...]:
+
+class LoadHypotheses(Hypotheses[DeflectionTest]):
+    """A factor on the loads, which is one on the displacements too."""
+
+    def of(self, model: Model) -> tuple[Hypothesis, ...]:
         """A factor on the loads, which is one on the displacements too."""
-        return (Hypothesis(f"loads {self.name}", 0.1, functools.partial(_loads_text, self.name)),)
+        return (Hypothesis(f"loads {self.test.name}", 0.1, functools.partial(_loads_text, self.test.name)),)
 
-    def residual_with(self, model: Model, changes: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with (1 + change) times the loads."""
-        predicted = self.predict(self.view(model)) * (1.0 + changes[0])
-        return self._scaled(predicted)
-
-    @property
-    def robust(self) -> bool:
-        """Whether outliers are given less weight."""
-        return self.is_robust
+    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
+        """The residual with (1 + number) times the loads."""
+        predicted = self.test.predict(self.test.view(model)) * (1.0 + numbers[0])
+        return self.test.scaled(predicted)
 
 
 def deflection_test(

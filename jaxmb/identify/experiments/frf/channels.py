@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
+from jaxmb.identify.experiments.components import Hypothesis
 from jaxmb.identify.experiments.motion import AffineMotion
-from jaxmb.identify.experiments.test import Hypothesis, display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
 from jaxmb.machine.build import Model
 from jaxmb.response.frf import laplace, with_decay

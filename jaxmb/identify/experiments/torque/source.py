@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from jaxmb.identify.experiments.entry import Source
-from jaxmb.identify.experiments.test import listed
+from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest

@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.test import Equations, Score, Sums, Test, display_name
+from jaxmb.identify.experiments.components import (
+    Correlation,
+    Equations,
+    LinearForm,
+    Noise,
+    OwnParameters,
+    Sums,
+)
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
@@ -18,7 +27,7 @@ from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.machine.build import Model
 
 
-class TorqueTest(Test):
+class TorqueTest(Test[Float[Array, "p"]]):
     """Efforts at coordinates along a motion: effort = Y p + c, p the inertial and friction parameters of the machine.
 
     The motion is given and geometry is not free, so that Y is a matrix of numbers.
@@ -45,7 +54,7 @@ class TorqueTest(Test):
     """Beside the columns of what is not linear, taken so about a value that is known."""
     own_names: tuple[str, ...] = eqx.field(static=True, default=())
     """Of numbers of its own that may be free: gains of drives, and the delay of the torques."""
-    own: Float[Array, "g"] | None = None
+    own_values: Float[Array, "g"] | None = None
     """Values of these."""
     of_own: Float[Array, "r g"] | None = None
     """Columns of these."""
@@ -57,9 +66,9 @@ class TorqueTest(Test):
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
         predicted = self.regressor @ view + self.constant
-        if self.of_own is None or self.own is None:
+        if self.of_own is None or self.own_values is None:
             return predicted
-        return predicted + self.of_own @ self.own
+        return predicted + self.of_own @ self.own_values
 
     def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """(predicted - measured) / standard deviation."""
@@ -90,56 +99,6 @@ class TorqueTest(Test):
         sums = [np.bincount(number, weights=part) / np.bincount(number) for part in squares]
         return np.sqrt(sums[0]), np.sqrt(sums[1])
 
-    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Efforts are linear in each value that acts on them.
-
-        Raises:
-            NotImplementedError: the length of a spring is free, which its stiffness multiplies.
-        """
-        lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
-        if lengths:
-            raise NotImplementedError(
-                f"{display_name(self.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
-            )
-        mine = {*self.parameters, *self.number_names}
-        acts = [any(name in mine for name in names) for names in free.tied]
-        return np.where(acts, 0.0, np.nan)
-
-    def equations(self, model: Model, free: FreeParameters) -> Equations:
-        """Efforts as linear equations in the free values."""
-        regressor = np.asarray(self.regressor)
-        share, constant = affine_numbers(model, free, self.parameters)
-        matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.constant)
-        if self.of_own is not None:
-            columns, own = np.asarray(self.of_own), np.array(self.own)
-            entries = free.entries_of(self.number_names)
-            for k, entry in enumerate([] if entries is None else entries.tolist()):
-                if entry >= 0:
-                    matrix[:, entry] += columns[:, k]
-                    own[k] = 0.0
-            rest = rest + columns @ own
-        return Equations(
-            matrix=matrix,
-            measured=np.asarray(self.effort) - rest,
-            std=np.asarray(self.std),
-            weight=np.ones(self.rows),
-            case=np.arange(self.rows),
-        )
-
-    @property
-    def number_names(self) -> tuple[str, ...]:
-        """Gains of its drives, and its delay."""
-        return self.own_names
-
-    @property
-    def numbers(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
-        """Values of these."""
-        return np.zeros(0) if self.own is None else self.own
-
-    def with_numbers(self, numbers: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
-        """The test with other such numbers."""
-        return dataclasses.replace(self, own=numbers)
-
     def with_own(
         self, names: Sequence[str], values: Float[np.ndarray, "k"], columns: Float[np.ndarray, "r k"]
     ) -> "TorqueTest":
@@ -155,8 +114,91 @@ class TorqueTest(Test):
             self,
             constant=jax.device_put(np.asarray(self.constant) - columns @ values),
             own_names=(*self.own_names, *names),
-            own=jax.device_put(np.concatenate([np.asarray(self.numbers), values])),
+            own_values=jax.device_put(values if self.own_values is None else np.concatenate([self.own_values, values])),
             of_own=jax.device_put(np.concatenate([before, columns], axis=1)),
+        )
+
+    @property
+    def noise(self) -> "TorqueNoise":
+        """Of efforts."""
+        return TorqueNoise(self)
+
+    @property
+    def linear(self) -> "TorqueEquations":
+        """Efforts as linear equations."""
+        return TorqueEquations(self)
+
+    @property
+    def own(self) -> "TorqueGains | None":
+        """Gains of its drives, and its delay."""
+        return TorqueGains(self) if self.own_names else None
+
+
+class TorqueCorrelation(Correlation[TorqueTest]):
+    """Neighbouring samples that are alike."""
+
+    @property
+    def lengths(self) -> Float[np.ndarray, "r"]:
+        """How many neighbouring rows tell as much as one; their deviations are so much larger."""
+        return np.ones(self.test.rows) if self.test.alike is None else np.asarray(self.test.alike)
+
+
+class TorqueNoise(Noise[TorqueTest]):
+    """Noise of efforts."""
+
+    @property
+    def correlation(self) -> TorqueCorrelation:
+        """Between samples."""
+        return TorqueCorrelation(self.test)
+
+
+class TorqueEquations(LinearForm[TorqueTest]):
+    """Efforts as linear equations in inertial and friction parameters, gains and a delay."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether outliers are given less weight."""
+        return self.test.is_robust
+
+    @property
+    def accepts_prior(self) -> bool:
+        """A prior is some more equations."""
+        return True
+
+    def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
+        """Efforts are linear in each value that acts on them.
+
+        Raises:
+            NotImplementedError: the length of a spring is free, which its stiffness multiplies.
+        """
+        lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
+        if lengths:
+            raise NotImplementedError(
+                f"{display_name(self.test.name)}: efforts are not linear in '{lengths[0]}', it cannot be free"
+            )
+        mine = {*self.test.parameters, *self.test.own_names}
+        acts = [any(name in mine for name in names) for names in free.tied]
+        return np.where(acts, 0.0, np.nan)
+
+    def equations(self, model: Model, free: FreeParameters) -> Equations:
+        """Efforts as linear equations in the free values."""
+        regressor = np.asarray(self.test.regressor)
+        share, constant = affine_numbers(model, free, self.test.parameters)
+        matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
+        if self.test.of_own is not None:
+            columns, own = np.asarray(self.test.of_own), np.array(self.test.own_values)
+            entries = free.entries_of(self.test.own_names)
+            for k, entry in enumerate([] if entries is None else entries.tolist()):
+                if entry >= 0:
+                    matrix[:, entry] += columns[:, k]
+                    own[k] = 0.0
+            rest = rest + columns @ own
+        return Equations(
+            matrix=matrix,
+            measured=np.asarray(self.test.effort) - rest,
+            std=np.asarray(self.test.std),
+            weight=np.ones(self.test.rows),
+            case=np.arange(self.test.rows),
         )
 
     def sums(self, model: Model, free: FreeParameters) -> Sums:
@@ -164,17 +206,20 @@ class TorqueTest(Test):
         found = base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
         return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
 
-    @property
-    def correlation_lengths(self) -> Float[np.ndarray, "r"]:
-        """How many neighbouring rows tell as much as one; their deviations are so much larger."""
-        return np.ones(self.rows) if self.alike is None else np.asarray(self.alike)
+
+class TorqueGains(OwnParameters[TorqueTest]):
+    """Gains of drives and a delay."""
 
     @property
-    def accepts_linear_prior(self) -> bool:
-        """A prior is some more equations."""
-        return True
+    def names(self) -> tuple[str, ...]:
+        """Gains of its drives, and its delay."""
+        return self.test.own_names
 
     @property
-    def robust(self) -> bool:
-        """Whether outliers are given less weight."""
-        return self.is_robust
+    def values(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
+        """Values of these."""
+        return np.zeros(0) if self.test.own_values is None else self.test.own_values
+
+    def with_values(self, values: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
+        """The test with other such numbers."""
+        return dataclasses.replace(self.test, own_values=values)

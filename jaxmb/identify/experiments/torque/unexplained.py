@@ -109,7 +109,7 @@ def unexplained(
     for i in range(len(names)):
         own = coordinate == i
         part, spread, size = left[own], float(np.std(effort[own])), float(np.sqrt(np.mean(effort[own] ** 2)))
-        if test.robust:
+        if test.is_robust:
             usual = 3.0 * 1.4826 * float(np.median(np.abs(part)))
             part = np.clip(part, -usual, usual)
         missed = float(np.sqrt(np.mean(part**2)))
@@ -158,8 +158,8 @@ def _single_number(
     """The delay of all efforts, or the factor on the effort of one joint, that explains most of the residual, with the
     joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
     effort, coordinate, std = (np.asarray(x) for x in (test.effort, test.coordinate, test.std))
-    alike, left = test.correlation_lengths, (effort - predicted) / std
-    if test.robust:
+    alike, left = test.noise.correlation.lengths, (effort - predicted) / std
+    if test.is_robust:
         return "", None  # outliers may be anything
     basis = np.zeros((left.size, 0))
     if jacobian is not None:

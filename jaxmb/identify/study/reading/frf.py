@@ -266,7 +266,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
-    notes += mesh_warnings(model, test.highest_hz)
+    notes += mesh_warnings(model, test.vibration.highest_hz)
     entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
     if part.check_every is None:
         return [entry]

@@ -78,7 +78,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
             truth=truth,
             amplitude=part.amplitude,
             role=part.role,
-            remarks=(*changed, *mesh_warnings(model, test.highest_hz)),
+            remarks=(*changed, *mesh_warnings(model, test.vibration.highest_hz)),
         )
     ]
 

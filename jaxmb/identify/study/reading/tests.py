@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import display_name
+from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.kinds import KINDS

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.test import listed
+from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.gain_fit import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
 from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at

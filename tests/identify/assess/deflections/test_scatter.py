@@ -8,7 +8,7 @@ import pytest
 
 from jaxmb.identify.assess.deflection_scatter import convergence, monte_carlo
 from jaxmb.identify.assess.linear_outcome import linear_finding
-from jaxmb.identify.experiments.test import Equations
+from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.study import load_study
 

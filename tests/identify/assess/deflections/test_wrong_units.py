@@ -56,7 +56,7 @@ def joints(study):
 
 
 def told(entries, study):
-    found = unknowns(study.free, study.tests[0].reciprocal(study.model, study.free))
+    found = unknowns(study.free, study.tests[0].linear.reciprocal(study.model, study.free))
     rows = linear_equations(study.model, study.free, study.tests)
     start = START[: study.free.size]
     linear = Linear(found, rows, linear_step(found, rows, start), start)

@@ -72,7 +72,7 @@ def test_all_of_a_result_comes_back(two):
     for test in ("hammer", "modes"):
         np.testing.assert_allclose(again.residual(test), result.residual(test), rtol=1e-9, atol=1e-12)
     # the noise is the estimated one
-    assert 0.005 < float(again.study.tests[0].nominal_noise) < 0.02
+    assert 0.005 < float(again.study.tests[0].noise.nominal) < 0.02
 
 
 def test_the_study_can_be_run_again_from_elsewhere(two, tmp_path, monkeypatch):

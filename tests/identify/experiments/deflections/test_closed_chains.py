@@ -63,7 +63,7 @@ def deflections(model):
 def test_few_degrees_of_freedom_say_what_all_say(model, deflections, bounds, size):
     """One for each load of a posture, and one for each joint that is free; a modulus acts on all of its beam."""
     free = free_parameters(model, bounds)
-    affine = deflections.affine_view(model, free)
+    affine = deflections.evaluation.affine_view(model, free)
     assert affine is not None
     assert size is None or affine.base.shape[1] == size
     random = np.random.default_rng(0)
@@ -75,9 +75,9 @@ def test_few_degrees_of_freedom_say_what_all_say(model, deflections, bounds, siz
 
 def test_where_it_cannot_be_so(model, deflections):
     length = free_parameters(model, [Bound(("density.upper-left",), 1e3, 5e3)])
-    assert deflections.affine_view(model, length) is not None  # acts on nothing: no slope
+    assert deflections.evaluation.affine_view(model, length) is not None  # acts on nothing: no slope
     open_chain = dataclasses.replace(model, following=())
-    assert deflections.affine_view(open_chain, length) is None
+    assert deflections.evaluation.affine_view(open_chain, length) is None
 
 
 def test_drives_that_do_not_repeat(model):

@@ -162,8 +162,8 @@ def test_wrong_names(folder, name, sentence):
 def test_a_symmetrized_test_has_no_gains(folder):
     """One response stands for two, of which each had channels of its own."""
     test = dataclasses.replace(study(folder).tests[0], symmetrized=True)
-    assert test.number_names == ("delay.hit",)
-    late = test.with_numbers(np.array([DELAY]))
-    np.testing.assert_array_equal(late.numbers, [DELAY])
+    assert test.own.names == ("delay.hit",)
+    late = test.own.with_values(np.array([DELAY]))
+    np.testing.assert_array_equal(late.own.values, [DELAY])
     view, shift = late.view(study(folder).model), np.exp(-1j * OMEGA * DELAY)
     np.testing.assert_allclose(late.predict(view), test.predict(view) * shift[:, None, None], rtol=1e-12)

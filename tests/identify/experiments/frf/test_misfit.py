@@ -45,7 +45,7 @@ def at_truth(made, undamped=False):
     [test] = made.tests
     view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
     predicted = np.asarray(test.predict(view))
-    poor = not test.noise_known and test.score(view, None).poor
+    poor = not test.noise.is_known and test.score(view, None).poor
     return frf_misfit(test, predicted, poor, undamped)
 
 
@@ -123,7 +123,7 @@ def test_a_reversed_sensor_is_no_noise(made):
     def share(made):
         [test] = made.tests
         view = test.view(made.free.apply(made.model, jnp.asarray([made.truth[name] for name in made.free.names])))
-        return test.systematic(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
+        return test.lines.systematic(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
 
     assert share(made) < 0.05
     assert share(changed(made, output_turned)) > 0.9

@@ -50,7 +50,7 @@ def with_noise_of(made, additive, floor):
 
 def test_additive_noise_is_relative_to_the_machine_that_fits(made):
     test, view, predicted = with_noise_of(made, 0.02, 0.0)
-    fitted = test.at_fit(view)
+    fitted = test.noise.at_fit(view)
     counts = np.abs(predicted) >= 5.0 * 0.02
     assert 0.1 < counts.mean() < 0.999
     np.testing.assert_array_equal(np.asarray(fitted.weight) > 0.0, counts)
@@ -75,7 +75,7 @@ def test_what_no_noise_makes_of_the_machine_counts(made):
     wrong = dataclasses.replace(
         test, measured=jnp.asarray(large), level=jnp.asarray(np.abs(large)), additive_std=test.additive_std * 1e3
     )
-    fitted = wrong.at_fit(view)
+    fitted = wrong.noise.at_fit(view)
     above = np.abs(predicted) >= 10.0 * 0.02
     assert np.all(np.asarray(fitted.weight)[above] > 0.0)
     np.testing.assert_allclose(np.asarray(fitted.noise_std)[above], np.asarray(wrong.noise_std)[above])
@@ -85,12 +85,12 @@ def test_what_no_noise_makes_of_the_machine_counts(made):
 def test_only_the_floor_is_estimated(made, additive, floor):
     """Beside additive noise that is known, on lines of which most have more of it."""
     test, view, _ = with_noise_of(made, additive, floor)
-    test = test.at_fit(view)
+    test = test.noise.at_fit(view)
     residual = np.asarray(test.residual(view))
     expected = 2.0 * np.sum(np.asarray(test.weight) > 0.0)
-    found = test.estimated_noise(residual, expected)
+    found = test.noise.estimated(residual, expected)
     assert found == pytest.approx(floor, rel=0.1, abs=0.003)
-    again = test.with_noise(found)
+    again = test.noise.with_nominal(found)
     assert float(again.nominal_std) == found
     known = np.asarray(test.known_std)
     np.testing.assert_allclose(np.asarray(again.noise_std) ** 2, known**2 + found**2, rtol=1e-9)
@@ -114,11 +114,11 @@ def test_the_variance_of_errors_behind_a_window_by_draws(made):
     errors = noise.reshape(draws, 2, 2, LINES.size).transpose(0, 3, 1, 2) / phase
     drawn = np.einsum("cfoi,ncfoi->n", direction, np.stack([errors.real, errors.imag], axis=1))
     basis = direction.reshape(-1, 1)
-    factor = test.variance_factor(basis, np.ones(basis.size))
+    factor = test.noise.correlation.variance_factor(basis, np.ones(basis.size))
     assert factor > 3.0
     assert np.var(drawn) / np.sum(direction**2) == pytest.approx(factor, rel=0.1)
     # nothing that is fitted acts on the test
-    assert test.variance_factor(np.zeros((basis.size, 1)), np.ones(basis.size)) == 1.0
+    assert test.noise.correlation.variance_factor(np.zeros((basis.size, 1)), np.ones(basis.size)) == 1.0
 
 
 def test_what_symmetry_makes_zero_is_leak_alone(tmp_path):

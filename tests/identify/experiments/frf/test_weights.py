@@ -209,13 +209,13 @@ def test_bands_in_a_study(measured, study):
 
 def test_the_first_fit_is_to_lines_that_count(measured, study):
     """Evenly over all where all count; over those of a band where the others have no weight, and as many in number."""
-    whole = study(measured).tests[0].decimate(4)
+    whole = study(measured).tests[0].lines.decimate(4)
     np.testing.assert_allclose(whole.omega, 2.0 * np.pi * FREQUENCY[[0, 50, 99, 149]])
     band = {"band_hz": [9.0, 12.0], "weight": 10.0}
     test = study(measured, weights={"bands": [band], "elsewhere": 0.0}).tests[0]
-    np.testing.assert_allclose(test.decimate(4).omega, 2.0 * np.pi * np.array([9.0, 10.0, 11.0, 12.0]))
-    np.testing.assert_array_equal(test.decimate(4).weight, np.ones((4, 3, 3)))
-    most = test.decimate(32)
+    np.testing.assert_allclose(test.lines.decimate(4).omega, 2.0 * np.pi * np.array([9.0, 10.0, 11.0, 12.0]))
+    np.testing.assert_array_equal(test.lines.decimate(4).weight, np.ones((4, 3, 3)))
+    most = test.lines.decimate(32)
     assert most.omega.size == 32
     assert (np.diff(most.omega) > 0.0).all()
     assert np.sum(most.weight[:, 0, 0]) == np.count_nonzero(test.weight[:, 0, 0]) == 16

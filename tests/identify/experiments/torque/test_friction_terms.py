@@ -188,7 +188,7 @@ def test_a_search_sees_the_same_equations(arm):
     study_of_it = arm[1].study
     (test,) = study_of_it.tests
     values = np.array([(ARM_TRUE | MORE)[name] for name in study_of_it.free.names])
-    rows = test.equations(study_of_it.model, study_of_it.free)
+    rows = test.linear.equations(study_of_it.model, study_of_it.free)
     expected = (rows.matrix @ values - rows.measured) / rows.std
     np.testing.assert_allclose(study_of_it.problem.measured(values)[0], expected, atol=1e-9)
 

@@ -1,0 +1,397 @@
+"""Components of FRF tests: noise, lines, channels, hypotheses, small motions, derivatives."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import chdtri
+
+from jaxmb.identify.estimation.least_squares import NormalEquations
+from jaxmb.identify.experiments.components import (
+    Correlation,
+    Hypotheses,
+    Hypothesis,
+    Lines,
+    Noise,
+    OwnParameters,
+    Probe,
+)
+from jaxmb.identify.experiments.frf.channels import (
+    Channels,
+    channel_names,
+    channels_of,
+    equations_by_entries,
+    frf_changes,
+    ideal_channels,
+    moving,
+)
+from jaxmb.identify.experiments.frf.noise import (
+    SMALLEST,
+    leak_factor,
+    most_likely_factor,
+    noise_at_fit,
+    resonances,
+    window_factor,
+)
+from jaxmb.identify.experiments.frf.prediction import predict_frf
+from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation, MotionVibration
+from jaxmb.identify.experiments.motion_view import MotionView, motion_view
+from jaxmb.machine.build import Model
+from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, outlier_lines, systematic
+from jaxmb.response.frf import laplace, sensor_factor
+from jaxmb.response.frf_kind import dof_names
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.frf.frf_test import FrfTest
+
+AGREE = 0.5
+"""Length of the mean of unit vectors from which on phases agree; 0 on average of phases that are noise."""
+
+
+class FrfCorrelation(Correlation["FrfTest"]):
+    """Behind an exponential window lines err together, and a large response leaks into the others."""
+
+    @property
+    def between_responses(self) -> bool:
+        """Whether responses leak into each other, at one ratio for all lines."""
+        return bool(np.any(np.asarray(self.test.leak)))
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """How many times larger an exponential window or a leak makes the variance of errors along some directions.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(row_weights)[:, None], 1.0
+        if decay > 0.0:
+            factor = window_factor(scaled, np.asarray(self.test.measured), np.asarray(self.test.omega), decay)
+        if not self.between_responses:
+            return factor
+        leak = np.asarray(self.test.leak) / np.asarray(self.test.measured)
+        return max(factor, leak_factor(scaled, leak / np.asarray(self.test.noise_std)))
+
+    @property
+    def degrees_factor(self) -> float:
+        """By what the exponential window divides the degrees of freedom of a sum of squares."""
+        return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
+
+    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
+        return correlated_lines(*line_errors(self.test, residual, row_weights))
+
+
+class FrfNoise(Noise["FrfTest"]):
+    """Noise of log H: what is known of each line, and beside it one standard deviation."""
+
+    @property
+    def correlation(self) -> FrfCorrelation:
+        """Between lines and responses."""
+        return FrfCorrelation(self.test)
+
+    @property
+    def exact_cost(self) -> float:
+        """Cost, in units of the noise, of a mean error of log H of 1e-8."""
+        return 2e-16 * float(np.sum(np.asarray(self.test.weight))) / float(self.test.nominal_std) ** 2
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+        return self.test.noise_is_known
+
+    @property
+    def nominal(self) -> float:
+        """Standard deviation of log H that the study states."""
+        return float(self.test.nominal_std)
+
+    @property
+    def follows_fit(self) -> bool:
+        """Whether `at_fit` gives another test."""
+        return bool(np.any(np.asarray(self.test.additive_std))) or self.correlation.between_responses
+
+    def at_fit(self, view: MotionView) -> "FrfTest":
+        """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
+        predicted = np.asarray(self.test.predict(view))
+        names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
+        parts = noise_at_fit(predicted, *(np.asarray(getattr(self.test, name)) for name in names))
+        # a response that the machine does not have, but for rounding, is nothing but leak
+        parts["weight"] = np.where(np.abs(predicted) >= SMALLEST * np.abs(self.test.leak), parts["weight"], 0.0)
+        return dataclasses.replace(self.test, **{name: jax.device_put(part) for name, part in parts.items()})
+
+    def change_from(self, other: "FrfTest") -> float:
+        """Largest logarithm of the ratio of the noise of any line to that of another version of the test; infinite
+        where that has other lines left out."""
+        if not np.array_equal(self.test.left_out, other.left_out):
+            return np.inf
+        both = (np.asarray(self.test.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
+        ratio = np.asarray(self.test.noise_std)[both] / np.asarray(other.noise_std)[both]
+        return float(np.max(np.abs(np.log(ratio)), initial=0.0))
+
+    @property
+    def is_one_factor(self) -> bool:
+        """Whether the noise that is to be estimated is the only one."""
+        return not np.any(np.asarray(self.test.known_std))
+
+    def with_nominal(self, std: float) -> "FrfTest":
+        """The test with another standard deviation of log H beside what is known of each line."""
+        known, rest = np.asarray(self.test.known_std) ** 2, self._rest * (std / float(self.test.nominal_std)) ** 2
+        return dataclasses.replace(
+            self.test, noise_std=jax.device_put(np.sqrt(known + rest)), nominal_std=jax.device_put(np.asarray(std))
+        )
+
+    @property
+    def _rest(self) -> Float[np.ndarray, "f o i"]:
+        """Variance of log H beside what is known of each line."""
+        return np.asarray(self.test.noise_std) ** 2 - np.asarray(self.test.known_std) ** 2
+
+    def estimated(self, residual: np.ndarray, expected: float) -> float:
+        """The most likely standard deviation of log H beside what is known of each line.
+
+        Where what is known explains all that is left, it is `NEGLIGIBLE` of that.
+
+        Args:
+            residual: in units of the noise, scaled by the roots of the weights.
+            expected: sum of squares of the residual under noise that is as taken.
+        """
+        noise_std, known_std = np.asarray(self.test.noise_std), np.asarray(self.test.known_std)
+        squares = np.sum(residual.reshape(2, *noise_std.shape) ** 2, axis=0) * noise_std**2
+        used = squares > 0.0
+        known, rest, weight = (np.asarray(x)[used] for x in (known_std**2, self._rest, self.test.weight))
+        # what the fit took from the squares, and what lines that err alike lack, is given back to all lines alike
+        squares = squares[used] * np.sum(weight) / expected
+        return float(self.test.nominal_std) * most_likely_factor(squares, known, rest, weight)
+
+    def noiseless(self, view: MotionView) -> "FrfTest":
+        """The test as it would be measured on a machine without noise."""
+        return dataclasses.replace(self.test, measured=self.test.predict(view))
+
+    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A residual drawn from what a fit left: blocks of neighbouring lines, all responses of a line together, as
+        long as neighbours err alike. Lines with the same responses stand for each other."""
+        errors, used = line_errors(self.test, residual, row_weights)
+        length = max(1, round(self.correlation.length(residual, row_weights)))
+        drawn = np.zeros(errors.shape)
+        forms, form = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
+        for k in range(len(forms)):
+            lines = np.flatnonzero(form == k)
+            begin = rng.integers(lines.size, size=-(-lines.size // length))
+            picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
+            drawn[:, lines] = errors[:, lines[picked]]
+        return drawn.ravel() * np.sqrt(row_weights)
+
+
+class FrfLines(Lines["FrfTest"]):
+    """Frequency lines."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether outlier lines are left out."""
+        return self.test.robust
+
+    def decimate(self, most: int) -> "FrfTest":
+        """The test on at most so many lines, spread evenly over those that count, all with the same weight.
+
+        Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find
+        the right one, and a few lines show it as well as all.
+        """
+        counts = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
+        order = np.argsort(~counts, kind="stable")  # others make up where there are fewer: tests of one form stay alike
+        count = max(np.count_nonzero(counts), min(most, counts.size))
+        picked = np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
+        parts = arrays_at(self.test, picked)
+        return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
+
+    def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Numbers of outlier lines."""
+        return outlier_lines(*line_errors(self.test, residual, row_weights))
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """Numbers of the lines that were left out for that."""
+        return np.flatnonzero(np.asarray(self.test.left_out))
+
+    def without(self, lines: np.ndarray) -> "FrfTest":
+        """The test with some lines left out."""
+        weight, left_out = np.array(self.test.weight), np.array(self.test.left_out)
+        weight[lines], left_out[lines] = 0.0, True
+        return dataclasses.replace(self.test, weight=jax.device_put(weight), left_out=jax.device_put(left_out))
+
+    def text(self, lines: np.ndarray) -> str:
+        """Frequencies of some lines."""
+        return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
+
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Variance, over that of the noise, of what differs from line to line, by the median second
+        difference."""
+        errors, present = line_errors(self.test, residual, row_weights)
+        three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
+        bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
+        return float(np.median(bend[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
+
+    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
+        if self.test.noise.correlation.between_responses:
+            return 0.0
+        return systematic(*line_errors(self.test, residual, row_weights), self.test.noise.correlation.degrees_factor)
+
+    def undefined(self, view: MotionView) -> tuple[str, ...]:
+        """FRFs that were measured and that the machine predicts as 0, of which there is no logarithm."""
+        used, predicted = np.asarray(self.test.weight) > 0.0, np.asarray(self.test.predict(view))
+        zero = np.argwhere(((predicted == 0.0) & used).any(axis=0))
+        outputs, inputs = dof_names(self.test.outputs), dof_names(self.test.inputs)
+        return tuple(f"the FRF {outputs[o]} / {inputs[i]} is 0" for o, i in zero)
+
+
+class FrfChannels(OwnParameters["FrfTest"]):
+    """Gains of its channels and its delay; the latter alone where it is symmetrized."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
+        names = channel_names(self.test.name, self.test.outputs, self.test.inputs)
+        return names[-1:] if self.test.symmetrized else names
+
+    @property
+    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """Gains of its channels and its delay, in the order of `names`."""
+        values = known_channels(self.test).numbers
+        return values[-1:] if self.test.symmetrized else values
+
+    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":
+        """The test with other gains and another delay."""
+        if self.test.symmetrized:
+            channels = dataclasses.replace(known_channels(self.test), delay=values[-1])
+        else:
+            channels = channels_of(values, len(self.test.outputs))
+        return dataclasses.replace(self.test, channels=channels)
+
+
+class FrfHypotheses(Hypotheses["FrfTest"]):
+    """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
+
+    def of(self, model: Model) -> tuple[Hypothesis, ...]:
+        """See `frf_changes`."""
+        highest = float(np.asarray(self.test.omega).max())
+        return frf_changes(self.test.name, self.test.outputs, self.test.inputs, highest, model)
+
+    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
+        """The residual with the description changed, by numbers in the order of `of`."""
+        test, outputs, inputs = self.test, len(self.test.outputs), len(self.test.inputs)
+        parts = jnp.split(numbers, np.cumsum([1, 1, 2, outputs, inputs, outputs, inputs]))
+        (frequency,), (gain,), delay, of_output, of_input, own_output, own_input, posture = parts
+        there = jnp.asarray(test.q).at[: posture.size].add(posture)
+        view = motion_view(model, there, test.at, test.outputs, test.inputs, test.sensor.gravity)
+        predicted = predict_frf(view, test.omega * jnp.exp(frequency), test.derivatives, test.decay, test.sensor)
+        channels = known_channels(test).changed(gain + of_output + own_output, -of_input - own_input, jnp.sum(delay))
+        return test.compared(channels.seen(predicted, test.omega, test.decay))
+
+
+class FrfVibration(MotionVibration["FrfTest"]):
+    """Small motions at the posture of an FRF test, in the band of its lines."""
+
+    @property
+    def band_end_hz(self) -> float:
+        """Last line."""
+        return float(np.asarray(self.test.omega)[-1]) / (2 * np.pi)
+
+    @property
+    def highest_hz(self) -> float:
+        """Last line that is used."""
+        used = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
+        return float(np.asarray(self.test.omega)[used].max()) / (2 * np.pi)
+
+    @property
+    def highest_text(self) -> str:
+        """What `highest_hz` is, in a sentence."""
+        return "the band's end of"
+
+    @property
+    def first_frequency_hz(self) -> float | None:
+        """First clear peak of all FRFs together."""
+        frequency_hz = np.asarray(self.test.omega) / (2.0 * np.pi)
+        peaks = resonances(total_level(self.test, self.test.measured), frequency_hz)
+        return float(frequency_hz[peaks[0]]) if peaks.size else None
+
+    def probe(self) -> Probe:
+        """The test at any posture, with the median of its noise, which differs by line where coherence or leakage are
+        taken into account."""
+        test, used = self.test, np.asarray(self.test.weight) > 0.0
+        known = tuple(dict.fromkeys([*test.outputs, *test.inputs]))
+        outputs, inputs = ([known.index(p) for p in points] for points in (test.outputs, test.inputs))
+        return Probe(
+            points=known,
+            outputs=jax.device_put(np.array(outputs)),
+            inputs=None if inputs == outputs else jax.device_put(np.array(inputs)),
+            derivatives=test.derivatives,
+            at=test.at,
+            omega=jax.device_put(np.asarray(test.omega)[used.any(axis=(1, 2))]),
+            decay=test.decay,
+            noise_std=jax.device_put(np.median(np.asarray(test.noise_std)[used])),
+        )
+
+
+class FrfEvaluation(MotionEvaluation["FrfTest"]):
+    """Derivatives of an FRF by the entries of the tangent that move."""
+
+    def stripped(self) -> "FrfTest":
+        """The test without the parts of which its noise is made, more than half of its numbers."""
+        nothing = np.zeros(())
+        return dataclasses.replace(
+            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
+        )
+
+    def normal_equations(
+        self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+    ) -> NormalEquations:
+        """Those of the residual at u; see `Evaluation.normal_equations`."""
+        test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
+        if not names:
+            return super().normal_equations(view, values, u)
+
+        def compared(h: Array) -> Array:
+            seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
+            return test.compared(seen if test.channels is None else test.channels.seen(seen, test.omega, test.decay))
+
+        scale = jnp.sqrt(test.weight) / test.noise_std
+        return equations_by_entries(view, names, values, u, test.omega, test.decay, compared, scale)
+
+
+def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors in units of the noise, 0 where none is used, and where one is [real and imaginary part, f, o, i].
+
+    Phases of an FRF that mostly agree are taken on the branch around their mean: those of a reversed sensor are
+    half a turn off, where noise would decide the sign.
+    """
+    used = (row_weights > 0.0).reshape(2, *test.measured.shape)
+    weights = np.where(used, row_weights.reshape(used.shape), 1.0)
+    plain = np.where(used, residual.reshape(used.shape) / np.sqrt(weights), 0.0)
+    if test.phase == "safe":
+        scale = np.asarray(test.noise_std)
+        turn = np.exp(1j * plain[1] * scale)
+        mean = np.sum(used[1] * turn, axis=0) / np.maximum(np.sum(used[1], axis=0), 1)
+        around = np.where(np.abs(mean) > AGREE, mean / np.where(mean == 0.0, 1.0, np.abs(mean)), 1.0)
+        plain[1] = np.where(used[1], (np.angle(around) + np.angle(turn * around.conj())) / scale, 0.0)
+    return plain, used
+
+
+def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays of a test at some of its lines."""
+    names = (
+        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "left_out",
+    )  # fmt: skip
+    return {name: np.asarray(getattr(test, name))[chosen] for name in names}
+
+
+def known_channels(test: "FrfTest") -> Channels:
+    """Channels of a test, ideal where nothing is known of them."""
+    return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
+
+
+def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
+    """log10 of the magnitude of all FRFs together [f]."""
+    size = np.where(np.asarray(test.weight) > 0.0, np.abs(np.asarray(frf)), 0.0)
+    return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
