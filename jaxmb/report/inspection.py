@@ -1,6 +1,7 @@
 """Report on an inspection."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,6 @@ from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_motion import NextMotion
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
-from jaxmb.identify.study.kinds import KINDS
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -148,11 +148,15 @@ def expected_table(found: Inspection) -> Table:
     return Table("", columns, tuple(rows), legend(found))
 
 
+NEXT_REPORTS: dict[str, Callable[..., NextReport]] = {"frf": tests_report, "torque": motion_report}
+"""(inspection, proposal) -> report on it, by kind of test."""
+
+
 def next_report(found: Inspection) -> NextReport:
     """Report on the proposed next tests, or why there are none."""
     if found.next is None:
         return NextReport((), (found.next_remark,))
-    report = KINDS[found.next.part.kind].next_report(found, found.next)
+    report = NEXT_REPORTS[found.next.part.kind](found, found.next)
     toml = found.next.as_toml(found.study).splitlines()
     proposal = Lines(("To append to the study file:", "", *toml), verbatim=True)
     parts = (*report.parts, proposal) if toml else report.parts

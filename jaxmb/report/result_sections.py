@@ -8,12 +8,12 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
-from jaxmb.identify.study.kinds import KINDS, by_kind
+from jaxmb.identify.experiments.entry import by_kind
 from jaxmb.report.laws import law_sections
 from jaxmb.report.parameters import correlation_sections, parameter_sections, profile_sections
 from jaxmb.report.section import Facts, Lines, Picture, Section, drawn_by, number, percent, write_pictures
 from jaxmb.report.stiffness_model import stiffness_model_sections
-from jaxmb.report.tests import plain_sections
+from jaxmb.report.tests import SECTIONS, plain_sections
 
 MOST_NAMED = 8
 """Largest number of parameters named in a line."""
@@ -170,9 +170,9 @@ def sections_of_tests(result: Result) -> list[Section]:
     """Sections of each kind of test."""
     if result.study.complete is not None:
         return []  # `stiffness_model_sections` cover all its tests together
-    found = []
-    for kind, entries in by_kind(result.study.entries):
-        found += (KINDS[kind].sections or plain_sections)(result, entries)
+    found, others = [], [entry.kind for entry in result.study.entries]
+    for kind, entries in by_kind(result.study.entries, dict.fromkeys([*SECTIONS, *others])):
+        found += SECTIONS.get(kind, plain_sections)(result, entries)
     return found
 
 

@@ -1,7 +1,7 @@
 """Report on torque tests."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -358,3 +358,12 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     if reduced:
         caption += f"; {essential} of {len(rows)} are essential: they fit the torques equally well with the others at 0"
     return Table("Base parameters, SI units", columns, tuple(rows), caption)
+
+
+SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
+    "frf": frf_sections,
+    "modes": modes_sections,
+    "deflection": deflection_sections,
+    "torque": torque_sections,
+}
+"""(result, entries of the kind) -> sections, by kind of test; `plain_sections` of any other."""

@@ -10,10 +10,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import OneModel, one_model, one_model_text
 from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
-from jaxmb.identify.assess.metrics import fit_metrics
 from jaxmb.identify.assess.mistakes import mistake_text, mistakes
 from jaxmb.identify.assess.remarks import (
     CAPPED,
@@ -21,7 +21,6 @@ from jaxmb.identify.assess.remarks import (
     data_remarks,
     excess_remarks,
     gross_remarks,
-    kind_remarks,
     machine_remarks,
     on_bound,
     prior_remarks,

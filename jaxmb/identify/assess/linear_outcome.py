@@ -9,14 +9,13 @@ import numpy as np
 from scipy.special import chdtri, fdtri
 
 from jaxmb.identify.assess.finding import Finding, Linear
-from jaxmb.identify.assess.metrics import fit_metrics
+from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.remarks import (
     CAPPED,
     bound_doubts,
     data_remarks,
     excess_remarks,
     gross_remarks,
-    kind_remarks,
     machine_remarks,
     prior_remarks,
     tests_text,
@@ -50,7 +49,6 @@ from jaxmb.identify.fit.linear import (
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.possible import Possible, bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
-from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
 from jaxmb.io.validation import place
@@ -175,17 +173,6 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
     )
-
-
-def with_systematic_errors(finding: Finding) -> tuple[Finding, list[str]]:
-    """The fit with standard deviations that contain what its tests show of systematic errors, and remarks on these."""
-    sentences = list[str]()
-    for kind, entries in by_kind(finding.study.entries):
-        systematic = KINDS[kind].systematic
-        if systematic is not None:
-            covariance, remarks = systematic(finding, entries)
-            finding, sentences = finding.with_added(covariance), [*sentences, *remarks]
-    return finding, sentences
 
 
 def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.holdout import Verdict, verdict
+from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.mistakes import Mistake
@@ -18,7 +18,6 @@ from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.noise import Misfit
-from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
 from jaxmb.response.modal import Modes, modes
@@ -27,7 +26,7 @@ from jaxmb.response.modal import Modes, modes
 @dataclasses.dataclass(frozen=True, eq=False)
 class KindMetrics:
     """What a result tells of the tests of one kind beside what it tells of all. A kind that has something to tell has a
-    class of its own, named in its row of `jaxmb.identify.study.kinds`."""
+    class of its own."""
 
     @property
     def noise_text(self) -> str:
@@ -166,47 +165,7 @@ class Metrics(Mapping[str, Any]):
 GENERAL = tuple(f.name for f in dataclasses.fields(Metrics) if f.name not in ("tests", "stiffness_model"))
 
 
-def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
-    """Metrics from `metrics` of result.json.
-
-    Args:
-        data: those.
-        study: what was fitted.
-    """
-    if study.complete is not None:
-        return Metrics(stiffness_model=restored(StiffnessModelMetrics, data))
-    tests = {}
-    for kind, entries in by_kind(study.entries):
-        of_kind = KINDS[kind].metrics
-        record = None if of_kind is None else of_kind.read(data, {entry.name for entry in entries})
-        if record is not None:
-            tests[kind] = record
-    general = {name: data[name] for name in GENERAL if name in data}
-    return dataclasses.replace(restored(Metrics, general | {"tests": {}, "stiffness_model": None}), tests=tests)
-
-
-def fit_metrics(finding: Finding) -> Metrics:
-    """Errors against the truth, on what was fitted and on what was held out, and what each kind of test tells beside
-    that."""
-    study = finding.study
-    kinds = {}
-    for kind, entries in by_kind(study.entries):
-        of_kind = KINDS[kind].metrics
-        record = None if of_kind is None else of_kind.found(finding, entries)
-        if record is not None:
-            kinds[kind] = record
-    return dataclasses.replace(
-        _truth_metrics(finding),
-        misfit=finding.misfit,
-        fit=verdict(study.fitted, finding.views) if study.fitted else None,
-        holdout=verdict(study.checks, (e.test.view(finding.model) for e in study.checks)) if study.checks else None,
-        tests=kinds,
-        prior_log_std=_prior_std(study, np.array(study.free.logarithmic), 1.0),
-        prior_std=_prior_std(study, ~np.array(study.free.logarithmic), study.free.width),
-    )
-
-
-def _prior_std(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
+def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
     """Standard deviations of the prior of some free parameters; None where it is about none of them."""
     if study.problem.prior is None:
         return None
@@ -214,7 +173,7 @@ def _prior_std(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict
     return {study.free.names[i]: float(std[i]) for i in np.flatnonzero(of & np.isfinite(std))} or None
 
 
-def _truth_metrics(finding: Finding) -> Metrics:
+def truth_metrics(finding: Finding) -> Metrics:
     """Errors of parameters and modes where the machine that was measured is known."""
     study, named = finding.study, finding.study.free.named(finding.values)
     lost = set() if finding.linear is None else {

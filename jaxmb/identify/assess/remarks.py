@@ -6,7 +6,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Knowledge, limits, row_blocks
 from jaxmb.identify.experiments.names import display_name, listed
@@ -15,7 +14,6 @@ from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.study.kinds import KINDS, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import sentence
 from jaxmb.machine.schema import Machine
@@ -29,17 +27,6 @@ def data_remarks(study: Study) -> list[str]:
         for test in study.tests
         if test.lines is not None and test.lines.left_out.size
     ]
-
-
-def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[str]]:
-    """Sentences of each kind of test: likely causes of data that the machine does not follow, and other doubts."""
-    causes, others = list[str](), list[str]()
-    for kind, entries in by_kind(finding.study.entries):
-        remarks = KINDS[kind].remarks
-        if remarks is not None:
-            own = remarks(finding, entries, metrics.tests.get(kind))
-            causes, others = [*causes, *own[0]], [*others, *own[1]]
-    return causes, others
 
 
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"

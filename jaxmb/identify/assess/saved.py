@@ -11,7 +11,8 @@ import numpy as np
 import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
-from jaxmb.identify.assess.metrics import Metrics, read_metrics
+from jaxmb.identify.assess.kinds import read_metrics
+from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.result import SCHEMA, Mode, Outcome, Parameter, Result, with_interval
 from jaxmb.identify.assess.stiffness_model import completed_machine
 from jaxmb.identify.estimation.identifiability import Verdict

@@ -1,7 +1,7 @@
 """A test of a study with what is known of it beside what the fit sees."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -69,7 +69,7 @@ class Entry:
     """A test of a study with what is known of it beside what the fit sees."""
 
     kind: str
-    """Its row of `jaxmb.identify.study.kinds`."""
+    """As study files call it."""
     test: Test
     source: Any = Source()
     """The `Source` of its kind."""
@@ -95,3 +95,9 @@ class Entry:
         if self.truth is not None and self.truth.modes is not None:
             return np.asarray(self.truth.modes.damped_frequency_hz)
         return None
+
+
+def by_kind(entries: Sequence[Entry], kinds: Iterable[str]) -> list[tuple[str, list[Entry]]]:
+    """Entries of each kind of test that there is one of, in the order of the kinds."""
+    found = [(kind, [entry for entry in entries if entry.kind == kind]) for kind in kinds]
+    return [(kind, some) for kind, some in found if some]

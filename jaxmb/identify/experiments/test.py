@@ -49,8 +49,8 @@ class Score(NamedTuple):
 class Test(eqx.Module, Generic[View]):
     """One test of a machine: its data, what it sees of the machine, and how a prediction compares with the data.
 
-    Each kind of test is a final class of its own, and a row of `jaxmb.identify.study.kinds`. What else a kind can tell
-    are components (`jaxmb.identify.experiments.components`); None is one that it lacks.
+    Each kind of test is a final class of its own. What else it can tell are components (see
+    `jaxmb.identify.experiments.components`); None is one that it lacks.
     """
 
     name: eqx.AbstractVar[str]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -27,15 +27,16 @@ from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, Place, Planned
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.next_motion import NextMotion, shares, unit_sizes
-from jaxmb.identify.plan.next_tests import NextTests
+from jaxmb.identify.plan.next_motion import NextMotion, plan_motion, shares, unit_sizes
+from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
-from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
 from jaxmb.io.validation import Named
 
 SCHEMA = 1
+PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
+"""(study, place, what is known) -> what `[next]` of the kind asks for."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
     " `jaxmb inspect` selects"
@@ -159,7 +160,7 @@ def _inspect(study: Study) -> Inspection:
     sums = next((s for form in linear if (s := form.sums(study.model, study.free)) is not None), None)
     planned = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        planned = KINDS[study.next.kind].next(study, place, Known(values, made, prior_std, sums))
+        planned = PLANNERS[study.next.kind](study, place, Known(values, made, prior_std, sums))
     chosen, remark, pool, information = planned
     correlations = correlation(known.covariance)
     reasons = _reasons(study, place, values, known, correlations, combinations, made, pool, information)

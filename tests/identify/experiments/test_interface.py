@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.kinds import KINDS, Kind
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.uncertainty.ambiguity import not_bound_limited
@@ -19,7 +20,6 @@ from jaxmb.identify.fit.loop import coarsened
 from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem
 from jaxmb.identify.plan.candidates import planned
-from jaxmb.identify.study.kinds import KINDS, Kind
 from jaxmb.identify.study.study import linear_in
 from tests.identify.arm import TRUTH, finding_at, frf, study_of
 
@@ -162,7 +162,7 @@ def said(finding, entries, metrics):
 
 def test_a_row_of_the_registry_is_all_that_a_result_needs(arm, monkeypatch):
     """FRFs alone know all four numbers; a balance that is another machine's moves them, and the result tells it."""
-    monkeypatch.setitem(KINDS, "balance", Kind("", metrics_at=f"{__name__}:Told", remarks_at=f"{__name__}:said"))
+    monkeypatch.setitem(KINDS, "balance", Kind(Told, said))
     exact = identify(with_toy(arm))
     assert exact.converged
     for name, true in TRUTH.items():
@@ -172,7 +172,7 @@ def test_a_row_of_the_registry_is_all_that_a_result_needs(arm, monkeypatch):
     }  # fmt: skip
     assert (exact.metrics["balanced"], exact.metrics["rows"]) == (["balance"], [exact.study.tests[0].rows])
     assert exact.remarks[0] == "1 balance, 1 told of"
-    monkeypatch.setitem(KINDS, "balance", Kind(format_at=""))
+    monkeypatch.setitem(KINDS, "balance", Kind())
     heavy = dataclasses.replace(BALANCE, product=BALANCE.product * 1.5, std=BALANCE.std * 1e-3)
     moved = identify(with_toy(arm, heavy))
     a, b = (moved.parameters[f"stiffness.{x}"].value * moved.parameters[f"damping.{x}"].value for x in "ab")

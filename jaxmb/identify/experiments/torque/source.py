@@ -94,7 +94,7 @@ class TorqueSource(Source):
 
         before = size(effort - np.asarray(test.predict(test.view(model))))
         for joints, read in self.reversed_gears.items():
-            rows = read().equations(model, free)
+            rows = read().linear.equations(model, free)
             if len(rows.measured) != effort.size:
                 continue
             matrix, measured = rows.matrix / rows.std[:, None], rows.measured / rows.std

@@ -1,13 +1,15 @@
 """What a study file may hold: plain validated data, in the terms of the user."""
 
-from typing import Annotated, Any, Literal, Self, Union
+from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
-from jaxmb.identify.study.format.deflection_format import CompletePart
+from jaxmb.identify.study.format.deflection_format import CompletePart, DeflectionTestPart
+from jaxmb.identify.study.format.frf_format import FrfTestPart
+from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.next_format import Next
-from jaxmb.identify.study.kinds import KINDS
+from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive, Vector
 
 AMPLITUDE, LOAD = "amplitude", "load"
@@ -33,7 +35,7 @@ class LawsPart(Part):
 
 
 MOST_TESTS = 200
-TEST_PARTS: Any = Union[tuple(kind.format for kind in KINDS.values())]  # noqa: UP007  (the kinds are known at run time)
+AnyTestPart = FrfTestPart | ModesTestPart | DeflectionTestPart | TorqueTestPart
 
 
 class FreePart(Part):
@@ -75,7 +77,7 @@ class StudyFile(Part):
     """Rounds before the fit may stop for another reason than its tolerance."""
     agreement: Count = 3
     """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
-    test: tuple[Annotated[TEST_PARTS, Field(discriminator="kind")], ...] = Field(  # pyright: ignore[reportInvalidTypeForm]
+    test: tuple[Annotated[AnyTestPart, Field(discriminator="kind")], ...] = Field(  # pyright: ignore[reportInvalidTypeForm]
         min_length=1, max_length=MOST_TESTS
     )
     free: dict[str, FreePart] = {}

@@ -12,7 +12,7 @@ from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
-from jaxmb.identify.study.reading.tests import named_points
+from jaxmb.identify.study.reading.points import named_points
 from jaxmb.identify.study.setting import Setting
 from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model

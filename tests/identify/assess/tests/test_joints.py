@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.linear_outcome import linear_finding, with_systematic_errors
+from jaxmb.identify.assess.kinds import with_systematic_errors
+from jaxmb.identify.assess.linear_outcome import linear_finding
 from jaxmb.identify.assess.tests.joints import joint_rows
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.study.study import make_study
