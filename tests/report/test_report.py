@@ -15,7 +15,6 @@ from jaxmb.identify.assess.tests.frf import ModesMetrics
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.kinds import KINDS
 from jaxmb.identify.study.study import make_study
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report import write_report
@@ -36,7 +35,7 @@ from jaxmb.report.parameters import _error
 from jaxmb.report.prediction import predicted_sections
 from jaxmb.report.result_sections import fit_section, sections
 from jaxmb.report.section import Picture, Table, deviation, number, percent, short
-from jaxmb.report.tests import frf_sections
+from jaxmb.report.tests import SECTIONS, frf_sections
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
 
@@ -407,7 +406,7 @@ def test_the_verdict_comes_first(result, text_of):
 
 
 def test_a_kind_without_sections_is_shown_by_what_all_tests_offer(result, text_of, monkeypatch):
-    monkeypatch.setitem(KINDS, "modes", KINDS["modes"]._replace(sections_at=""))
+    monkeypatch.delitem(SECTIONS, "modes")
     shown = text_of(sections(result))
     assert "Tests of kind modes" in shown
     row = next(line.split() for line in shown.split("Tests of kind modes")[1].splitlines() if line.startswith(" FRF 1"))

@@ -1,37 +1,45 @@
-"""The registry of kinds of tests: every row leads to what it names, and a study file knows the same kinds."""
+"""Kinds of tests: each has a format and a reader, and the other tables know no further kinds."""
 
 import inspect
 
 import pytest
 from pydantic import ValidationError
 
+from jaxmb.identify.assess.kinds import KINDS
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.format.test_format import TestPart
-from jaxmb.identify.study.kinds import KINDS
+from jaxmb.identify.plan.inspection import PLANNERS
+from jaxmb.identify.study.format.study_format import AnyTestPart, StudyFile
+from jaxmb.identify.study.reading.tests import READERS
+from jaxmb.report.inspection import NEXT_REPORTS
+from jaxmb.report.tests import SECTIONS
 from tests.identify.arm import frf, loads, shapes, study_of
 
 EXAMPLES = {"frf": frf(), "modes": shapes(), "deflection": loads()}
+FORMATS = {part.model_fields["kind"].annotation.__args__[0]: part for part in AnyTestPart.__args__}
 
 
 def arguments(function):
     return list(inspect.signature(function).parameters)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_leads_to_what_it_names(kind):
-    row = KINDS[kind]
-    assert issubclass(row.format, TestPart)
-    assert row.format.model_fields["kind"].annotation.__args__ == (kind,)
-    if kind in EXAMPLES:
-        assert arguments(row.reader) == ["part", "label", "setting"]
-        assert arguments(row.metrics.found) == ["finding", "entries"]
-    if row.remarks is not None:
-        assert arguments(row.remarks) == ["finding", "entries", "metrics"]
+def test_all_tables_have_the_same_kinds():
+    assert FORMATS.keys() == READERS.keys() == KINDS.keys() == SECTIONS.keys()
+    assert PLANNERS.keys() == NEXT_REPORTS.keys()
+    assert PLANNERS.keys() <= READERS.keys()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_functions_of_a_kind_have_the_arguments_of_all(kind):
+    assert arguments(READERS[kind]) == ["part", "label", "setting"]
+    assert arguments(SECTIONS[kind]) == ["result", "entries"]
+    if KINDS[kind].metrics is not None:
+        assert arguments(KINDS[kind].metrics.found) == ["finding", "entries"]
+    if KINDS[kind].remarks is not None:
+        assert arguments(KINDS[kind].remarks) == ["finding", "entries", "metrics"]
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_entries_name_their_row(tmp_path, kind):
+def test_entries_name_their_kind(tmp_path, kind):
     (entry,) = study_of(tmp_path, EXAMPLES[kind]).entries
     assert isinstance(entry, Entry)
     assert entry.kind == kind
@@ -41,6 +49,6 @@ def test_entries_name_their_row(tmp_path, kind):
 
 def test_other_kinds_are_refused_with_those_there_are():
     data = {"machine": "arm.toml", "test": [{"kind": "sound"}], "free": {"stiffness.*": {"lower": 1.0, "upper": 2.0}}}
-    with pytest.raises(ValidationError) as told:
+    with pytest.raises(ValidationError) as error:
         StudyFile.model_validate(data)
-    assert all(f"'{kind}'" in str(told.value) for kind in KINDS)
+    assert all(f"'{kind}'" in str(error.value) for kind in READERS)
