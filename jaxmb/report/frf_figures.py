@@ -1,7 +1,7 @@
 """One figure of the FRFs and one of the residuals of all tests of a study."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.assess.tests.frf import FrfMetrics
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
 from jaxmb.measurement.frf_set import FrfSet, lines, pick
 from jaxmb.report.modes import data_label
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, PowersOfTen, logarithmic_ticks
@@ -311,13 +311,13 @@ LEAST_REACH, LARGEST_REACH = 4.0, 60.0
 """Smallest and largest half range of the axis of residuals, standard deviations; points beyond are marked."""
 
 
-def frf_test_figure(result: Result, entry: Entry) -> Figure:
+def frf_test_figure(result: Result, entry: FrfEntry) -> Figure:
     """Measured, initial and identified FRFs of a test; lines of higher or lower weight than most are shaded.
 
     Where processed FRFs were fitted, the measured ones are drawn as well, and their coherence below where it is known.
     The legend says "simulated" for simulated data, and "predicted" for the identified FRFs of a held-out test.
     """
-    test: Any = entry.test
+    test = entry.test
     data = entry.source
     weight = _shown_weight(test)
     used = weight > 0.0
@@ -340,7 +340,7 @@ def frf_test_figure(result: Result, entry: Entry) -> Figure:
     )  # fmt: skip
 
 
-def _shown_weight(test: Any) -> np.ndarray:
+def _shown_weight(test: FrfTest) -> np.ndarray:
     """Weights [f, o, i] as drawn: the weight of a reciprocal pair is divided equally between the two FRFs."""
     weight = np.asarray(test.weight).copy()
     outputs, inputs = list(test.outputs), list(test.inputs)
@@ -351,11 +351,11 @@ def _shown_weight(test: Any) -> np.ndarray:
     return weight
 
 
-def _title(entry: Entry) -> str:
+def _title(entry: FrfEntry) -> str:
     return f"{entry.name}, held out" if entry.role == "check" else entry.name
 
 
-def _as_measured(data: Any, test: Any, frequency_hz: np.ndarray) -> FrfSet | None:
+def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
     """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
     everything = data.everything
     if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
@@ -364,41 +364,41 @@ def _as_measured(data: Any, test: Any, frequency_hz: np.ndarray) -> FrfSet | Non
     return pick(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 
-def noise_of(result: Result, entry: Entry) -> tuple[float, bool]:
+def noise_of(result: Result, entry: FrfEntry) -> tuple[float, bool]:
     """Standard deviation of log H of an FRF test, and whether it was estimated from the residual.
 
     The median over the used lines, if it varies with coherence or leakage.
     """
-    test: Any = entry.test
+    test = entry.test
     level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
     return level, not test.noise.is_known
 
 
-def _noise_std(result: Result, entry: Entry) -> np.ndarray:
+def _noise_std(result: Result, entry: FrfEntry) -> np.ndarray:
     """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    test: Any = entry.test if estimated is None else entry.test.noise.with_nominal(estimated)
+    test = entry.test if estimated is None else entry.test.noise.with_nominal(estimated)
     return np.asarray(test.noise_std)
 
 
-def standard_residuals(result: Result, entry: Entry) -> np.ndarray:
+def standard_residuals(result: Result, entry: FrfEntry) -> np.ndarray:
     """Standardised residual (log H identified - log H measured) / std [part, f, o, i], part 0 the logarithm of the
     magnitude and part 1 the phase; NaN for unused lines."""
-    test: Any = entry.test
+    test = entry.test
     weight = np.asarray(test.weight)
     residual = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
     size = np.asarray(test.noise_std) / _noise_std(result, entry)
     return np.where(weight > 0.0, residual / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
 
 
-def residual_figure(result: Result, entry: Entry) -> Figure:
+def residual_figure(result: Result, entry: FrfEntry) -> Figure:
     """Standardised residual of log H against frequency, outputs in rows and inputs in columns.
 
     Residuals of pure noise scatter about 0 without a pattern, 95 % of them within the band; arrows mark lines beyond
     the axis.
     """
-    test: Any = entry.test
+    test = entry.test
     residual, frequency_hz = standard_residuals(result, entry), np.asarray(test.omega) / (2 * np.pi)
     rows, columns = (min(len(points), MOST_POINTS) for points in (test.outputs, test.inputs))
     residual = residual[:, :, :rows, :columns]
@@ -471,7 +471,7 @@ BINS = 200
 """Largest number of cells along frequency in the map of residuals."""
 
 
-def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
+def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Figure:
     """Root of the sum of squares of all FRFs of each test, measured and identified.
 
     Only lines used in every FRF of a test are drawn; `note` names the selection of tests in the title.
@@ -480,7 +480,7 @@ def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
     figure = Figure(figsize=(8.4, 0.8 + 1.6 * rows), layout="constrained")
     grid = figure.subplots(rows, COLUMNS, squeeze=False)
     for axes, entry in zip(grid.ravel(), entries, strict=False):
-        test: Any = entry.test
+        test = entry.test
         frequency_hz, weight = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.weight) > 0.0
         used = weight[:, weight.any(axis=0)].all(axis=1)
         for frf, color, width, dashes in (
@@ -508,7 +508,7 @@ def frf_overview(result: Result, entries: Sequence[Entry], note: str) -> Figure:
     return figure
 
 
-def residual_overview(result: Result, entries: Sequence[Entry]) -> Figure:
+def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Figure:
     """Root mean square of the standardised residual of log H of each test against frequency."""
     spans = [np.asarray(entry.test.omega) / (2.0 * np.pi) for entry in entries]  # pyright: ignore[reportAttributeAccessIssue]
     low, high = min(s[0] for s in spans), max(s[-1] for s in spans)

@@ -1,7 +1,6 @@
 """Figure of a modal test: measured and identified modes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -116,7 +115,7 @@ def _numbers(axes: Axes, likeness: np.ndarray, size: int) -> None:
 def measured_modes_figure(result: Result, entry: Entry, fitted: FittedModes) -> Figure:
     """Measured (or simulated) and identified frequencies and damping ratios of a modal test, and their differences with
     the standard deviations of the data."""
-    test: Any = entry.test
+    test = entry.test
     given = data_label(entry)
     rows = (
         ("frequency", "Hz", test.frequency_hz, fitted.frequency_hz, test.frequency_std),

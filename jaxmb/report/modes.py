@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -152,7 +151,7 @@ def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ..
 
 def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> Table:
     """Modes of a modal test and of the identified machine: frequency, damping, strain energy and MAC."""
-    test: Any = entry.test
+    test = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
         *right("measured damping %", "identified damping %"), *left("strain energy %"),

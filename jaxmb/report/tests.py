@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -272,7 +271,7 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
     for entry in shown_tests(result, entries):
         file, prefix = files[entry], "" if entry.role == "fit" else "check-"
-        test: Any = entry.test
+        test = entry.test
         fitted = fitted_modes(result.model, test)
         parts += [
             measured_modes_table(result, entry, fitted),

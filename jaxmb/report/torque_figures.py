@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.report.style import ALERT, FITTED, TRUE, logarithmic_ticks
 
 MEASURED = "0.45"
@@ -19,15 +19,15 @@ FEW = 100
 """Number of samples below which each is marked."""
 
 
-def torque_figure(result: Result, entry: Entry) -> Figure:
+def torque_figure(result: Result, entry: TorqueEntry) -> Figure:
     """Measured and predicted torque or force of each drive, and their residual, over time.
 
     Args:
         result: the identification.
         entry: one of its torque tests.
     """
-    source: Any = entry.source
-    test: Any = entry.test
+    source = entry.source
+    test = entry.test
     predicted = np.asarray(test.predict(test.view(result.model)))
     measured, number = np.asarray(test.effort), np.asarray(test.coordinate)
     count = len(source.coordinates)

@@ -2,16 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from jaxmb.identify.assess.finding import Finding, Linear
 from jaxmb.identify.experiments.components import Equations
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.simulation.deflections import measured_with
 from jaxmb.machine.build import Model
@@ -76,7 +75,7 @@ class MonteCarlo:
     deviation is too small."""
 
 
-def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: bool = False) -> MonteCarlo:
+def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int, robust: bool = False) -> MonteCarlo:
     """Standard deviations of the identified values under the errors of the instruments.
 
     The tests are measured again and again on the machine as it was identified, each time with other errors of tracker,
@@ -99,7 +98,7 @@ def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: 
     found, base, _, start = finding.linear
     rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in finding.of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
-    tests: list[Any] = [entry.test for entry, _, _ in finding.of(entries)]
+    tests = [entry.test for entry, _, _ in finding.of(entries)]
     ends = np.cumsum([test.rows for test in tests])[:-1]
     # What else was measured is drawn by its standard deviations.
     exact, draw = base.matrix @ found.encode(finding.values), np.random.default_rng(finding.seed)
@@ -123,7 +122,7 @@ def monte_carlo(finding: Finding, entries: Sequence[Entry], draws: int, robust: 
 
 
 def drawn_displacements(
-    model: Model, entries: Sequence[Entry], draws: int, seed: int
+    model: Model, entries: Sequence[DeflectionEntry], draws: int, seed: int
 ) -> Iterator[Float[np.ndarray, "m"]]:
     """What was measured in some tests, read again so many times with other errors of the instruments.
 

@@ -11,14 +11,13 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Knowledge
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionTest, deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, DeflectionTest, deflection_test
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.machine.build import Model
 
 
-def deflection_budget(test: Any, model: Model) -> dict[str, float]:
+def deflection_budget(test: DeflectionTest, model: Model) -> dict[str, float]:
     """Share of each elastic element in the work of the loads of all cases, which is also its share of strain energy, %.
 
     The work of a load is its size times the deflection along it, so these are shares of that deflection. With W the
@@ -37,7 +36,7 @@ def deflection_budget(test: Any, model: Model) -> dict[str, float]:
     return dict(zip(names, shares.tolist(), strict=True))
 
 
-def deflection_budgets(entries: Sequence[Entry], model: Model) -> dict[str, dict[str, float]]:
+def deflection_budgets(entries: Sequence[DeflectionEntry], model: Model) -> dict[str, dict[str, float]]:
     """`deflection_budget` of deflection tests by name."""
     return {entry.name: deflection_budget(entry.test, model) for entry in entries}
 
@@ -171,7 +170,7 @@ class SetGaps:
         return cls(data["set"], data["role"], data["tests"], Gaps(**translation), Gaps(**rotation))
 
 
-def compared(entry: Entry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
+def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
     """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
 
     The deviations of what is predicted are those of the identified values, to first order.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -203,7 +202,7 @@ def _restricted_remarks(finding: Finding) -> list[str]:
         return []
     misfit = finding.linear.step.misfit
     # the noise itself is estimated, from so many samples as are independent
-    tests: list[Any] = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
+    tests = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
     degrees = sum(
         float(np.sum(1.0 / test.noise.correlation.lengths)) - rank for test, rank in zip(tests, ranks, strict=True)

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
 
 def independent_rows(entries: Sequence[Entry], rows: np.ndarray) -> np.ndarray:
     """Combinations of the rows [m] or [m, d] of some tests whose errors are independent."""
-    tests: list[Any] = [entry.test for entry in entries]
+    tests = [entry.test for entry in entries]
     parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
     return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -64,15 +64,18 @@ class Source:
         """Raise ValueError where what was measured cannot be solved for in one linear step; the place is named."""
 
 
+T = TypeVar("T", bound=Test[Any])
+S = TypeVar("S", bound=Source)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Entry:
+class Entry(Generic[T, S]):
     """A test of a study with what is known of it beside what the fit sees."""
 
     kind: str
     """As study files call it."""
-    test: Test
-    source: Any = Source()
-    """The `Source` of its kind."""
+    test: T
+    source: S = Source()  # pyright: ignore[reportAssignmentType]
     truth: Truth | None = None
     amplitude: float | None = None
     """Level of the force or motion, for laws of it."""

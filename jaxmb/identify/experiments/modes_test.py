@@ -12,6 +12,7 @@ from optax.assignment import hungarian_algorithm
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Noise
+from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.motion import MotionVibration, PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
@@ -220,3 +221,7 @@ def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
 
 
 _predict_modes = compiled(ModesTest.predict)
+
+
+ModesEntry = Entry[ModesTest, Source]
+"""A modal test of a study."""

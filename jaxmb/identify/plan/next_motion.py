@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
 from jaxmb.identify.experiments.components import Sums
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.plan.candidates import Known, Place, Planned, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
@@ -103,10 +103,10 @@ def next_motion(
     return NextMotion(part, like.name, found, limits, revolute, knowledge(rows, np.ones(len(rows)), prior_std))
 
 
-def measured_as(entry: Entry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
+def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
     """1 / standard deviation of the torque or force at each independent coordinate, 0 if it was not measured, and the
     samples per second."""
-    test: Any = entry.test
+    test = entry.test
     number, std = np.asarray(test.coordinate), np.asarray(test.std)
     names = independent_coordinates(model)
     weight = np.zeros(len(names))

@@ -17,7 +17,7 @@ from jaxmb.identify.assess.wrong_units import (
     values_by_upper_bounds,
 )
 from jaxmb.identify.experiments.components import is_robust
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
@@ -96,7 +96,7 @@ class DeflectionMetrics(KindMetrics):
     """Of a linear study: how values come to rest with the number of load cases."""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "DeflectionMetrics":
+    def found(cls, finding: Finding, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
         """Of a fit; see `KindMetrics`."""
         rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
 
@@ -124,7 +124,7 @@ class DeflectionMetrics(KindMetrics):
 
 
 def deflection_remarks(
-    finding: Finding, entries: Sequence[Entry], metrics: DeflectionMetrics
+    finding: Finding, entries: Sequence[DeflectionEntry], metrics: DeflectionMetrics
 ) -> tuple[list[str], list[str]]:
     """What may be wrong with deflections, and doubts about values found from them alone."""
     fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
@@ -141,7 +141,7 @@ def deflection_remarks(
     return causes, springs + _clipped_remarks(metrics.table2 or ())
 
 
-def size_remarks(entries: Sequence[Entry]) -> list[str]:
+def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:
     """A sentence on each test all of whose translations, or rotations, are smaller than their standard deviations."""
     sentences = []
     for entry in entries:

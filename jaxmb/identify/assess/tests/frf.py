@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,9 +9,10 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import tests_text, undamped
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfTest
 from jaxmb.identify.experiments.frf.misfit import FrfMisfit, frf_misfit
-from jaxmb.identify.experiments.modes_test import predict_modes
+from jaxmb.identify.experiments.modes_test import ModesEntry, predict_modes
+from jaxmb.identify.experiments.motion_view import MotionView
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,12 +38,12 @@ class FrfMetrics(KindMetrics):
         return f"of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "FrfMetrics":
+    def found(cls, finding: Finding, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Of a fit; see `KindMetrics`."""
         errors, apart, noise = {}, {}, {}
         left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
         for entry, view, rows in finding.of(entries):
-            test: Any = entry.test
+            test = entry.test
             apart[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise.is_known:
@@ -67,17 +67,17 @@ class FrfMetrics(KindMetrics):
         )
 
 
-def _jq_percent(test: Any, view: Any) -> float:
+def _jq_percent(test: FrfTest, view: MotionView) -> float:
     used, measured = np.asarray(test.weight) > 0.0, np.asarray(test.measured)
     missed = np.abs(np.asarray(test.predict(view)) - measured)[used]
     return 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
 
 
-def frf_remarks(finding: Finding, entries: Sequence[Entry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
+def frf_remarks(finding: Finding, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
     """What may be wrong with FRFs that the machine does not follow, and no other doubts."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in finding.of(entries):
-        test: Any = entry.test
+        test = entry.test
         poor = test.name in finding.not_followed
         off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
         if off is not None:
@@ -106,12 +106,12 @@ class ModesMetrics(KindMetrics):
     """Measured modes, each beside the predicted one that stands for it."""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "ModesMetrics | None":
+    def found(cls, finding: Finding, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
         """Of a fit; see `KindMetrics`."""
         model, lines = finding.model, []
         names = (*model.coordinates, *model.springs, *model.beams)
         for entry, view, _ in finding.of(entries):
-            test: Any = entry.test
+            test = entry.test
             frequency, damping, share, likeness, _ = (np.asarray(x) for x in predict_modes(test, view))
             lines += [
                 ModePair(

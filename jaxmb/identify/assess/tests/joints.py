@@ -1,7 +1,7 @@
 """Systematic errors of torque tests: joints that disagree on a parameter, friction and delays in the residual."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,11 +10,11 @@ from scipy.special import chdtri, ndtri
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.components import own_names
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gain_fit import DELAY
 from jaxmb.identify.experiments.torque.prepared import stribeck
+from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
@@ -54,7 +54,7 @@ class JointRows(NamedTuple):
     """Kinds of friction that are not in the machine and were not tried."""
 
 
-def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
+def systematic_errors(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
     """What adds to the covariance of u beside noise, and a remark on each cause.
 
     Friction that the residual of a joint contains beyond chance, of a kind that `friction_terms` would try, and a delay
@@ -70,7 +70,7 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
     size = finding.u.size
-    tests: list[tuple[Any, Any]] = [(entry.test, view) for entry, view, _ in finding.of(entries)]
+    tests = [(entry.test, view) for entry, view, _ in finding.of(entries)]
     sizes = [test.sizes(view) for test, view in tests]
     if all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
         return np.zeros((size, size)), []
@@ -84,12 +84,12 @@ def systematic_errors(finding: Finding, entries: Sequence[Entry]) -> tuple[Float
     return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or _beyond_noise(finding, entries))]
 
 
-def joint_rows(finding: Finding, entries: Sequence[Entry]) -> list[JointRows]:
+def joint_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> list[JointRows]:
     """Equations of each coordinate whose effort was measured, those of several tests together."""
     names = regressor_names(finding.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
     for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
-        test: Any = entry.test
+        test = entry.test
         source = entry.source
         predicted = np.asarray(test.predict(view))
         velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
@@ -198,11 +198,11 @@ def _disagreement(
     ]
 
 
-def _beyond_noise(finding: Finding, entries: Sequence[Entry]) -> list[str]:
+def _beyond_noise(finding: Finding, entries: Sequence[TorqueEntry]) -> list[str]:
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
     found = list[str]()
     for entry, view, _ in finding.of(entries):
-        test: Any = entry.test
+        test = entry.test
         sizes = zip(entry.source.coordinates, *test.sizes(view), entry.source.noise_bound, strict=False)
         found += [
             f"{name} ({100.0 * missed / measured:.2g} % of its torque)"
@@ -227,13 +227,13 @@ def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float
 
 
 def _missing_terms(
-    finding: Finding, entries: Sequence[Entry], joints: Sequence[JointRows], spread: np.ndarray
+    finding: Finding, entries: Sequence[TorqueEntry], joints: Sequence[JointRows], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Change of u by a fit with the friction and the delays that residuals contain: at most one term of each joint, and
     a delay of each test."""
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
     restricted = finding.linear is not None and not finding.linear.step.misfit.explained
-    tests: list[Any] = [entry.test for entry, _, _ in finding.of(entries)]
+    tests = [entry.test for entry, _, _ in finding.of(entries)]
     # beside fixed values that are wrong a joint may look late that is not
     tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
     shared = len(tests)

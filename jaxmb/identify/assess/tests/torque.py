@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -120,14 +120,14 @@ class TorqueMetrics(KindMetrics):
         )
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[Entry]) -> "TorqueMetrics":
+    def found(cls, finding: Finding, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
         """Of a fit; see `KindMetrics`."""
         rows = []
         base, moved = _base_rows(finding, entries)
         essential, left = _essential(finding, entries, moved) if _comparable(finding, entries, moved) else (None, None)
         for entry in entries:
-            test: Any = entry.test
-            seen = test.view(finding.model)
+            test = entry.test
+            seen = np.asarray(test.view(finding.model))
             measured, missed = test.sizes(seen)
             fewer = missed if left is None else test.sizes(left(seen))[1]
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
@@ -147,7 +147,9 @@ class TorqueMetrics(KindMetrics):
         return cls(tuple(rows), base, _centres(finding))
 
 
-def torque_remarks(finding: Finding, entries: Sequence[Entry], metrics: TorqueMetrics) -> tuple[list[str], list[str]]:
+def torque_remarks(
+    finding: Finding, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
+) -> tuple[list[str], list[str]]:
     """Sentences on motions that cannot be the machine's, and on friction that is not where its equations are taken."""
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
     others, first = list[str](), parameters(finding.study.model)
@@ -164,7 +166,7 @@ def _known(std: float) -> float | None:
     return float(std) if np.isfinite(std) else None
 
 
-def _comparable(finding: Finding, entries: Sequence[Entry], moved: FreeBaseParameters) -> bool:
+def _comparable(finding: Finding, entries: Sequence[TorqueEntry], moved: FreeBaseParameters) -> bool:
     """Whether least squares over the base parameters alone is the fit without its bounds.
 
     With a prior, robust weights or tests of other kinds, or where what is held ties base parameters together, it is
@@ -182,7 +184,7 @@ def _comparable(finding: Finding, entries: Sequence[Entry], moved: FreeBaseParam
 
 
 def _essential(
-    finding: Finding, entries: Sequence[Entry], moved: FreeBaseParameters
+    finding: Finding, entries: Sequence[TorqueEntry], moved: FreeBaseParameters
 ) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
     """Essential ones of the base parameters that have something free in them, from the fitted torque tests; and what a
     test sees of a machine that has these alone of them, by its view of the identified one."""
@@ -191,7 +193,7 @@ def _essential(
     parts = []
     for entry in entries:
         if entry.role == "fit":
-            test: Any = entry.test
+            test = entry.test
             regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
             rest = seen.copy()
             rest[own] -= moved.matrix @ seen[: len(names)]
@@ -211,10 +213,10 @@ def _essential(
     return found, left
 
 
-def _base_rows(finding: Finding, entries: Sequence[Entry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
+def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
     """Base parameters of the identified machine that have something free in them."""
     free, names = finding.study.free, regressor_names(finding.model)
-    test: Any = entries[0].test
+    test = entries[0].test
     found = test.linear.sums(finding.study.model, free)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     # of each number of the machine by each free value

@@ -23,7 +23,8 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     observation,
     spring_term,
 )
-from jaxmb.identify.experiments.deflections.source import common_errors
+from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -367,3 +368,7 @@ def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
     std = np.where(degrees > 0, np.sqrt(squares / np.maximum(degrees, 1)), np.nan)
     return Repeatability((float(std[0]), float(std[1])), (int(degrees[0]), int(degrees[1])),
                          (float(over[0]), float(over[1])), len(groups))  # fmt: skip
+
+
+DeflectionEntry = Entry[DeflectionTest, DeflectionSource]
+"""A deflection test of a study."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
+from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.channels import Channels
 from jaxmb.identify.experiments.frf.components import (
     FrfChannels,
@@ -29,6 +30,7 @@ from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.linalg import log_ratio, on_host
+from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL
@@ -185,3 +187,25 @@ class FrfTest(PostureTest):
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
         """The test at some of its lines."""
         return dataclasses.replace(self, **jax.device_put(arrays_at(self, chosen)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class FrfSource(Source):
+    """What is known of an FRF test beside what the fit sees."""
+
+    fitted: FrfSet
+    """The responses that are fitted: of the points of the test, in SI, within the band."""
+    everything: FrfSet
+    """All that was measured, the points for the shapes included, as it was measured."""
+    treatment: str
+    """What was made of it before the fit, "synthesized and mirrored"; empty where nothing was."""
+    frequency_unit: str
+    """What figures call the unit of frequency."""
+    truth: Truth | None
+    """The machine behind it where it was simulated."""
+    remarks: tuple[str, ...]
+    """Sentences on how the FRFs came about."""
+
+
+FrfEntry = Entry[FrfTest, FrfSource]
+"""An FRF test of a study."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
@@ -103,3 +103,7 @@ class TorqueSource(Source):
             if explains > best:
                 best, text = explains, f"the opposite sign of the gear ratio of {listed(joints)}"
         return text and f"{text} would explain {100.0 * best:.0f} % of the residual"
+
+
+TorqueEntry = Entry[TorqueTest, TorqueSource]
+"""A torque test of a study."""

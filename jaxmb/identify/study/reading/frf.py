@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry, Source, Truth
-from jaxmb.identify.experiments.frf.frf_test import FrfTest
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.frf.frf_test import FrfSource, FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.reading.points import named_points
@@ -39,24 +39,6 @@ OPPOSITE = 0.85
 nothing to do with each other. 0.85 is a correlation of -0.44 between responses of the same size."""
 SAME_POSTURE = 1e-4
 """Two postures are the same where their coordinates agree to this, rad or m."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class FrfSource(Source):
-    """What is known of an FRF test beside what the fit sees."""
-
-    fitted: FrfSet
-    """The responses that are fitted: of the points of the test, in SI, within the band."""
-    everything: FrfSet
-    """All that was measured, the points for the shapes included, as it was measured."""
-    treatment: str
-    """What was made of it before the fit, "synthesized and mirrored"; empty where nothing was."""
-    frequency_unit: str
-    """What figures call the unit of frequency."""
-    truth: Truth | None
-    """The machine behind it where it was simulated."""
-    remarks: tuple[str, ...]
-    """Sentences on how the FRFs came about."""
 
 
 def measured_responses(
