@@ -1,5 +1,6 @@
 """The `Model` of a machine: its description as arrays."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -8,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.machine.beam import FlexibleBeam
-from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, LoopType, origin_matrix
-from jaxmb.machine.schema import Body, Machine, RigidMass
+from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Loop, LoopType, origin_matrix
+from jaxmb.machine.schema import Body, Machine, RigidMass, Spring
 from jaxmb.machine.values import GROUND
 
 
@@ -174,6 +175,10 @@ class Model(eqx.Module):
         return (*self.virtual_springs, *self.elements)
 
 
+Attachment = tuple[int, np.ndarray]
+"""Number of a node, and a pose in it [4, 4]."""
+
+
 def tree_model(machine: Machine) -> Model:
     """Model of a machine's tree, without dependent coordinates for its loops.
 
@@ -188,92 +193,29 @@ def tree_model(machine: Machine) -> Model:
     for frame in machine.frame:
         node, offset = own[GROUND] if frame.body == GROUND else behind[frame.body]
         frame_attachment[frame.name] = (node, offset @ origin_matrix(frame.origin))
-    carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
-    carriers += [(p, p.frame) for p in machine.payload]
-    standard = [standard_inertia(rigid) for rigid, _ in carriers]
-    names = machine.coordinates
-    frames = machine.frames
+    names, frames = machine.coordinates, machine.frames
+    parts = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
+    rigid_nodes = len(parts)
+    parts += [nodes["element", end] for end in machine.ends]
     last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
     last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
-    coordinates = machine.moving_parts
-    further = [c.further_friction or FurtherFriction() for c in coordinates]
-    attachments = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
-    rigid_nodes = len(attachments)
     law = machine.fractional or Fractional(order=1.0, time=1.0)
-    attachments += [nodes["element", end] for end in machine.ends]
+    damped = (*machine.moving_parts, *machine.spring, *machine.beam)
     return Model(
         name=machine.name,
-        coordinates=names,
-        revolute=tuple(c.type == "revolute" for c in coordinates),
-        locked=tuple(c.locked for c in coordinates),
-        parent=tuple(node for node, _ in attachments),
+        parent=tuple(node for node, _ in parts),
         order=tuple(_node_number(machine, key) for key in nodes),
-        origin=_array([offset for _, offset in attachments[: len(names)]], (4, 4)),
-        axis=_array([c.axis for c in coordinates], (3,)),
-        stiffness=_array([c.stiffness for c in coordinates]),
-        damping=_array([c.damping for c in coordinates]),
-        rotor_inertia=_array([c.rotor_inertia for c in coordinates]),
-        friction=_array([c.friction for c in coordinates]),
-        offset=_array([c.offset for c in coordinates]),
-        friction_terms=_array([[getattr(f, term) or 0.0 for term in TERMS] for f in further], (len(TERMS),)),
-        further_friction=tuple(f.terms for f in further),
-        stribeck_speed=_array([f.stribeck_speed or 1.0 for f in further]),
-        friction_temperature=_array([f.temperature or 0.0 for f in further]),
-        loss_factor=_array([c.loss_factor for c in coordinates]),
-        stiffness_slope=_array([c.stiffness_slope or 0.0 for c in coordinates]),
-        load_dependent=tuple(c.stiffness_slope is not None for c in coordinates),
-        motors=tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
-        gear_ratio=_array([motor.ratio for _, motor, _ in machine.drives]),
-        transmissions=tuple(t.name for t in machine.transmission),
-        transmission_rate=jax.device_put(
-            np.array(
-                [[t.coordinates.get(name, 0.0) for name in names] for t in machine.transmission], dtype=float
-            ).reshape(len(machine.transmission), len(names))
-        ),
-        transmission_inertia=_array([t.inertia for t in machine.transmission]),
-        transmission_damping=_array([t.damping for t in machine.transmission]),
-        transmission_friction=_array([t.friction for t in machine.transmission]),
-        masses=tuple(rigid.name for rigid, _ in carriers),
-        mass_node=tuple(frame_attachment[frame][0] for _, frame in carriers),
-        mass_offset=_array([frame_attachment[frame][1] for _, frame in carriers], (4, 4)),
-        mass=_array([m for m, _, _ in standard]),
-        first_moment=_array([h for _, h, _ in standard], (3,)),
-        inertia=_array([i for _, _, i in standard], (3, 3)),
+        origin=_array([offset for _, offset in parts[: len(names)]], (4, 4)),
         frames=frames,
         frame_node=tuple(frame_attachment[f][0] for f in frames),
         frame_offset=_array([frame_attachment[f][1] for f in frames], (4, 4)),
         end_frames=tuple(f for f in frames if f in ends and frame_attachment[f][0] >= 0),
-        springs=tuple(s.name for s in machine.spring),
-        spring_frames=tuple((frames.index(s.frame_a), frames.index(s.frame_b)) for s in machine.spring),
-        spring_type=tuple(s.type for s in machine.spring),
-        spring_direction=_array([s.direction or (0.0, 0.0, 0.0) for s in machine.spring], (3,)),
-        spring_free_length=_array([s.free_length or 0.0 for s in machine.spring]),
-        spring_stiffness=_array([s.stiffness for s in machine.spring]),
-        spring_damping=_array([s.damping for s in machine.spring]),
-        spring_loss_factor=_array([s.loss_factor for s in machine.spring]),
-        structural=any(part.loss_factor > 0.0 for part in (*coordinates, *machine.spring, *machine.beam)),
+        structural=any(part.loss_factor > 0.0 for part in damped),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
-        virtual_spring_origin=_array([offset for _, offset in attachments[len(names) : rigid_nodes]], (4, 4)),
+        virtual_spring_origin=_array([offset for _, offset in parts[len(names) : rigid_nodes]], (4, 4)),
         compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
-        beams=tuple(b.name for b in machine.beam),
-        beam_elements=tuple(b.elements for b in machine.beam),
-        beam_theory=tuple(b.theory for b in machine.beam),
-        beam_start=_array([offset for _, offset in attachments[rigid_nodes:]], (4, 4)),
-        beam_length=_array([b.length / b.elements for b in machine.beam]),
-        young_modulus=_array([b.young_modulus for b in machine.beam]),
-        shear_modulus=_array([b.shear_modulus for b in machine.beam]),
-        density=_array([b.density for b in machine.beam]),
-        beam_area=_array([b.area for b in machine.beam]),
-        beam_second_moment=_array([(b.second_moment_y, b.second_moment_z) for b in machine.beam], (2,)),
-        torsion_constant=_array([b.torsion_constant for b in machine.beam]),
-        shear_flexibility=_array([b.shear_flexibility for b in machine.beam], (2,)),
-        beam_loss_factor=_array([b.loss_factor for b in machine.beam]),
-        loops=tuple(loop.name for loop in machine.loop),
-        loop_frames=tuple((frames.index(loop.frame_a), frames.index(loop.frame_b)) for loop in machine.loop),
-        loop_type=tuple(loop.type for loop in machine.loop),
-        loop_rigid=tuple(loop.rigid for loop in machine.loop),
-        loop_axis=_array([loop.axis for loop in machine.loop], (3,)),
+        beam_start=_array([offset for _, offset in parts[rigid_nodes:]], (4, 4)),
         dependent=(),
         following=(),
         bent_loops=False,
@@ -284,7 +226,91 @@ def tree_model(machine: Machine) -> Model:
         fractional_time=jax.device_put(np.array(law.time, dtype=float)),
         gravity=_array(machine.gravity),
         reference=_array([machine.posture.get(name, 0.0) for name in names]),
+        **_coordinates(machine),
+        **_masses(machine, frame_attachment),
+        **_springs_and_loops(machine),
+        **_beams(machine),
     )
+
+
+Fields = dict[str, Any]
+"""Fields of a `Model` by name."""
+
+
+def _columns(parts: Sequence[object], *attributes: str, prefix: str = "") -> Fields:
+    """Fields that hold a number of each part, named as its attribute behind a prefix."""
+    return {f"{prefix}{name}": _array([getattr(part, name) for part in parts]) for name in attributes}
+
+
+def _coordinates(machine: Machine) -> Fields:
+    names, moving = machine.coordinates, machine.moving_parts
+    further = [c.further_friction or FurtherFriction() for c in moving]
+    rates = [[t.coordinates.get(name, 0.0) for name in names] for t in machine.transmission]
+    return {
+        "coordinates": names,
+        "revolute": tuple(c.type == "revolute" for c in moving),
+        "locked": tuple(c.locked for c in moving),
+        "axis": _array([c.axis for c in moving], (3,)),
+        **_columns(moving, "stiffness", "damping", "rotor_inertia", "friction", "offset", "loss_factor"),
+        "friction_terms": _array([[getattr(f, term) or 0.0 for term in TERMS] for f in further], (len(TERMS),)),
+        "further_friction": tuple(f.terms for f in further),
+        "stribeck_speed": _array([f.stribeck_speed or 1.0 for f in further]),
+        "friction_temperature": _array([f.temperature or 0.0 for f in further]),
+        "stiffness_slope": _array([c.stiffness_slope or 0.0 for c in moving]),
+        "load_dependent": tuple(c.stiffness_slope is not None for c in moving),
+        "motors": tuple((names.index(joint.name), names.index(shaft.name)) for joint, _, shaft in machine.drives),
+        "gear_ratio": _array([motor.ratio for _, motor, _ in machine.drives]),
+        "transmissions": tuple(t.name for t in machine.transmission),
+        "transmission_rate": jax.device_put(np.array(rates, dtype=float).reshape(len(rates), len(names))),
+        **_columns(machine.transmission, "inertia", "damping", "friction", prefix="transmission_"),
+    }
+
+
+def _masses(machine: Machine, attachment: Mapping[str, Attachment]) -> Fields:
+    carriers: list[tuple[RigidMass, str]] = [(b, b.name) for b in machine.body]
+    carriers += [(p, p.frame) for p in machine.payload]
+    standard = [standard_inertia(rigid) for rigid, _ in carriers]
+    return {
+        "masses": tuple(rigid.name for rigid, _ in carriers),
+        "mass_node": tuple(attachment[frame][0] for _, frame in carriers),
+        "mass_offset": _array([attachment[frame][1] for _, frame in carriers], (4, 4)),
+        "mass": _array([m for m, _, _ in standard]),
+        "first_moment": _array([h for _, h, _ in standard], (3,)),
+        "inertia": _array([i for _, _, i in standard], (3, 3)),
+    }
+
+
+def _springs_and_loops(machine: Machine) -> Fields:
+    def frame_pairs(parts: Sequence[Spring] | Sequence[Loop]) -> tuple[tuple[int, int], ...]:
+        return tuple((machine.frames.index(part.frame_a), machine.frames.index(part.frame_b)) for part in parts)
+
+    return {
+        "springs": tuple(s.name for s in machine.spring),
+        "spring_frames": frame_pairs(machine.spring),
+        "spring_type": tuple(s.type for s in machine.spring),
+        "spring_direction": _array([s.direction or (0.0, 0.0, 0.0) for s in machine.spring], (3,)),
+        "spring_free_length": _array([s.free_length or 0.0 for s in machine.spring]),
+        **_columns(machine.spring, "stiffness", "damping", "loss_factor", prefix="spring_"),
+        "loops": tuple(loop.name for loop in machine.loop),
+        "loop_frames": frame_pairs(machine.loop),
+        "loop_type": tuple(loop.type for loop in machine.loop),
+        "loop_rigid": tuple(loop.rigid for loop in machine.loop),
+        "loop_axis": _array([loop.axis for loop in machine.loop], (3,)),
+    }
+
+
+def _beams(machine: Machine) -> Fields:
+    beams = machine.beam
+    return {
+        "beams": tuple(b.name for b in beams),
+        "beam_elements": tuple(b.elements for b in beams),
+        "beam_theory": tuple(b.theory for b in beams),
+        "beam_length": _array([b.length / b.elements for b in beams]),
+        **_columns(beams, "young_modulus", "shear_modulus", "density", "torsion_constant"),
+        **_columns(beams, "area", "loss_factor", prefix="beam_"),
+        "beam_second_moment": _array([(b.second_moment_y, b.second_moment_z) for b in beams], (2,)),
+        "shear_flexibility": _array([b.shear_flexibility for b in beams], (2,)),
+    }
 
 
 def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
@@ -292,10 +318,6 @@ def standard_inertia(rigid: RigidMass) -> tuple[float, np.ndarray, np.ndarray]:
     c = np.array(rigid.center_of_mass)
     about_origin = rigid.central_inertia + rigid.mass * (c @ c * np.eye(3) - np.outer(c, c))
     return rigid.mass, rigid.mass * c, about_origin
-
-
-Attachment = tuple[int, np.ndarray]
-"""Number of a node, and a pose in it [4, 4]."""
 
 
 def _attach_bodies(

@@ -17,6 +17,7 @@ from jaxmb.identify.experiments.components import accepts_prior, can_be_planned,
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -293,8 +294,23 @@ def make_study(
     return dataclasses.replace(study, remarks=tuple(remarks), read_seconds=time.monotonic() - began)
 
 
-def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
-    given = file
+class _Described(NamedTuple):
+    """Machine and tests of a study file, before parameters are freed."""
+
+    file: StudyFile
+    machine: Machine
+    model: Model
+    held: dict[str, float]
+    """Values of `[hold]`."""
+    entries: list[Entry]
+    friction: FrictionChoice | None
+
+    @property
+    def fitted(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.role == "fit"]
+
+
+def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | None) -> _Described:
     with place(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
@@ -323,15 +339,22 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
             model = set_parameters(study_model(machine, file), held)
         setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
         entries = read_tests(file, source, setting)
-    entries = with_friction_remarks(entries, choice)
-    fitted = [entry for entry in entries if entry.role == "fit"]
+    with place(f"{source}: [search]"):
+        search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
+    file = file.model_copy(update={"search": search})
+    return _Described(file, machine, model, held, with_friction_remarks(entries, choice), choice)
+
+
+def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
+    """Problem of a description, with its prior, and where its fit starts."""
+    file, model, entries, fitted = described.file, described.model, described.entries, described.fitted
     tests = [entry.test for entry in fitted]
     with place(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        idle = idle_bodies(machine, entries)
-        without = left_out(model, file.free, idle)
-        bounds = bounds_of(model, friction_bounds(choice) | file.free, held.keys() | without, of_tests)
+        without = left_out(model, file.free, idle_bodies(described.machine, entries))
+        wanted = friction_bounds(described.friction) | file.free
+        bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     with place(f"{source}: [next]"):
         frf_tests = [test.name for test in tests if can_be_planned(test)]
@@ -339,8 +362,6 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
     if file.laws is not None:
         with place(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)
-    with place(f"{source}: [search]"):
-        search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     with place(source):
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
@@ -361,18 +382,25 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
     if file.preset == "rognant2010":
         with place(source):
             check_two_steps(problem)
-    truth = common_truth(fitted, motion_coordinates(model))
+    return problem, Start(initial, stated, file.start == "random")
+
+
+def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
+    described = _described(given, folder, source, noise_seed)
+    problem, start = _posed(described, source)
+    file = described.file
+    truth = common_truth(described.fitted, motion_coordinates(described.model))
     study = Study(
         name=name,
         description=file.description,
-        machine=machine,
+        machine=described.machine,
         problem=problem,
-        entries=tuple(entries),
+        entries=tuple(described.entries),
         settings=FitSettings(
-            search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
+            file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
         ),
-        start=Start(initial, stated, file.start == "random"),
-        truth={n: truth[n] for names in free.tied for n in names if n in truth},
+        start=start,
+        truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
         note=file.note,
         complete=file.complete,
         next=file.next,
@@ -381,8 +409,8 @@ def _made_study(file: StudyFile, name: str, folder: Path, source: str, noise_see
         two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    robust = any(t.linear is not None and t.linear.robust for t in tests)
-    if robust and prior is not None and study.is_linear:
+    robust = any(t.linear is not None and t.linear.robust for t in problem.tests)
+    if robust and problem.prior is not None and study.is_linear:
         raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
     if file.complete is None and not study.is_linear and robust:
         raise NotImplementedError(
