@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -94,89 +95,63 @@ class Curve(NamedTuple):
     dashes: str
 
 
-def frf_figure(
-    title: str,
-    frequency_hz: np.ndarray,
-    curves: list[Curve],
-    outputs: tuple[Sequence[str], ...],
-    inputs: tuple[Sequence[str], ...],
-    derivatives: int,
-    weight: np.ndarray | None = None,
-    unit: str | None = None,
-    notes: Sequence[Sequence[str]] | None = None,
-    coherence: np.ndarray | None = None,
-    frequency_unit: str = "Hz",
-) -> Figure:
-    """Magnitude over phase for each output (rows) and input (columns).
+class Responses(NamedTuple):
+    """FRFs of a figure: curves over the same lines, outputs and inputs."""
 
-    Args:
-        title: of the figure.
-        frequency_hz: lines [f], Hz.
-        curves: curves to draw; the first one sets the range of each row.
-        outputs: of the FRFs, (frame, direction) or one name; the first `MOST_POINTS` are shown.
-        inputs: likewise.
-        derivatives: 0 receptance, 1 mobility, 2 accelerance.
-        weight: of every line [f, o, i]; lines above the smallest weight are shaded or, if these are the majority, lines
-            below the median weight.
-        unit: of all FRFs; default: SI unit of the kind and the directions.
-        notes: text after the name of each panel [output][input].
-        coherence: of every line [f, o, i], or multiple coherence [f, o]; drawn below the phase.
-        frequency_unit: of the frequency axis.
-    """
-    curves = [c._replace(frf=_without_rounding(c.frf)) for c in curves]
+    frequency_hz: np.ndarray
+    """Lines [f], Hz."""
+    curves: list[Curve]
+    """The first one sets the range of each row."""
+    outputs: Sequence[Sequence[str]]
+    """(frame, direction) or one name each; the first `MOST_POINTS` are shown."""
+    inputs: Sequence[Sequence[str]]
+    derivatives: int
+    """0 receptance, 1 mobility, 2 accelerance."""
+    weight: np.ndarray | None = None
+    """Of every line [f, o, i]; lines above the smallest weight are shaded or, if these are the majority, lines below
+    the median weight."""
+    unit: str | None = None
+    """Of all FRFs; default: SI unit of the kind and the directions."""
+    notes: Sequence[Sequence[str]] | None = None
+    """Text after the name of each panel [output][input]."""
+    coherence: np.ndarray | None = None
+    """Of every line [f, o, i], or multiple coherence [f, o]; drawn below the phase."""
+    frequency_unit: str = "Hz"
+
+
+def frf_figure(title: str, responses: Responses) -> Figure:
+    """Magnitude over phase for each output (rows) and input (columns)."""
+    outputs, inputs, coherence = responses.outputs, responses.inputs, responses.coherence
     if coherence is not None and coherence.ndim == 2:
         coherence = np.repeat(coherence[:, :, None], len(inputs), axis=2)
     if coherence is not None and not np.isfinite(coherence).any():
         coherence = None
+    curves = [c._replace(frf=_without_rounding(c.frf)) for c in responses.curves]
+    responses = responses._replace(curves=curves, coherence=coherence)
     rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
     cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
     if coherence is not None:
         cell = cell[0], cell[1] + 0.45
     # Margins are set in inches: a layout engine takes seconds for so many axes.
-    shaded, shade_label = (None, "") if weight is None else _unlike(weight)
+    shaded, shade_label = (None, "") if responses.weight is None else _unlike(responses.weight)
     entries = len(curves) + bool(shade_label)
     across = 4 if columns > 1 else 3 if entries == 3 else 2  # columns of the legend
     left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * -(-entries // across)
     width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
     width = max(width, 4.6)
     figure = Figure(figsize=(width, height))
-    outer = figure.add_gridspec(
+    grid = figure.add_gridspec(
         rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
         hspace=0.17, wspace=0.1,
     )  # fmt: skip
-    units = [[unit or unit_in_si(o, i, derivatives) for i in inputs[:columns]] for o in outputs[:rows]]
-    same_unit = len({u for row in units for u in row}) == 1
     for o in range(rows):
         limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
         for i in range(columns):
-            ratios = (2.1, 1.0) if coherence is None else (2.1, 1.0, 0.5)
-            inner = outer[o, i].subgridspec(len(ratios), 1, height_ratios=ratios, hspace=0.07)
-            magnitude, phase = figure.add_subplot(inner[0]), figure.add_subplot(inner[1])
-            panels = [magnitude, phase]
-            if coherence is not None:
-                panels.append(figure.add_subplot(inner[2]))
-                _coherence(panels[2], frequency_hz, coherence[:, o, i])
-            _magnitude(magnitude, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves], limits)
-            _phase(phase, frequency_hz, [c._replace(frf=c.frf[:, o, i]) for c in curves])
-            heading = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}" + ("" if same_unit else f" ({units[o][i]})")
-            magnitude.set_title(heading if notes is None else f"{heading}: {notes[o][i]}", pad=3, y=1.0)
-            if shaded is not None:
-                _shade(magnitude, phase, frequency_hz, shaded[:, o, i])
-            for axes in panels:
-                axes.set_xlim(*_span(frequency_hz))
-                axes.tick_params(labelleft=i == 0, labelbottom=o == rows - 1 and axes is panels[-1])
-            if o == rows - 1:
-                panels[-1].set_xlabel(f"frequency ({frequency_unit})")
-            if i == 0:
-                if coherence is not None:
-                    panels[2].set_ylabel("coh.")
-                magnitude.set_ylabel(f"magnitude ({units[o][i]})" if same_unit else "magnitude")
-                phase.set_ylabel("phase (°)")
-                figure.align_ylabels(panels)
+            _draw_response(figure, grid, (o, i), responses, limits, shaded)
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
-    what = f": {KIND[derivatives]}, output / input{shown}"
+    what = f": {KIND[responses.derivatives]}, output / input{shown}"
     room = max(LONGEST_TITLE, int(LETTERS_PER_INCH * (width - left - right)) - len(what))
     title = title if len(title) <= room else title[: room - 3] + "..."
     figure.text(left / width, 1 - 0.12 / height, f"{title}{what}", va="top", fontsize=9)
@@ -195,11 +170,56 @@ def frf_figure(
     return figure
 
 
+def _draw_response(
+    figure: Figure,
+    grid: GridSpec,
+    at: tuple[int, int],
+    responses: Responses,
+    limits: tuple[float, float] | None,
+    shaded: np.ndarray | None,
+) -> None:
+    """Draw the FRF of output and input `at` in its cell of the grid."""
+    (o, i), (rows, columns) = at, grid.get_geometry()
+    frequency_hz, coherence, unit = responses.frequency_hz, responses.coherence, responses.unit
+    ratios = (2.1, 1.0) if coherence is None else (2.1, 1.0, 0.5)
+    inner = grid[o, i].subgridspec(len(ratios), 1, height_ratios=ratios, hspace=0.07)
+    panels = [figure.add_subplot(inner[k]) for k in range(len(ratios))]
+    magnitude, phase = panels[:2]
+    curves = [c._replace(frf=c.frf[:, o, i]) for c in responses.curves]
+    _magnitude(magnitude, frequency_hz, curves, limits)
+    _phase(phase, frequency_hz, curves)
+    units = {
+        (r, c): unit or unit_in_si(responses.outputs[r], responses.inputs[c], responses.derivatives)
+        for r in range(rows)
+        for c in range(columns)
+    }
+    same_unit = len(set(units.values())) == 1
+    heading = f"{' '.join(responses.outputs[o])} / {' '.join(responses.inputs[i])}"
+    heading += "" if same_unit else f" ({units[at]})"
+    magnitude.set_title(heading if responses.notes is None else f"{heading}: {responses.notes[o][i]}", pad=3, y=1.0)
+    if coherence is not None:
+        _coherence(panels[2], frequency_hz, coherence[:, o, i])
+    if shaded is not None:
+        _shade(magnitude, phase, frequency_hz, shaded[:, o, i])
+    for axes in panels:
+        axes.set_xlim(*_span(frequency_hz))
+        axes.tick_params(labelleft=i == 0, labelbottom=o == rows - 1 and axes is panels[-1])
+    if o == rows - 1:
+        panels[-1].set_xlabel(f"frequency ({responses.frequency_unit})")
+    if i == 0:
+        if coherence is not None:
+            panels[2].set_ylabel("coh.")
+        magnitude.set_ylabel(f"magnitude ({units[at]})" if same_unit else "magnitude")
+        phase.set_ylabel("phase (°)")
+        figure.align_ylabels(panels)
+
+
 def predicted_figure(
     title: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
 ) -> Figure:
     """Predicted FRFs [f, point, point] of a machine."""
-    return frf_figure(title, frequency_hz, [Curve("predicted", frf, FITTED, 1.0, "-")], points, points, derivatives)
+    curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
+    return frf_figure(title, Responses(frequency_hz, curves, points, points, derivatives))
 
 
 def _without_rounding(frf: np.ndarray) -> np.ndarray:
@@ -334,10 +354,11 @@ def frf_test_figure(result: Result, entry: FrfEntry) -> Figure:
         Curve("initial", before, INITIAL, 1.1, ":"),
         Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
     ]
-    return frf_figure(
-        _title(entry), frequency_hz, curves, test.outputs, test.inputs, test.derivatives, weight,
+    responses = Responses(
+        frequency_hz, curves, test.outputs, test.inputs, test.derivatives, weight,
         coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
     )  # fmt: skip
+    return frf_figure(_title(entry), responses)
 
 
 def _shown_weight(test: FrfTest) -> np.ndarray:

@@ -12,7 +12,7 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.data import cmif
 from jaxmb.measurement.units import UNKNOWN
-from jaxmb.report.frf_figures import Curve, frf_figure
+from jaxmb.report.frf_figures import Curve, Responses, frf_figure
 from jaxmb.report.modal import Comparison, synthesized
 from jaxmb.report.mode_figures import mac_figure
 from jaxmb.report.modes import data_label
@@ -149,11 +149,12 @@ def synthesized_figure(name: str, compared: Comparison, given: str = "measured")
         Curve(given, compared.measured.frf[block], MEASURED, 2.2, "-"),
         Curve("synthesized", compared.synthesized.frf[block], FITTED, 0.9, "-"),
     ]
-    figure = frf_figure(
-        name, compared.measured.frequency_hz, curves, tuple((o,) for o in outputs), tuple((i,) for i in inputs),
+    responses = Responses(
+        compared.measured.frequency_hz, curves, [(o,) for o in outputs], [(i,) for i in inputs],
         DERIVATIVES[compared.measured.kind], unit=_unit(compared.measured),
         notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks],
     )  # fmt: skip
+    figure = frf_figure(name, responses)
     rules = []
     if len(outputs) < ranked.size:
         rules.append(f"of {ranked.size} outputs, by median FRAC, those explained best, in the middle and worst")

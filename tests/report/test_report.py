@@ -21,6 +21,7 @@ from jaxmb.report import write_report
 from jaxmb.report.frf_figures import (
     MOST_POINTS,
     Curve,
+    Responses,
     _unlike,
     continuous_deg,
     frf_figure,
@@ -211,9 +212,8 @@ def test_grids_of_any_size(outputs, inputs, lines):
     h[:, 0, 0] = np.nan
     curves = [Curve("measured", h, "0.7", 3.0, "-")]
     weight = np.linspace(0.0, 1.0, lines)[:, None, None] * np.ones((outputs, inputs))
-    figure = frf_figure(
-        "name", np.arange(1.0, 1.0 + lines), curves, tuple(points[:outputs]), tuple(points[:inputs]), 2, weight
-    )
+    lines_hz = np.arange(1.0, 1.0 + lines)
+    figure = frf_figure("name", Responses(lines_hz, curves, points[:outputs], points[:inputs], 2, weight))
     assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
     assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
     figure.draw_without_rendering()

@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.modal.data import ModalData, modal_data, single_hits
+from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.estimators import lsce_poles, polyreference_poles
 from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
@@ -213,7 +213,6 @@ def modal_analysis(
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
     orders, remarks = orders_of(max_order, responses.shape, data.lost)
     band = within(frequency_hz, band_hz)
-    remarks = [*data.remarks, *remarks]
     # by the largest one first: squares of very small responses would all be zero
     scale = np.abs(responses).max(axis=(0, 2))
     scale = scale * np.sqrt(np.mean(np.abs(responses / scale[:, None]) ** 2, axis=(0, 2)))
@@ -224,48 +223,21 @@ def modal_analysis(
         single = dataclasses.replace(single, responses=single.responses / own)
     lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
-
     # the matrices are small: LAPACK's own threads would wait for each other
     with threadpool_limits(1, user_api="blas"):
-        report("do frequencies move from response to response")
-        moving = moving_test(search, report, single, data.transposed) if chosen is None else None
-        if moving is not None:
-            search = moving.search
-        report("stabilization chart")
-        chart = chart_of(search, search.frf, orders)
-        doubtful = np.zeros(0)
-        report("refining the poles")
-        if moving is not None:
-            start = stable_poles(chart)
-            moving, refined = moving.with_poles_beside()
-        elif chosen is None:
-            start = stable_poles(chart)
-            refined = refine_poles(lines, chart.eigenvalue[start], chart.participation[start])
-            refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
-            if responses.shape[2] == 1:
-                refined = without_twins(search, refined)
-            if not is_mode(refined, band, rule).any() and stable_poles(chart_of(search, scaled.conj(), orders)).size:
-                remarks.append("damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them")
+        if chosen is None:
+            found = _by_rule(search, report, single, data)
         else:
-            start = by_hand(chart, chosen, band, rule)
-            # what was not chosen is fitted along: without it a chosen pole would run to its place
-            refined = _refined_along(search, chart, start, neighbouring_poles(chart, start, rule))
-    mode = is_mode(refined, band, rule)
-    if chosen is not None:
-        mode[start.size :] = False
-    scatter = None
-    if moving is not None:
-        mode[moving.eigenvalue.size :] = False
-        between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
-        scatter = moving.scatter(refined.eigenvalue, mode, between)
-    model = _model(data, search, refined, scale, mode)
-    remarks += _sayings(model, refined, responses.shape[2])
+            found = _by_hand(search, report, chosen)
+    model = _model(data, found.search, found.refined, scale, found.mode)
+    remarks = [*data.remarks, *remarks, *found.remarks, *_sayings(model, found.refined, responses.shape[2])]
     if chosen is None:
-        remarks += _not_on_chart(model, chart, start, rule) if scatter is None else scatter.remarks
+        scatter = found.scatter
+        remarks += _not_on_chart(model, found.chart, found.start, rule) if scatter is None else scatter.remarks
         remarks += [
-            f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in doubtful
+            f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in found.doubtful
         ]
-    noise, left = refined.noise * scale[:, None], remainder(search, refined) * scale[:, None]
+    noise, left = (part * scale[:, None] for part in (found.refined.noise, remainder(found.search, found.refined)))
     options = {
         "band_hz": band if band_hz is None else band_of(band_hz),
         "max_order": orders[-1],
@@ -277,13 +249,65 @@ def modal_analysis(
     if data.transposed:
         noise, left = noise.T, left.transpose(0, 2, 1)
     return ModalAnalysis(
-        model, chart, start, noise, frequency_hz, left, scatter, tuple(remarks), MappingProxyType(options)
-    )
+        model, found.chart, found.start, noise, frequency_hz, left, found.scatter, tuple(remarks),
+        MappingProxyType(options),
+    )  # fmt: skip
 
 
-def _refined_along(search: Search, chart: StabilizationChart, start: np.ndarray, along: np.ndarray) -> RefinedPoles:
-    fitted = np.concatenate([start, along])
-    return refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
+class _Found(NamedTuple):
+    """Refined poles of a search."""
+
+    search: Search
+    """On whose responses the poles were refined."""
+    chart: StabilizationChart
+    start: np.ndarray
+    refined: RefinedPoles
+    mode: np.ndarray
+    """Which poles are modes."""
+    scatter: Scatter | None = None
+    doubtful: np.ndarray = np.zeros(0)
+    """Frequencies of weak poles that were left out, Hz."""
+    remarks: tuple[str, ...] = ()
+
+
+def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits | None, data: ModalData) -> _Found:
+    """Stable poles of the chart, refined."""
+    report("do frequencies move from response to response")
+    moving = moving_test(search, report, single, data.transposed)
+    if moving is not None:
+        search = moving.search
+    report("stabilization chart")
+    chart = chart_of(search, search.frf, search.orders)
+    report("refining the poles")
+    start = stable_poles(chart)
+    if moving is not None:
+        moving, refined = moving.with_poles_beside()
+        mode = is_mode(refined, search.band_hz, search.rule)
+        mode[moving.eigenvalue.size :] = False
+        between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
+        return _Found(search, chart, start, refined, mode, moving.scatter(refined.eigenvalue, mode, between))
+    refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])
+    refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
+    if search.frf.shape[2] == 1:
+        refined = without_twins(search, refined)
+    mode, remarks = is_mode(refined, search.band_hz, search.rule), ()
+    if not mode.any() and stable_poles(chart_of(search, search.frf.conj(), search.orders)).size:
+        remarks = ("damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them",)
+    return _Found(search, chart, start, refined, mode, None, doubtful, remarks)
+
+
+def _by_hand(search: Search, report: Callable[[str], None], chosen: Sequence[float | tuple[int, float]]) -> _Found:
+    """Chosen poles, refined."""
+    report("stabilization chart")
+    chart = chart_of(search, search.frf, search.orders)
+    report("refining the poles")
+    start = by_hand(chart, chosen, search.band_hz, search.rule)
+    # what was not chosen is fitted along: without it a chosen pole would run to its place
+    fitted = np.concatenate([start, neighbouring_poles(chart, start, search.rule)])
+    refined = refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
+    mode = is_mode(refined, search.band_hz, search.rule)
+    mode[start.size :] = False
+    return _Found(search, chart, start, refined, mode)
 
 
 def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray, mode: np.ndarray) -> ModalModel:
