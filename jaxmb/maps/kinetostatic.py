@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -398,17 +399,32 @@ class MapSettings:
     """Direction of "stiffness", ground axes, any length."""
 
 
+class SettingOptions(TypedDict, total=False):
+    """Keyword arguments of `posture_maps` that become `MapSettings`."""
+
+    length: float | None
+    """Characteristic length of the dexterity, m; default: by `characteristic_length`."""
+    wrench: Sequence[float] | np.ndarray | None
+    """Force [N] then moment [Nm] at the frame's origin, ground axes. Postures are those under the load."""
+    direction: Sequence[float] | np.ndarray | None
+    """Of "stiffness", ground axes, any length."""
+    joints: Sequence[str] | None
+    """Coordinates of the dexterity; default: all that move the frame."""
+    directions: Sequence[str]
+    """Components of the twist of the dexterity; default: all six."""
+
+
 def checked_settings(
     model: Model,
     quantities: Sequence[str],
     frame: str,
-    length: float,
-    joints: Sequence[str] | None,
-    directions: Sequence[str],
-    wrench: Sequence[float] | np.ndarray | None,
-    direction: Sequence[float] | np.ndarray | None,
+    length: float | None = None,
+    wrench: Sequence[float] | np.ndarray | None = None,
+    direction: Sequence[float] | np.ndarray | None = None,
+    joints: Sequence[str] | None = None,
+    directions: Sequence[str] = DIRECTIONS,
 ) -> MapSettings:
-    """Settings for quantities of a frame, after validation.
+    """Settings for quantities of a frame, after validation, see `SettingOptions`; without a length it is 1 m.
 
     Raises:
         ValueError: a name is unknown, a number is out of its range, or a required setting is missing.
@@ -425,6 +441,7 @@ def checked_settings(
         for need in QUANTITIES[name].needs:
             if given[need] is None:
                 raise ValueError(f"a map of '{name}' needs a {need}, found none")
+    length = 1.0 if length is None else length
     if not (np.isfinite(length) and length > 0.0):
         raise ValueError(f"length: {length:g} m, expected more than 0")
     load = None if wrench is None else np.asarray(wrench, dtype=float)

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import (
-    DIRECTIONS,
     QUANTITIES,
     MapSettings,
     Quantity,
+    SettingOptions,
     characteristic_length,
     checked_settings,
     posture_quantities,
@@ -57,14 +58,10 @@ def posture_maps(
     quantities: Sequence[str] = ("dexterity",),
     frame: str = TOOL,
     held: Mapping[str, float] | None = None,
-    length: float | None = None,
-    wrench: Sequence[float] | np.ndarray | None = None,
-    direction: Sequence[float] | np.ndarray | None = None,
-    joints: Sequence[str] | None = None,
-    directions: Sequence[str] = DIRECTIONS,
     shown: str | None = None,
     good: Mapping[str, float] | None = None,
     least_points: int = 2,
+    **options: Unpack[SettingOptions],
 ) -> dict[str, PostureMap]:
     """Maps of quantities over a common grid of postures.
 
@@ -74,14 +71,10 @@ def posture_maps(
         quantities: of `QUANTITIES`.
         frame: frame of the quantities.
         held: values of other coordinates, rad or m; default: the reference posture.
-        length: characteristic length of the dexterity, m; default: by `characteristic_length`.
-        wrench: force [N] then moment [Nm] at the frame's origin, ground axes. Postures are those under the load.
-        direction: of "stiffness", ground axes, any length.
-        joints: coordinates of the dexterity; default: all that move the frame.
-        directions: components of the twist of the dexterity.
         shown: frame whose position represents a posture in the workspace; default: `frame`.
         good: threshold by quantity; default: the value that the best quarter of the postures reaches.
         least_points: smallest number of grid points of a zone.
+        options: length, wrench, direction, joints and directions, see `SettingOptions`.
 
     Returns:
         Maps by quantity.
@@ -100,12 +93,11 @@ def posture_maps(
     for name in good or {}:
         if name not in quantities:
             raise ValueError(known_name("good: quantity", name, quantities))
-    given_length = 1.0 if length is None else length
-    settings = checked_settings(model, quantities, frame, given_length, joints, directions, wrench, direction)
+    settings = checked_settings(model, quantities, frame, **options)
     postures = postures_over(model, over, held, frame if shown is None else shown)
     reached = postures.reached
     rows = postures.coordinates[reached]
-    if length is None and "dexterity" in quantities:
+    if options.get("length") is None and "dexterity" in quantities:
         found = characteristic_length(model, rows, frame, settings.joints, settings.directions)
         settings = replace(settings, length_m=found)
     values = posture_quantities(model, rows, (*quantities, "determinant"), frame, settings)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import equinox as eqx
 import numpy as np
@@ -18,8 +18,8 @@ from jaxmb.identify.parameters.model_parameters import OF_CHANNELS, parameters
 from jaxmb.io.validation import InputError, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import load_machine
-from jaxmb.maps.modal_properties import BY_MODE, MODAL_QUANTITIES, modal_quantities, number_of_modes
-from jaxmb.maps.workspace_grid import Axis, Postures, postures_along, postures_over
+from jaxmb.maps.modal_properties import BY_MODE, MODAL_QUANTITIES, ComplianceOptions, modal_quantities, number_of_modes
+from jaxmb.maps.workspace_grid import Axis, PostureOptions, Postures, postures_along, postures_over
 from jaxmb.mechanics.kinematics import TOOL, frame_name
 from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -206,7 +206,7 @@ def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
     return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
 
 
-def _bound(saved: Mapping[str, Any], tied: Sequence[str], scale: str) -> Bound:
+def _bound(saved: Mapping[str, float], tied: Sequence[str], scale: str) -> Bound:
     if scale not in ("log", "linear"):
         raise ValueError(f"covariance: the scale of {tied[0]} is '{scale}', expected 'log' or 'linear'")
     return Bound(tuple(tied), float(saved["lower"]), float(saved["upper"]), None, scale == "log")
@@ -266,6 +266,13 @@ class ModalMaps:
     settings: ModalMapSettings
 
 
+class ModalMapOptions(PostureOptions, ComplianceOptions, total=False):
+    """Keyword arguments of `modal_maps` that it passes on."""
+
+    report: Callable[[int, int], None] | None
+    """Callback with the number of finished postures and their total number."""
+
+
 def modal_maps(
     model: Model,
     over: Mapping[str, Axis] | Postures | None = None,
@@ -273,16 +280,10 @@ def modal_maps(
     modes: int | None = None,
     quantities: Sequence[str] = ("frequency", "damping"),
     frame: str = TOOL,
-    held: Mapping[str, float] | None = None,
-    joints: Sequence[str] | None = None,
-    orientation: bool | None = None,
-    limits: Mapping[str, tuple[float, float]] | None = None,
-    direction: Sequence[float] | np.ndarray | None = None,
-    band_hz: tuple[float, float] | None = None,
     free: FreeParameters | Sequence[str] | None = None,
     covariance: Float[np.ndarray, "d d"] | None = None,
     linearize_at: LinearizeAt = "posture",
-    report: Callable[[int, int], None] | None = None,
+    **options: Unpack[ModalMapOptions],
 ) -> ModalMaps:
     """Frequencies, damping and tool compliance over postures, with their standard deviations.
 
@@ -298,17 +299,12 @@ def modal_maps(
         modes: number of modes; default: four, or all of a machine with fewer.
         quantities: of `MODAL_QUANTITIES`, see `modal_quantities`.
         frame: the tool.
-        held: fixed coordinates, rad or m; default: the reference posture.
-        joints: see `postures_over`.
-        orientation: see `postures_over`.
-        limits: see `postures_over`.
-        direction: of the compliance, ground axes; default: the softest one.
-        band_hz: band of the dynamic compliance.
         free: the parameters of the covariance; names or patterns imply a logarithmic scale.
         covariance: of the entries of u [d, d], NaN or infinite in the rows and columns of unidentified ones. A quantity
             that depends on such a parameter has no standard deviation, and `unknown` names the parameter.
         linearize_at: "posture", or "equilibrium" under gravity with springs unloaded at the posture, as in the tests.
-        report: callback with the number of finished postures and their total number.
+        options: held, joints, orientation and limits as in `postures_over`; direction, band_hz and report as in
+            `modal_quantities`.
 
     Raises:
         ValueError: a name, a size or a number is wrong, no position is reached, or a mass matrix is singular.
@@ -318,13 +314,14 @@ def modal_maps(
         raise ValueError("expected either 'over' or 'path'")
     if (free is None) != (covariance is None):
         raise ValueError("found only one of 'free' and 'covariance', expected both or none")
-    frame = frame_name(model, frame)
+    if unknown := options.keys() - ModalMapOptions.__optional_keys__:
+        raise TypeError(f"modal_maps() got an unexpected keyword argument '{min(unknown)}'")
+    frame, direction, band_hz = frame_name(model, frame), options.get("direction"), options.get("band_hz")
+    where = options.get("held"), frame, options.get("joints"), options.get("orientation"), options.get("limits")
     if isinstance(over, Postures):
         postures = over
-    elif over is not None:
-        postures = postures_over(model, over, held, frame, joints, orientation, limits)
     else:
-        postures = postures_along(model, path or {}, held, frame, joints, orientation, limits)
+        postures = postures_along(model, path or {}, *where) if over is None else postures_over(model, over, *where)
     reached = postures.reached
     vary, u, free_names, uncertain = None, None, (), ()
     if free is not None and covariance is not None:
@@ -334,7 +331,10 @@ def modal_maps(
         variance = np.diagonal(covariance)
         uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= LARGE_STD**2)
     rows = postures.coordinates[reached]
-    found = modal_quantities(model, rows, quantities, modes, frame, direction, band_hz, vary, u, linearize_at, report)
+    found = modal_quantities(
+        model, rows, quantities, modes, frame, vary, u, linearize_at, options.get("report"), direction=direction,
+        band_hz=band_hz,
+    )  # fmt: skip
 
     def on_grid(values: np.ndarray) -> np.ndarray:
         grid = np.full((*reached.shape, *values.shape[1:]), math.nan)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from typing import TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -336,18 +337,26 @@ class ModalQuantities:
     """Frequency of the dynamic compliance [p], Hz."""
 
 
+class ComplianceOptions(TypedDict, total=False):
+    """Keyword arguments of `modal_quantities` for compliances."""
+
+    direction: Sequence[float] | np.ndarray | None
+    """d, ground axes, any length; default: the softest one."""
+    band_hz: tuple[float, float] | None
+    """Band of the dynamic compliance; default: 0 Hz to infinity."""
+
+
 def modal_quantities(
     model: Model,
     postures: Float[np.ndarray, "p n"],
     quantities: Sequence[str] = ("frequency", "damping"),
     modes: int | None = None,
     frame: str = TOOL,
-    direction: Sequence[float] | np.ndarray | None = None,
-    band_hz: tuple[float, float] | None = None,
     vary: Vary | None = None,
     u: Float[np.ndarray, "d"] | None = None,
     at: LinearizeAt = "posture",
     report: Callable[[int, int], None] | None = None,
+    **compliance: Unpack[ComplianceOptions],
 ) -> ModalQuantities:
     """Modal quantities at postures with springs unloaded there, and their gradients by u, computed in batches.
 
@@ -370,12 +379,11 @@ def modal_quantities(
         quantities: of `MODAL_QUANTITIES`.
         modes: number of modes; default: `MOST_MODES`, or all of a machine with fewer.
         frame: the tool; J is the Jacobian of the translation of its origin, ground axes.
-        direction: d, ground axes, any length.
-        band_hz: band of the dynamic compliance; default: 0 Hz to infinity.
         vary: the machine as a function of u, for gradients by u.
         u: values at which the gradients are evaluated; `vary(u)` is the model.
         at: linearization point, "posture" or "equilibrium" under gravity; without an equilibrium, values are NaN.
         report: callback after every batch with the number of finished postures and their total number.
+        compliance: direction and band_hz, see `ComplianceOptions`.
 
     Raises:
         ValueError: a name or a number is wrong, loops are open at a posture, or its mass matrix is singular.
@@ -390,7 +398,7 @@ def modal_quantities(
         )
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
-    along = _checked_direction(model, quantities, frame, direction, band_hz)
+    along = _checked_direction(model, quantities, frame, **compliance)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
@@ -406,7 +414,7 @@ def modal_quantities(
         if set(quantities) - {"static_compliance"}:
             check_masses(model, matrices[0], rows)
         observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
-        values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
+        values, differentials = _solve(matrices, observed, quantities, modes, compliance.get("band_hz"))
         for value in values.values():
             value[~exists] = np.nan
         return values, {name: part.in_space(directions) for name, part in differentials.items()}
@@ -446,8 +454,8 @@ def _checked_direction(
     model: Model,
     quantities: Sequence[str],
     frame: str,
-    direction: Sequence[float] | np.ndarray | None,
-    band_hz: tuple[float, float] | None,
+    direction: Sequence[float] | np.ndarray | None = None,
+    band_hz: tuple[float, float] | None = None,
 ) -> np.ndarray | None:
     """The unit direction, or None for the softest one; ValueError if a name or a number is wrong."""
     if not quantities:

@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -100,15 +101,18 @@ class Placement:
     """1/kappa_F along the path [k]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
     """Settings of the search for a placement."""
 
-    least_dexterity: float
+    least_dexterity: float = 0.05
+    """1/kappa_F below which a posture is treated as singular."""
     length_m: float
     """Characteristic length of the dexterity."""
-    starts: int
-    refine: bool
+    starts: int = 32
+    """Number of postures within the limits from which the first pose is solved."""
+    refine: bool = True
+    """Whether the best placement of the grid was refined."""
     limits: Mapping[str, tuple[float, float]]
     """Lower and upper limit of each driven coordinate, rad or m."""
 
@@ -137,6 +141,14 @@ class PlacementResult:
         return float(np.mean(np.isfinite(self.cost)))
 
 
+class SearchOptions(TypedDict, total=False):
+    """Keyword arguments of `place_task` that become `PlacementSettings`."""
+
+    least_dexterity: float
+    starts: int
+    refine: bool
+
+
 def place_task(
     model: Model,
     path: ToolPath,
@@ -145,10 +157,8 @@ def place_task(
     frame: str = TOOL,
     criterion: str = "max",
     naive: Mapping[str, float] | None = None,
-    least_dexterity: float = 0.05,
     length: float | None = None,
-    starts: int = 32,
-    refine: bool = True,
+    **options: Unpack[SearchOptions],
 ) -> PlacementResult:
     """Placement of a task, and rotation of the tool about its own axis, with the smallest deflection under its loads.
 
@@ -166,10 +176,8 @@ def place_task(
         frame: the tool; z is its axis.
         criterion: "max" or "rms" of the deflection along the path.
         naive: a placement to compare with; default: the middle of the grid.
-        least_dexterity: 1/kappa_F below which a posture is treated as singular.
-        length: its characteristic length, m; default: the optimum over postures within the limits.
-        starts: number of postures within the limits from which the first pose is solved.
-        refine: whether to refine the best placement of the grid.
+        length: characteristic length of 1/kappa_F, m; default: the optimum over postures within the limits.
+        options: least_dexterity, starts and refine, see `PlacementSettings`.
 
     Returns:
         The best placement and the naive one, with joint paths and deflections, and the cost of the whole grid.
@@ -181,8 +189,9 @@ def place_task(
     grid = _checked_search(search)
     if criterion not in CRITERIA:
         raise ValueError(known_name("criterion", criterion, CRITERIA))
-    if starts < 1:
-        raise ValueError(f"starts: {starts}, expected 1 or more")
+    settings = PlacementSettings(length_m=1.0 if length is None else length, limits=dict(limits), **options)
+    if settings.starts < 1:
+        raise ValueError(f"starts: {settings.starts}, expected 1 or more")
     check_open_chain(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
@@ -192,10 +201,11 @@ def place_task(
         if name not in VARIABLES:
             raise ValueError(known_name("naive: variable", name, VARIABLES))
     naive_values = {name: float((naive or middle).get(name, 0.0)) for name in VARIABLES}
-    first = _sample(model, joints, starts)
+    first = _sample(model, joints, settings.starts)
     if length is None:
         length = characteristic_length(model, jnp.asarray(_sample(model, joints, 256)), frame, joints.names)
-    follower = make_follower(model, frame, joints, first, least_dexterity, length, criterion)
+        settings = replace(settings, length_m=length)
+    follower = make_follower(model, frame, joints, first, settings.least_dexterity, length, criterion)
 
     cost, reason = np.full(len(placements), math.inf), np.zeros(len(placements), dtype=int)
     for i, found in enumerate(best_along(follower, *placed_paths(path, placements))):
@@ -205,10 +215,9 @@ def place_task(
         counts = ", ".join(f"{np.sum(reason == k)} {REASONS[k]}" for k in range(1, len(REASONS)) if np.any(reason == k))
         raise ValueError(f"none of the {len(placements)} placements is feasible: {counts}")
     best, evaluations = placements[int(np.argmin(cost))], len(placements)
-    if refine:
+    if settings.refine:
         best, more = _refine(follower, path, grid, best)
         evaluations += more
-    settings = PlacementSettings(least_dexterity, length, starts, refine, dict(limits))
     return PlacementResult(
         machine=model.name,
         frame=frame,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -155,6 +156,15 @@ class Postures:
         return self.over == ("path",)
 
 
+class PostureOptions(TypedDict, total=False):
+    """Keyword arguments of `postures_over` and `postures_along` that functions of maps pass on."""
+
+    held: Mapping[str, float] | None
+    joints: Sequence[str] | None
+    orientation: bool | None
+    limits: Mapping[str, tuple[float, float]] | None
+
+
 def postures_over(
     model: Model,
     over: Mapping[str, Axis],
@@ -187,30 +197,7 @@ def postures_over(
         ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, no position is
             reached, or the given coordinates overdetermine the loops.
     """
-    if not over:
-        raise ValueError("over: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
-    start = _start(model, held, over)
-    axes = _frame_axes(model, over, "over")
-    grid = tuple(_checked_axis(model, name, values) for name, values in over.items())
-    mesh = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
-    if axes is None and model.loops:
-        solver = closed_solver(model, start, tuple(over), tuple(held or {}), frame, limits)
-        found = _check_reached(solver, solved_outwards(solver, mesh), "over")
-        return _postures(
-            model, tuple(over), grid, found, frame_positions(model, found, frame), frame, start, solver.moving
-        )
-    if axes is None:
-        found = np.tile(start, (*mesh.shape[:-1], 1))
-        found[..., [model.coordinates.index(name) for name in over]] = mesh
-        position = frame_positions(model, found, frame)
-        return _postures(model, tuple(over), grid, found, position, frame, start, tuple(over))
-    frame, rows = axes
-    solver = position_solver(model, start, frame, joints, orientation, limits)
-    targets = np.tile(frame_positions(model, start, frame), (*mesh.shape[:-1], 1))
-    targets[..., rows] = mesh
-    found = _check_reached(solver, solved_outwards(solver, targets), "over")
-    position = np.where(np.isfinite(found[..., :1]), frame_positions(model, found, frame), targets)
-    return _postures(model, tuple(over), grid, found, position, frame, start, solver.moving)
+    return _postures(model, "over", over, held, frame, joints, orientation, limits)
 
 
 def postures_along(
@@ -240,32 +227,63 @@ def postures_along(
         ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, or no
             position is reached.
     """
-    if not path:
-        raise ValueError("path: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
-    start = _start(model, held, path)
-    axes = _frame_axes(model, path, "path")
-    points = _checked_points(model, path)
-    if axes is None and model.loops:
-        solver = closed_solver(model, start, tuple(path), tuple(held or {}), frame, limits)
-        moving, found = solver.moving, _check_reached(solver, solved_along(solver, points), "path")
-        position = frame_positions(model, found, frame)
-    elif axes is None:
-        moving = tuple(path)
-        found = np.tile(start, (len(points), 1))
-        found[:, [model.coordinates.index(name) for name in path]] = points
-        position = frame_positions(model, found, frame)
+    return _postures(model, "path", path, held, frame, joints, orientation, limits)
+
+
+def _postures(
+    model: Model,
+    option: Literal["over", "path"],
+    varied: Mapping[str, Axis],
+    held: Mapping[str, float] | None,
+    frame: str,
+    joints: Sequence[str] | None,
+    orientation: bool | None,
+    limits: Mapping[str, tuple[float, float]] | None,
+) -> Postures:
+    """Postures over a grid or along a path, arguments as in `postures_over`; `option` is named in errors."""
+    if not varied:
+        raise ValueError(f"{option}: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
+    start, axes = _start(model, held, varied), _frame_axes(model, varied, option)
+    if option == "over":
+        over, solve = tuple(varied), solved_outwards
+        grid = tuple(_checked_axis(model, name, values) for name, values in varied.items())
+        points = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
     else:
+        over, solve, grid = ("path",), solved_along, ()
+        points = _checked_points(model, varied)
+    solver, targets, moving = None, points, tuple(varied)
+    if axes is not None:
         frame, rows = axes
         solver = position_solver(model, start, frame, joints, orientation, limits)
-        moving = solver.moving
-        targets = np.tile(frame_positions(model, start, frame), (len(points), 1))
-        targets[:, rows] = points
-        found = _check_reached(solver, solved_along(solver, targets), "path")
-        position = np.where(np.isfinite(found[:, :1]), frame_positions(model, found, frame), targets)
-    closed = np.flatnonzero(np.isfinite(position[:, 0]))  # interpolate over postures with open loops
-    filled = np.stack([np.interp(np.arange(len(position)), closed, axis[closed]) for axis in position.T], axis=1)
-    arc_length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(filled, axis=0), axis=1))])
-    return _postures(model, ("path",), (arc_length,), found, position, frame, start, moving)
+        targets = np.tile(frame_positions(model, start, frame), (*points.shape[:-1], 1))
+        targets[..., rows] = points
+    elif model.loops:
+        solver = closed_solver(model, start, moving, tuple(held or {}), frame, limits)
+    if solver is None:
+        found = np.tile(start, (*points.shape[:-1], 1))
+        found[..., [model.coordinates.index(name) for name in varied]] = points
+    else:
+        moving, found = solver.moving, _check_reached(solver, solve(solver, targets), option)
+    position = frame_positions(model, found, frame)
+    if axes is not None:
+        position = np.where(np.isfinite(found[..., :1]), position, targets)
+    if option == "path":
+        closed = np.flatnonzero(np.isfinite(position[:, 0]))  # interpolate over postures with open loops
+        filled = np.stack([np.interp(np.arange(len(position)), closed, axis[closed]) for axis in position.T], axis=1)
+        grid = (np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(filled, axis=0), axis=1))]),)
+    angles = tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
+    return Postures(
+        over=over,
+        grid=grid,
+        revolute=tuple(name in moving and name in angles for name in over),
+        coordinates=found,
+        names=model.coordinates,
+        position=position,
+        frame=frame_name(model, frame),
+        held={name: float(v) for name, v in zip(model.coordinates, start, strict=True) if name not in moving},
+        varied=moving,
+        angles=angles,
+    )
 
 
 def _check_reached(solver: PositionSolver, found: np.ndarray, option: str) -> np.ndarray:
@@ -278,31 +296,6 @@ def _check_reached(solver: PositionSolver, found: np.ndarray, option: str) -> np
     dependent = {model.coordinates[i] for i in model.dependent}
     moving = ", ".join(name for name in solver.moving if name not in dependent)
     raise ValueError(f"{option}: no position of '{solver.frame}'{where} is reached by {moving} from the start posture")
-
-
-def _postures(
-    model: Model,
-    over: tuple[str, ...],
-    grid: tuple[np.ndarray, ...],
-    coordinates: np.ndarray,
-    position: np.ndarray,
-    frame: str,
-    start: np.ndarray,
-    varied: tuple[str, ...],
-) -> Postures:
-    angles = tuple(name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns)
-    return Postures(
-        over=over,
-        grid=grid,
-        revolute=tuple(name in varied and name in angles for name in over),
-        coordinates=coordinates,
-        names=model.coordinates,
-        position=position,
-        frame=frame_name(model, frame),
-        held={name: float(v) for name, v in zip(model.coordinates, start, strict=True) if name not in varied},
-        varied=varied,
-        angles=angles,
-    )
 
 
 def _start(model: Model, held: Mapping[str, float] | None, varied: Mapping[str, Axis]) -> np.ndarray:

@@ -157,7 +157,7 @@ def test_placement():
 
     grid = {"x": np.array([1.0, 1.5]), "y": np.zeros(1), "z": np.zeros(1), "yaw": np.zeros(1), "spin": np.arange(3.0)}
     cost = np.array([[2e-4, 3e-4, np.inf], [np.inf, np.inf, np.inf]]).reshape(2, 1, 1, 1, 3)
-    settings = PlacementSettings(0.05, 1.0, 32, True, {})
+    settings = PlacementSettings(length_m=1.0, limits={})
     result = PlacementResult("robot", "tool", "max", placement(1.1, 1e-4), placement(1.5, np.inf, False), grid, cost,
                              np.zeros(cost.shape, dtype=int), 6, settings)  # fmt: skip
     with matplotlib.rc_context():
