@@ -1,7 +1,7 @@
 """Channels of an FRF test: gains of its sensors and force transducers, and a delay between both."""
 
-import functools
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
-from jaxmb.identify.experiments.components import Hypothesis
 from jaxmb.identify.experiments.motion import AffineMotion
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
-from jaxmb.machine.build import Model
 from jaxmb.response.frf import laplace, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.frf.frf_test import FrfTest
 
 
 class Channels(eqx.Module):
@@ -45,7 +45,12 @@ class Channels(eqx.Module):
         factor = jnp.asarray(self.gain)[:, None] / jnp.asarray(self.force_gain)
         return frf * factor * jnp.exp(-(decay + 1j * omega) * self.delay)[:, None, None]
 
-    def changed(self, gain: Float[Array, "o"], force_gain: Float[Array, "i"], delay: Float[Array, ""]) -> "Channels":
+    def changed(
+        self,
+        gain: Float[Array, "o"] | Float[np.ndarray, "o"],
+        force_gain: Float[Array, "i"] | Float[np.ndarray, "i"],
+        delay: Float[Array, ""] | Float[np.ndarray, ""],
+    ) -> "Channels":
         """The channels with logarithms added to their gains, and a delay."""
         return Channels(self.gain * jnp.exp(gain), self.force_gain * jnp.exp(force_gain), self.delay + delay)
 
@@ -66,51 +71,16 @@ def channels_of(numbers: Float[Array, "k"] | Float[np.ndarray, "k"], outputs: in
     return Channels(numbers[:outputs], numbers[outputs:-1], numbers[-1])
 
 
+def known_channels(test: "FrfTest") -> Channels:
+    """Channels of a test, ideal where nothing is known of them."""
+    return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
+
+
 def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
     """Names of the numbers of a test's channels: gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
     gains = [f"{family}.{test}.{point}" for family, points in (("gain", outputs), ("force_gain", inputs))
              for point in dof_names(points)]  # fmt: skip
     return (*gains, f"delay.{test}")
-
-
-def frf_changes(
-    test: str, outputs: Sequence[Point], inputs: Sequence[Point], highest: float, model: Model
-) -> tuple[Hypothesis, ...]:
-    """Factors on frequencies, on FRFs of a test, on an output or input of all tests or of this one; delays of all tests
-    and of this one; coordinates of the posture.
-
-    Args:
-        test: its name.
-        outputs: points of its responses.
-        inputs: points of its forces.
-        highest: its last line, rad/s.
-        model: the machine.
-    """
-    name, late = display_name(test), 0.1 / highest
-    found = [
-        Hypothesis("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"),
-        Hypothesis(f"gain {test}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {name}"),
-        Hypothesis(f"delay {test}", late, lambda x: f"responses of {name} that are {1e3 * x:.3g} ms late"),
-        Hypothesis("delay", late, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late"),
-    ]
-    for suffix, where in (("", ""), (f" {test}", f" of {name}")):
-        for what, points in (("output", outputs), ("input", inputs)):
-            for point in dof_names(points):
-                text = functools.partial(_factor_text, what, f"{point}{where}")
-                found.append(Hypothesis(f"{what} {point}{suffix}", 0.1, text))
-    for coordinate, turns in zip(model.joints, model.revolute, strict=False):
-        text = functools.partial(_posture_text, coordinate, name, turns)
-        found.append(Hypothesis(f"posture {test} {coordinate}", 0.05 if turns else 0.01, text))
-    return tuple(found)
-
-
-def _factor_text(what: str, point: str, value: float) -> str:
-    return f"a factor of {np.exp(-value):.3g} on {what} {point}"
-
-
-def _posture_text(coordinate: str, test: str, turns: bool, value: float) -> str:
-    amount = f"{np.degrees(value):+.3g} deg" if turns else f"{1e3 * value:+.3g} mm"
-    return f"{amount} of {coordinate} in the posture of {test}"
 
 
 MOST = 2

@@ -13,20 +13,16 @@ from scipy.special import chdtri
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import (
     Correlation,
-    Hypotheses,
-    Hypothesis,
     Lines,
     Noise,
     OwnParameters,
     Probe,
 )
 from jaxmb.identify.experiments.frf.channels import (
-    Channels,
     channel_names,
     channels_of,
     equations_by_entries,
-    frf_changes,
-    ideal_channels,
+    known_channels,
     moving,
 )
 from jaxmb.identify.experiments.frf.noise import (
@@ -37,10 +33,8 @@ from jaxmb.identify.experiments.frf.noise import (
     resonances,
     window_factor,
 )
-from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation, MotionVibration
-from jaxmb.identify.experiments.motion_view import MotionView, motion_view
-from jaxmb.machine.build import Model
+from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, outlier_lines, systematic
 from jaxmb.response.frf import laplace, sensor_factor
 from jaxmb.response.frf_kind import dof_names
@@ -270,26 +264,6 @@ class FrfChannels(OwnParameters["FrfTest"]):
         return dataclasses.replace(self.test, channels=channels)
 
 
-class FrfHypotheses(Hypotheses["FrfTest"]):
-    """Factors on frequencies, on FRFs of the test, an output or an input, a delay, coordinates of the posture."""
-
-    def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """See `frf_changes`."""
-        highest = float(np.asarray(self.test.omega).max())
-        return frf_changes(self.test.name, self.test.outputs, self.test.inputs, highest, model)
-
-    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with the description changed, by numbers in the order of `of`."""
-        test, outputs, inputs = self.test, len(self.test.outputs), len(self.test.inputs)
-        parts = jnp.split(numbers, np.cumsum([1, 1, 2, outputs, inputs, outputs, inputs]))
-        (frequency,), (gain,), delay, of_output, of_input, own_output, own_input, posture = parts
-        there = jnp.asarray(test.q).at[: posture.size].add(posture)
-        view = motion_view(model, there, test.at, test.outputs, test.inputs, test.sensor.gravity)
-        predicted = predict_frf(view, test.omega * jnp.exp(frequency), test.derivatives, test.decay, test.sensor)
-        channels = known_channels(test).changed(gain + of_output + own_output, -of_input - own_input, jnp.sum(delay))
-        return test.compared(channels.seen(predicted, test.omega, test.decay))
-
-
 class FrfVibration(MotionVibration["FrfTest"]):
     """Small motions at the posture of an FRF test, in the band of its lines."""
 
@@ -384,11 +358,6 @@ def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
         "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "left_out",
     )  # fmt: skip
     return {name: np.asarray(getattr(test, name))[chosen] for name in names}
-
-
-def known_channels(test: "FrfTest") -> Channels:
-    """Channels of a test, ideal where nothing is known of them."""
-    return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
 
 
 def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:

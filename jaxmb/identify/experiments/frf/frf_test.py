@@ -14,13 +14,13 @@ from jaxmb.identify.experiments.frf.channels import Channels
 from jaxmb.identify.experiments.frf.components import (
     FrfChannels,
     FrfEvaluation,
-    FrfHypotheses,
     FrfLines,
     FrfNoise,
     FrfVibration,
     arrays_at,
     total_level,
 )
+from jaxmb.identify.experiments.frf.hypotheses import FrfHypotheses
 from jaxmb.identify.experiments.frf.noise import (
     paired_errors_hz,
     peaks_hz,
