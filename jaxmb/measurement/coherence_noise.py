@@ -1,4 +1,4 @@
-"""Noise of measured FRFs as their coherence tells it."""
+"""Noise of measured FRFs from their coherence."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,20 @@ from jaxmb.measurement.frf_set import FrfSet, without_chance
 from jaxmb.measurement.line_noise import lines_of_window
 
 SMALLEST_COHERENCE = 1e-6
-"""Below it a value says nothing, and its standard deviation would be no number."""
+"""Smaller values are raised to it, so that the standard deviation stays finite."""
 LEAST_SIGNAL = 1e-3
-"""Size of a response over its noise, below which it is nothing but noise."""
+"""Smallest magnitude of a response, as a multiple of its standard deviation."""
 NEIGHBOURS = 8
-"""Lines on either side whose noise is taken to be much the same."""
+"""Lines on either side whose noise is assumed to be similar."""
 
 
 class CoherenceNoise(NamedTuple):
-    """What a coherence tells of the noise of responses [f, o, i]."""
+    """Noise of responses [f, o, i] from their coherence."""
 
     std: Float[np.ndarray, "f o i"]
     """Standard deviation of the real and of the imaginary part of H; 0 where it is not known."""
     size: Float[np.ndarray, "f o i"]
-    """Magnitude of H without what chance adds to it."""
+    """Magnitude of H with the bias by noise removed."""
 
     @property
     def log_std(self) -> Float[np.ndarray, "f o i"]:
@@ -33,15 +33,15 @@ class CoherenceNoise(NamedTuple):
 
 
 def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
-    """Noise of each response as its coherence tells it.
+    """Noise of each response from its coherence.
 
-    For one input, var(H) = |H|^2 (1 - c) / (2 n c), real and imaginary part each, for the coherence c of n independent
-    averages, without what chance makes of it. A multiple coherence of several inputs tells the noise of an output:
-    with inputs of equal spectra sum_k |H_ok|^2 stands for |H|^2. n averages tell this no better than a chi-square of
-    2 (n - q) degrees, q inputs, does; so it is drawn towards that of neighbouring lines (see `moderated`).
+    For one input, var(H) = |H|^2 (1 - c) / (2 n c), real and imaginary part each, with the bias-corrected coherence c
+    of n independent averages. A multiple coherence of several inputs determines the noise of an output: with inputs of
+    equal spectra, sum_k |H_ok|^2 replaces |H|^2. The estimate scatters as a chi-square of 2 (n - q) degrees of freedom,
+    q inputs; it is therefore shrunk towards that of neighbouring lines (see `moderated`).
 
-    Where the set does not say how many averages are behind it, one is taken and nothing taken off for chance: the noise
-    is then told too large, and lines count for less than they might.
+    Where the number of averages is not known, one is assumed and no bias is removed: the noise is then overestimated
+    and the lines are underweighted.
 
     Source: Bendat and Piersol, Random Data, 4th ed., eq. 9.90 and section 9.2.
     """
@@ -54,35 +54,35 @@ def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
     variance = power * (1.0 - without_chance(raw, averages, inputs)) / (2.0 * (averages or 1) * raw)
     variance = np.broadcast_to(np.nan_to_num(variance, nan=0.0), size.shape)
     if averages is not None and averages > inputs:
-        alike = lines_of_window(frf_set.frequency_hz, frf_set.decay_1_s)
-        variance = moderated(variance, 2 * (averages - inputs), alike)
-        size = np.sqrt(np.maximum(size**2 - 2.0 * variance, 0.0))  # the noise adds its power
+        correlated = lines_of_window(frf_set.frequency_hz, frf_set.decay_1_s)
+        variance = moderated(variance, 2 * (averages - inputs), correlated)
+        size = np.sqrt(np.maximum(size**2 - 2.0 * variance, 0.0))  # noise adds its power to |H|^2
     std = np.sqrt(variance)
     return CoherenceNoise(std, np.maximum(size, LEAST_SIGNAL * std))
 
 
 def moderated(variance: np.ndarray, degrees: float, alike: float = 1.0) -> np.ndarray:
-    """Variances of lines that were each estimated with a few degrees of freedom, drawn towards their neighbours.
+    """Variances, each estimated with few degrees of freedom, shrunk towards those of neighbouring lines (moderated).
 
-    Each estimate is taken as the true variance times a chi-square over its degrees d, and the true one as s0^2 d0 over
-    a chi-square of d0 degrees, s0^2 the geometric mean of the neighbouring lines: d0 follows from how much more the
-    logarithms scatter than chance makes them. Its posterior is (d0 s0^2 + d s^2) / (d0 + d), and the mean square of an
-    error over it is D / (D - 2), D = d0 + d, by which it is multiplied.
+    Each estimate is modelled as the true variance times a chi-square over its degrees of freedom d, the true variance
+    as s0^2 d0 over a chi-square of d0 degrees, s0^2 the geometric mean of the neighbouring lines. d0 follows from the
+    excess scatter of the logarithms over its expectation. The posterior is (d0 s0^2 + d s^2) / (d0 + d), multiplied by
+    D / (D - 2), D = d0 + d, the mean square of an error over it.
 
     Args:
-        variance: along the lines [f, ...]; lines of 0 or that are not finite stay as they are.
+        variance: along the lines [f, ...]; values that are 0 or not finite are unchanged.
         degrees: d of each estimate.
-        alike: number of neighbouring lines that tell no more than one.
+        alike: correlation length of the noise in lines.
 
     Source: Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray
     experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004, section 6.
     """
     result = variance.copy()
-    for place in np.ndindex(variance.shape[1:]):
-        line = variance[(slice(None), *place)]
-        good = np.isfinite(line) & (line > 0.0)
+    for response in np.ndindex(variance.shape[1:]):
+        values = variance[(slice(None), *response)]
+        good = np.isfinite(values) & (values > 0.0)
         if np.sum(good) > 2 * NEIGHBOURS:
-            result[(good, *place)] = _moderated(line[good], degrees, alike)
+            result[(good, *response)] = _moderated(values[good], degrees, alike)
     return result
 
 
@@ -91,10 +91,10 @@ def _moderated(variance: Float[np.ndarray, "f"], degrees: float, alike: float) -
     z = np.log(variance) - digamma(degrees / 2.0) + np.log(degrees / 2.0)
     count = np.convolve(np.ones(z.size), np.ones(2 * NEIGHBOURS + 1), "same") - 1.0
     trend = (np.convolve(z, np.ones(2 * NEIGHBOURS + 1), "same") - z) / count
-    # the mean of neighbours scatters too: as much as one of them, divided by their number
+    # the mean of the neighbours scatters too, with the variance of one divided by their number
     scatter = float(np.mean((z - trend) ** 2 / (1.0 + 1.0 / count)))
     prior = _degrees_of_scatter(scatter - chance)
-    # the neighbours together have no more degrees than their estimates
+    # the neighbours together have at most the degrees of freedom of their estimates
     prior = 1.0 / (1.0 / prior + alike / (count * degrees))
     s0 = np.exp(trend + digamma(prior / 2.0) - np.log(prior / 2.0))
     total = prior + degrees
@@ -102,10 +102,10 @@ def _moderated(variance: Float[np.ndarray, "f"], degrees: float, alike: float) -
 
 
 def _degrees_of_scatter(variance: float) -> float:
-    """d of a chi-square whose logarithm has the variance trigamma(d / 2); inf where that is 0 or less."""
+    """Degrees of freedom d for which log chi-square has this variance, trigamma(d / 2); inf where it is 0 or less."""
     if variance <= 0.0:
         return np.inf
-    half = 0.5 + 1.0 / variance  # Newton's steps on 1 / trigamma, from below, as Smyth has them
+    half = 0.5 + 1.0 / variance  # Newton steps on 1 / trigamma, from below (Smyth)
     for _ in range(50):
         value = float(polygamma(1, half))
         half += value * (1.0 - value / variance) / float(polygamma(2, half))

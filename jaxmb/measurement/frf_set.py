@@ -1,4 +1,4 @@
-"""Measured frequency responses as one immutable, validated set, and what converts it into another."""
+"""Measured frequency responses as one immutable, validated set, with conversions and selections."""
 
 import dataclasses
 import math
@@ -13,14 +13,14 @@ from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_
 
 
 def largest_part(h: np.ndarray) -> float:
-    """Largest finite real or imaginary part, a few lines at a time: a set may fill half of the memory."""
+    """Largest finite real or imaginary part, computed in blocks of lines: a set may fill half of the memory."""
     step = max(1, 1_000_000 // h[0].size)
     blocks = (h[i : i + step].view(float) for i in range(0, len(h), step))
     return max(float(np.max(np.abs(block), where=np.isfinite(block), initial=0.0)) for block in blocks)
 
 
 def numbers(name: str, values: object, dtype: type) -> np.ndarray:
-    """A copy of the values as an array of real or complex numbers; what is frozen already is not copied."""
+    """A copy of the values as an array of real or complex numbers; a read-only array is returned as it is."""
     if (
         isinstance(values, np.ndarray) and values.dtype == dtype and values.base is None
         and values.flags.c_contiguous and not values.flags.writeable
@@ -37,7 +37,7 @@ def numbers(name: str, values: object, dtype: type) -> np.ndarray:
 
 
 def point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
-    """Names of degrees of freedom as texts, ("tool", "x") as "tool x"; numbered from 1 where there are none."""
+    """Names of degrees of freedom as strings, ("tool", "x") as "tool x"; numbered from 1 where none are given."""
     if points is None or len(points) == 0:
         return tuple(str(i + 1) for i in range(count))
     return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
@@ -53,26 +53,26 @@ def postures(posture: Mapping[str, float]) -> dict[str, float]:
 
 
 def positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float, float]]:
-    """Places of nodes by name; ValueError where one is not three finite numbers."""
-    places = {}
+    """Positions of nodes by name; ValueError where one is not three finite numbers."""
+    checked = {}
     for name, position in nodes.items():
         values = tuple(float(x) for x in position)
         if len(values) != 3 or not all(math.isfinite(x) for x in values):
             raise ValueError(f"node '{name}' is at {values}, expected three finite coordinates")
-        places[str(name)] = values
-    return places
+        checked[str(name)] = values
+    return checked
 
 
 def without_chance(coherence: np.ndarray, averages: int | None, inputs: int) -> np.ndarray:
-    """Coherence without what chance alone makes of it, (n c - q) / (n - q), at least 0.
+    """Coherence corrected for its bias, (n c - q) / (n - q), at least 0.
 
-    Of n averages of noise that has nothing to do with q inputs, the coherence is q / n in the mean. It comes back as it
-    is where the averages are not known, or no more than the inputs.
+    The expected coherence of n averages of noise uncorrelated with q inputs is q / n. The coherence is returned
+    unchanged where the number of averages is not known or does not exceed the number of inputs.
 
     Args:
         coherence: 0 to 1, of any shape; NaN stays.
         averages: n, independent ones.
-        inputs: q, those behind the coherence.
+        inputs: q, number of inputs behind the coherence.
 
     Source: Bendat, Piersol, Random Data, 4th ed., 9.2.3; the adjusted coefficient of determination of regression.
     """
@@ -82,14 +82,14 @@ def without_chance(coherence: np.ndarray, averages: int | None, inputs: int) -> 
 
 
 def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) -> np.ndarray:
-    """Coherence [f, output, input] that tells of every response what it tells of itself.
+    """Coherence [f, output, input] of each single response.
 
-    An ordinary coherence comes back as it is. A multiple coherence c [f, output] tells the noise of an output against
-    all that the q inputs make of it; against the part of one input of the same spectrum that noise is larger by
+    An ordinary coherence is returned unchanged. A multiple coherence c [f, output] relates the noise of an output to
+    its response to all q inputs; relative to the response to one input of the same spectrum that noise is larger by
 
         share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c (n - 1) / (n - q)),
 
-    with the last factor, where n averages are known, for what chance makes of a coherence of q inputs and of one. 0
+    where the last factor, used if n averages are known, corrects the bias of a coherence of q inputs and of one. 0
     where a response is 0, NaN where it or the coherence is not known.
 
     Args:
@@ -103,7 +103,7 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     size = np.abs(frf)
     known = np.isfinite(size)
     largest = np.max(size, axis=2, keepdims=True, where=known, initial=0.0)
-    # a part of the largest one: squares of very small responses would all be zero
+    # relative to the largest one: squares of very small responses would underflow
     power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
     c = coherence[:, :, None]
     chance = (averages - 1) / (averages - inputs) if averages is not None and averages > inputs else 1.0
@@ -114,14 +114,14 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
 
 
 LARGEST = 1e100
-"""A response beyond this is none, and its square would overflow."""
+"""Largest magnitude accepted as a response; the square of a larger one could overflow."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FrfSet:
-    """Frequency responses [freq, output, input] for e^(+j omega t), and what they are.
+    """Frequency responses [freq, output, input] for e^(+j omega t) with their kind, unit, names and coherence.
 
-    Values that are not finite are kept as they are: `finite` tells where, and who uses the set masks and reports them.
+    Values that are not finite are kept; `finite` marks the others, and functions that use a set mask and report them.
     """
 
     frequency_hz: np.ndarray
@@ -132,25 +132,25 @@ class FrfSet:
     "12 rx" for a rotation (("tool", "x") is kept as that text); numbered where not known."""
     inputs: tuple[str, ...] = ()
     coherence: np.ndarray | None = None
-    """[freq, output] or [freq, output, input], 0 to 1, where it was measured."""
+    """[freq, output] or [freq, output, input], 0 to 1, where measured."""
     averages: int | None = None
     """Independent averages behind the responses and their coherence, where known."""
     decay_1_s: float = 0.0
-    """Rate sigma of an exponential window behind these responses, 1/s: they are H(j omega + sigma)."""
+    """Decay rate sigma of an exponential window applied to the records, 1/s: the responses are H(j omega + sigma)."""
     unit: str = ""
-    """Of the responses as they stand, "m/s^2/N", "g/lbf"; that of the kind in SI where not given; "unknown"."""
+    """Unit of the stored responses, "m/s^2/N", "g/lbf" or "unknown"; the SI unit of the kind where not given."""
     posture: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Coordinates of the machine at which it was measured, rad or m, where known."""
+    """Joint coordinates of the machine during the measurement, rad or m, where known."""
     nodes: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
-    """Position of the nodes that outputs and inputs name, m, in axes of the measurement, where known."""
+    """Positions of the nodes named by outputs and inputs, m, in axes of the measurement, where known."""
     source: str = ""
-    """Where the set comes from, for messages and results."""
+    """Origin of the set (file or measurement), for messages and results."""
 
     def __post_init__(self) -> None:
         """Check and freeze.
 
         Raises:
-            ValueError: shapes, kind, frequency axis or coherence cannot be those of one set.
+            ValueError: shapes, kind, frequency axis or coherence are invalid or inconsistent.
         """
         frequency_hz = numbers("frequency_hz", self.frequency_hz, float)
         h = numbers("frf", self.frf, complex)
@@ -190,7 +190,7 @@ class FrfSet:
         if coherence is not None and coherence.shape not in (h.shape, h.shape[:2]):
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
-            raise ValueError("coherence goes beyond 0 to 1")
+            raise ValueError("coherence holds values outside 0 to 1")
         if self.averages is not None and not (isinstance(self.averages, int) and self.averages >= 1):
             raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
         if not (isinstance(self.decay_1_s, int | float) and 0.0 <= self.decay_1_s < math.inf):
@@ -213,7 +213,7 @@ class FrfSet:
 
     @property
     def finite(self) -> np.ndarray:
-        """Which values [freq, output, input] are finite."""
+        """Mask [freq, output, input] of the finite values."""
         return np.isfinite(self.frf)
 
 
@@ -221,13 +221,13 @@ class FrfLabels(TypedDict, total=False):
     """Keyword arguments of the estimators that become fields of the `FrfSet`."""
 
     kind: FrfKind
-    """Of the responses: "receptance" of displacements, "mobility" or "accelerance", which is the default."""
+    """Kind of the responses: "receptance", "mobility" or "accelerance" (default)."""
     outputs: Sequence[str]
     """Degrees of freedom of the responses, as "12 x"; numbered where not given."""
     inputs: Sequence[str]
     """Degrees of freedom of the forces."""
     unit: str
-    """Of the responses over that of the forces; SI where not given, or "unknown"."""
+    """Unit of the responses over that of the forces; SI where not given, or "unknown"."""
     posture: Mapping[str, float] | None
     """Coordinates of the machine, rad or m."""
     nodes: Mapping[str, tuple[float, float, float]] | None
@@ -237,7 +237,7 @@ class FrfLabels(TypedDict, total=False):
 
 
 def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
-    """The set with those labels that are given and not None."""
+    """The set with the given labels; those that are None stay as they are."""
     return dataclasses.replace(frf_set, **{name: value for name, value in labels.items() if value is not None})
 
 
@@ -255,7 +255,7 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
     if not keep.any():
         raise ValueError(
             f"no line of the FRF lies in {low:g} to {high:g} Hz:"
-            f" it goes from {frf_set.frequency_hz[0]:g} to {frf_set.frequency_hz[-1]:g} Hz"
+            f" its lines are {frf_set.frequency_hz[0]:g} to {frf_set.frequency_hz[-1]:g} Hz"
         )
     return lines(frf_set, keep)
 
@@ -264,7 +264,7 @@ def split_dof(name: str) -> tuple[str, str, int]:
     """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x" or "12 -rz".
 
     Raises:
-        ValueError: the text does not end in a direction.
+        ValueError: the name does not end in a direction.
     """
     node, _, axis = name.rpartition(" ")
     direction = axis.removeprefix("-")
@@ -274,15 +274,15 @@ def split_dof(name: str) -> tuple[str, str, int]:
 
 
 def repeated(names: Sequence[str]) -> str | None:
-    """The first of some names that stands among them more than once; None where there is none."""
+    """The first name that occurs more than once; None where there is none."""
     seen: set[str] = set()
     return next((name for name in names if name in seen or seen.add(name)), None)
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
-    """The same responses as another kind, times a power of s = j omega + decay; in SI.
+    """The responses converted to another kind by a power of s = j omega + decay; in SI units.
 
-    A line at s = 0 that would have to be integrated is left out.
+    A line at s = 0 is omitted where the conversion integrates.
 
     Raises:
         ValueError: the unit is unknown or not that of the kind.
@@ -296,32 +296,32 @@ def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
 
 
 def to_si(frf_set: FrfSet) -> FrfSet:
-    """The same responses in SI units.
+    """The responses in SI units.
 
     Raises:
-        ValueError: the unit is unknown, none, or not that of the kind.
+        ValueError: the unit is unknown, invalid, or not that of the kind.
     """
-    wanted = SI_UNITS[frf_set.kind]
-    if frf_set.unit == wanted:
+    si_unit = SI_UNITS[frf_set.kind]
+    if frf_set.unit == si_unit:
         return frf_set
     if frf_set.unit == UNKNOWN:
-        raise ValueError(f"the unit of '{frf_set.source}' is not known, expected one such as '{wanted}'")
+        raise ValueError(f"the unit of '{frf_set.source}' is not known, expected one such as '{si_unit}'")
     try:
         scale = unit_scale(frf_set.unit, frf_set.kind)
     except ValueError as error:
         raise ValueError(f"'{frf_set.source}': {error}") from None
-    return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=wanted)
+    return dataclasses.replace(frf_set, frf=frf_set.frf * scale, unit=si_unit)
 
 
 def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
-    """The same numbers in a unit that is stated for a set which does not say one itself.
+    """The set with its unit specified by the user, numbers unchanged.
 
     Args:
-        frf_set: the set, of the unit "unknown" or in SI, which is also taken where a file says nothing.
+        frf_set: with unit "unknown" or in SI, the default for files that specify none.
         unit: such as "m/s^2/N" or "g/lbf".
 
     Raises:
-        ValueError: it is no unit of the set's kind, or the set is in another one.
+        ValueError: the unit is not one of the set's kind, or the set specifies another one.
     """
     unit_scale(unit, frf_set.kind)
     if frf_set.unit not in (UNKNOWN, SI_UNITS[frf_set.kind]) and not same_unit(frf_set.unit, unit, frf_set.kind):
@@ -330,27 +330,27 @@ def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
 
 
 def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
-    """Some outputs and inputs of a set, in the order asked for; "tool -x" is minus what stands as "tool x".
+    """Selected outputs and inputs of a set, in the order given; "tool -x" is "tool x" with its sign reversed.
 
-    A multiple coherence is shared out to the inputs where some of them are left out.
+    A multiple coherence is converted to one of each input where inputs are omitted (`of_each_input`).
 
     Raises:
-        ValueError: the set has no such degree of freedom, or has it twice.
+        ValueError: a degree of freedom is missing from the set or ambiguous.
     """
-    rows, row_signs = _found("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
-    columns, column_signs = _found("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
+    rows, row_signs = _indices("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
+    columns, column_signs = _indices("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
     if (outputs is None or tuple(outputs) == frf_set.outputs) and (inputs is None or tuple(inputs) == frf_set.inputs):
         return frf_set
     picked = frf_set.frf[:, rows][:, :, columns]
     coherence = frf_set.coherence
     if coherence is not None:
         if coherence.ndim == 2 and len(set(columns)) < len(frf_set.inputs):
-            # the noise of an output stays, and the inputs that are left out no longer stand against it
+            # the noise of an output stays, but its response to the omitted inputs is gone
             coherence = of_each_input(coherence, frf_set.frf, frf_set.averages)
         coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
     return dataclasses.replace(
         frf_set,
-        # not a product, which makes NaN of what is infinite
+        # no product with -1, which turns infinite complex values into NaN
         frf=np.where(row_signs[:, None] * column_signs < 0.0, -picked, picked),
         outputs=tuple(frf_set.outputs if outputs is None else outputs),
         inputs=tuple(frf_set.inputs if inputs is None else inputs),
@@ -359,25 +359,25 @@ def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence
 
 
 def lines(frf_set: FrfSet, keep: np.ndarray) -> FrfSet:
-    """Some lines of a set, by mask or index [f]."""
+    """Selected lines of a set, by mask or index [f]."""
     coherence = None if frf_set.coherence is None else frf_set.coherence[keep]
     return dataclasses.replace(
         frf_set, frequency_hz=frf_set.frequency_hz[keep], frf=frf_set.frf[keep], coherence=coherence
     )
 
 
-def _found(what: str, names: tuple[str, ...], wanted: Sequence[str]) -> tuple[list[int], np.ndarray]:
-    """Places of degrees of freedom, and whether they have to be turned round."""
-    places, signs = [], []
-    for name in wanted:
+def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tuple[list[int], np.ndarray]:
+    """Indices of degrees of freedom, and -1 for those whose sign is reversed."""
+    indices, signs = [], []
+    for name in selected:
         candidates = [(i, 1.0) for i, known in enumerate(names) if known == name]
         candidates += [(i, -1.0) for i, known in enumerate(names) if known == _opposite(name)]
         if len(candidates) != 1:
             how_often = "more than once" if candidates else "not"
             raise ValueError(f"{what} '{name}' is {how_often} in the set, expected one of {', '.join(names[:20])}")
-        places.append(candidates[0][0])
+        indices.append(candidates[0][0])
         signs.append(candidates[0][1])
-    return places, np.array(signs)
+    return indices, np.array(signs)
 
 
 def _opposite(name: str) -> str | None:

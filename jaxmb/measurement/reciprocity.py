@@ -1,4 +1,4 @@
-"""How far a set of frequency responses is from reciprocal, and how to make it so; sets joined input by input."""
+"""Reciprocity of a set of frequency responses, its enforcement, and sets stacked along their inputs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ KEEP: tuple[Keep, ...] = ("mean", "upper", "lower")
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two cross responses that reciprocity makes equal: H_ab, and H_ba turned the way that the dofs are turned."""
+    """Two cross responses that are equal by reciprocity: H_ab, and H_ba with the signs of the dofs."""
 
     name: str
     """"12 x / 3 z": the two degrees of freedom, without sign."""
     upper: tuple[int, int]
-    """(output, input) of the one whose response stands first among the outputs."""
+    """(output, input) of the one whose output comes first in the set."""
     lower: tuple[int, int]
     sign: float
     """H_upper = sign H_lower, from the signs of the four degrees of freedom."""
 
 
 def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
-    """The pairs of cross responses of a set that were measured both ways, matched by the names of their dofs.
+    """Pairs of cross responses H_ab, H_ba of a set, matched by the names of their dofs.
 
-    "12 -x" is the same degree of freedom as "12 x", turned round. Names that are no degrees of freedom (numbers, say)
-    match nothing: equal positions are not equal places.
+    "12 -x" is the degree of freedom "12 x" with its sign reversed. Names that are no degrees of freedom (numbers, say)
+    match nothing: an equal index is not an equal degree of freedom.
 
     Raises:
-        ValueError: a degree of freedom stands twice among the outputs, or among the inputs.
+        ValueError: a degree of freedom occurs twice among the outputs, or among the inputs.
     """
-    outputs, inputs = _places("output", frf_set.outputs), _places("input", frf_set.inputs)
+    outputs, inputs = _dof_indices("output", frf_set.outputs), _dof_indices("input", frf_set.inputs)
     both = [dof for dof in outputs if dof in inputs]
     pairs = []
     for i, a in enumerate(both):
@@ -47,15 +47,15 @@ def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
 
 
 def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pair, Keep]]:
-    """What is kept of each pair of cross responses that was measured both ways.
+    """Pairs of cross responses, each with the one that is kept: "upper", "lower" or their "mean".
 
     Args:
         frf_set: with degrees of freedom as names.
-        keep: one for all, or the responses that are kept, "12 x / 3 z" (output / input), of one pair each; of the other
-            pairs the mean.
+        keep: one choice for all pairs, or a list of the responses to keep, "12 x / 3 z" (output / input), at most one
+            of a pair; the mean is kept of the other pairs.
 
     Raises:
-        ValueError: a name is no response that was measured both ways, or both of a pair are named.
+        ValueError: a named response has no reciprocal partner, or both of a pair are named.
     """
     pairs = reciprocal_pairs(frf_set)
     if isinstance(keep, str):
@@ -72,49 +72,49 @@ def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pai
         if pair is None:
             raise ValueError(f"response '{name}' was not measured both ways, expected one of {', '.join(known)}")
         if pair.name in chosen:
-            raise ValueError(f"response '{name}': the pair {pair.name} stands twice, expected one of the two")
+            raise ValueError(f"response '{name}': the pair {pair.name} is named twice, expected one of the two")
         chosen[pair.name] = kept
     return [(pair, chosen.get(pair.name, "mean")) for pair in pairs]
 
 
 def unsymmetry(frf_set: FrfSet) -> dict[str, float]:
-    """How far each pair of cross responses is from reciprocal, 0 to 1, by the names of the two dofs.
+    """Deviation of each pair of cross responses from reciprocity, 0 to 1, by the names of the two dofs.
 
     d = sqrt(sum |H_ab - H_ba|^2 / (2 sum (|H_ab|^2 + |H_ba|^2))) over the lines at which both are finite: 0 where they
-    are equal, 1 where one is minus the other, 0.71 where they have nothing to do with each other, half the relative
-    difference where they are close. It is the share of the skew part in the norm of the pair.
+    are equal, 1 where one is minus the other, 0.71 where they are uncorrelated, half the relative difference where
+    they are close. It is the norm of the skew-symmetric part over that of the pair.
 
     Raises:
-        ValueError: no pair was measured both ways.
+        ValueError: the set has no pair of cross responses.
     """
     return {pair.name: _distance(*_parts(frf_set, [pair])) for pair in _some_pairs(frf_set)}
 
 
 def total_unsymmetry(frf_set: FrfSet) -> float:
-    """The measure of `unsymmetry` over all pairs together: the skew part's share in the norm of the cross responses.
+    """The measure of `unsymmetry` over all pairs together: norm of the skew-symmetric part over that of all pairs.
 
     Raises:
-        ValueError: no pair was measured both ways.
+        ValueError: the set has no pair of cross responses.
     """
     return _distance(*_parts(frf_set, _some_pairs(frf_set)))
 
 
 def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
-    """The set with each pair of cross responses made equal; what has no partner stays as it is.
+    """The set with each pair of cross responses made equal; responses without a partner are unchanged.
 
     Args:
         frf_set: with degrees of freedom as names.
-        keep: "upper" mirrors the one whose response stands first among the outputs, "lower" the other one, "mean" takes
-            the mean of both; a list names the response that is kept of each pair (`kept_of_pairs`).
+        keep: "upper" keeps the response whose output comes first in the set, "lower" the other one, "mean" the mean of
+            both; a list names the response to keep of each pair (`kept_of_pairs`).
 
     Returns:
-        The set. Its coherence, where there is one, is [freq, output, input]: of the response that was kept, or the
-        smaller of the two for their mean; a multiple coherence is shared out to the inputs first.
+        The set. Its coherence, if any, is [freq, output, input]: that of the response kept, or the smaller of the two
+        for their mean; a multiple coherence is converted to one of each input first (`of_each_input`).
 
     Raises:
-        ValueError: `keep` is none of these, or no pair was measured both ways.
+        ValueError: `keep` is none of these, or the set has no pair of cross responses.
 
-    Source: Huynh et al. 2020, 5.3, keep one of each pair of cross responses.
+    Source: Huynh et al. 2020, 5.3, which keeps one of each pair of cross responses.
     """
     _some_pairs(frf_set)
     h = frf_set.frf.copy()
@@ -123,13 +123,13 @@ def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
         coherence = of_each_input(coherence, h, frf_set.averages).copy()
     for pair, kept_one in kept_of_pairs(frf_set, keep):
         (i, j), (k, m) = pair.upper, pair.lower
-        upper, lower = h[:, i, j].copy(), _turned(h[:, k, m], pair.sign)
+        upper, lower = h[:, i, j].copy(), _signed(h[:, k, m], pair.sign)
         if kept_one == "mean":
             with np.errstate(invalid="ignore"):
                 kept = 0.5 * (upper + lower)
         else:
             kept = upper if kept_one == "upper" else lower
-        h[:, i, j], h[:, k, m] = kept, _turned(kept, pair.sign)
+        h[:, i, j], h[:, k, m] = kept, _signed(kept, pair.sign)
         if coherence is not None:
             a, b = coherence[:, i, j].copy(), coherence[:, k, m].copy()
             coherence[:, i, j] = coherence[:, k, m] = {"upper": a, "lower": b, "mean": np.minimum(a, b)}[kept_one]
@@ -137,15 +137,15 @@ def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
 
 
 def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
-    """One set from several that were measured one after another at different inputs, as with a roving hammer.
+    """One set from several measured in turn at different inputs, as with a roving hammer.
 
     Returns:
-        The columns side by side; coherence [freq, output, input] where each has one, a multiple coherence of several
-        inputs shared out to them; the fewest averages.
+        The sets stacked along their inputs, with coherence [freq, output, input] where each has one (a multiple
+        coherence converted by `of_each_input`) and the smallest number of averages.
 
     Raises:
-        ValueError: there is none, or two differ in lines, kind, unit, outputs, posture or exponential window, or share
-            an input.
+        ValueError: the list is empty, or two sets differ in lines, kind, unit, outputs, posture or exponential window,
+            or share an input.
     """
     if not sets:
         raise ValueError("there are no sets to join, expected at least one")
@@ -162,7 +162,7 @@ def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
     inputs = tuple(name for each in sets for name in each.inputs)
     for name in inputs:
         if inputs.count(name) > 1:
-            raise ValueError(f"input '{name}' stands in more than one set, expected different inputs")
+            raise ValueError(f"input '{name}' occurs in more than one set, expected different inputs")
     coherence = None
     if all(each.coherence is not None for each in sets):
         coherence = np.concatenate(
@@ -175,21 +175,22 @@ def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         inputs=inputs,
         coherence=coherence,
         averages=min(averages) if len(averages) == len(sets) else None,
-        nodes={name: place for each in sets for name, place in each.nodes.items()},
+        nodes={name: position for each in sets for name, position in each.nodes.items()},
     )
 
 
-def _places(what: str, names: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, float]]:
-    places: dict[tuple[str, str], tuple[int, float]] = {}
+def _dof_indices(what: str, names: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, float]]:
+    """Index and sign by node and direction; names that are no degrees of freedom are skipped."""
+    indices: dict[tuple[str, str], tuple[int, float]] = {}
     for i, name in enumerate(names):
         try:
             node, direction, sign = split_dof(name)
         except ValueError:
             continue
-        if (node, direction) in places:
-            raise ValueError(f"{what} '{node} {direction}' stands twice in the set, expected once")
-        places[node, direction] = (i, float(sign))
-    return places
+        if (node, direction) in indices:
+            raise ValueError(f"{what} '{node} {direction}' occurs twice in the set, expected once")
+        indices[node, direction] = (i, float(sign))
+    return indices
 
 
 def _some_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
@@ -197,20 +198,20 @@ def _some_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
     if not pairs:
         raise ValueError(
             f"no response was measured both ways: outputs are {', '.join(frf_set.outputs[:8])}, inputs"
-            f" {', '.join(frf_set.inputs[:8])}; expected two degrees of freedom that stand among both"
+            f" {', '.join(frf_set.inputs[:8])}; expected two degrees of freedom that occur among both"
         )
     return pairs
 
 
 def _parts(frf_set: FrfSet, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
     a = np.stack([frf_set.frf[:, pair.upper[0], pair.upper[1]] for pair in pairs])
-    b = np.stack([_turned(frf_set.frf[:, pair.lower[0], pair.lower[1]], pair.sign) for pair in pairs])
+    b = np.stack([_signed(frf_set.frf[:, pair.lower[0], pair.lower[1]], pair.sign) for pair in pairs])
     both = np.isfinite(a) & np.isfinite(b)
     return a[both], b[both]
 
 
-def _turned(h: np.ndarray, sign: float) -> np.ndarray:
-    """A copy, with the sign changed; infinite values stay so, which a product with -1 would not leave them."""
+def _signed(h: np.ndarray, sign: float) -> np.ndarray:
+    """A copy with the sign applied; a product with -1 would turn infinite complex values into NaN."""
     return h.copy() if sign > 0.0 else -h
 
 

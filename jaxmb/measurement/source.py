@@ -1,4 +1,4 @@
-"""Measured FRFs wherever they come from: a file of FRFs, or time records that a description turns into some."""
+"""Measured FRFs from a file of FRFs, or estimated from time records."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ from jaxmb.measurement.records.file import Estimate, estimate_of_records, measur
 
 
 def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> Estimate:
-    """FRFs, with remarks, from a file of FRFs, a TOML that describes time records, or a built-in measurement.
+    """FRFs, with remarks, from a file of FRFs, a TOML file that describes time records, or a built-in measurement.
 
     Args:
         name_or_path: "hammer.uff", "hammer.toml", "daisy-subframe".
-        folder: what a relative path is relative to; the current one where not given.
+        folder: base of a relative path; the current directory where not given.
 
     Raises:
-        InputError: it is none of these, or does not hold what it should; the message names the place.
+        InputError: it is none of these, or its content is invalid; the message names the location.
     """
     text = os.fspath(name_or_path)
     path = Path(text) if folder is None else folder / text

@@ -19,20 +19,20 @@ NO_UNIT = (
     ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError, AssertionError, SyntaxError,
     tokenize.TokenError,
 )  # fmt: skip
-"""What pint raises, beside its own errors, on a text that is no unit."""
+"""Exceptions that pint raises, besides its own, on a string that is no unit."""
 UNKNOWN = "unknown"
-"""Unit of what was measured by a sensor or a force gauge that the file says nothing of."""
+"""Unit of responses whose sensor or force transducer is not specified in the file."""
 
 
 def unit_scale(unit: str, kind: FrfKind) -> float:
-    """What one of `unit` is in the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
+    """Factor from `unit` to the SI unit of `kind`: 9.80665 for "g/N" and accelerance.
 
-    A number behind a letter is a power: "m/s2/N" is "m/s^2/N".
+    A digit after a letter is an exponent: "m/s2/N" is "m/s^2/N".
 
     Raises:
-        ValueError: the unit is none, or not that of the kind.
+        ValueError: the unit is invalid, or not that of the kind.
     """
-    import pint  # a third of a second to import
+    import pint  # imported here: its import takes a third of a second
 
     wanted = SI_UNITS[kind]
     if len(unit) > LONGEST_UNIT:
@@ -44,19 +44,19 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
 
 
 def unit_over(above: str, below: str) -> str:
-    """Unit of a response over that of a force, with brackets where they are needed: "g/N", "m/s^2/(N m)"."""
+    """Unit of a response over that of a force, with brackets where needed: "g/N", "m/s^2/(N m)"."""
     return f"{above}/{below}" if re.fullmatch(r"[\w^]+", below) else f"{above}/({below})"
 
 
 def same_unit(a: str, b: str, kind: FrfKind) -> bool:
-    """Whether two units are one, however written."""
+    """Whether two units are equal, irrespective of spelling."""
     return a == b or (UNKNOWN not in (a, b) and math.isclose(unit_scale(a, kind), unit_scale(b, kind), rel_tol=1e-9))
 
 
 def _spelt(unit: str) -> str:
-    """A unit as pint reads it; ValueError where pint would read something else than what stands there."""
+    """A unit in pint's spelling; ValueError where pint would misread it."""
     if not unit.isprintable():
-        raise ValueError("it holds what cannot be printed")
+        raise ValueError("it holds a character that cannot be printed")
     if re.search(r"/\s*/", unit):
         raise ValueError("two slashes follow each other")
     if re.search(r"\bG\b", unit):
@@ -71,7 +71,7 @@ def _spelt(unit: str) -> str:
 def _registry() -> "pint.UnitRegistry":
     import pint
 
-    # g is the acceleration of gravity here, and never a gram; kg is no thousand of it
+    # g is the standard acceleration of gravity here, not the gram; kg is not a thousand of it
     registry = pint.UnitRegistry(cache_folder=None)
     registry.define("g = 9.80665 * meter / second**2")
     registry.define("kg = kilogram")

@@ -100,11 +100,11 @@ def test_what_has_no_pair():
     with pytest.raises(ValueError, match="keep is 'average', expected one of mean, upper, lower"):
         symmetrized(reciprocal(), "average")
     for names, text in ((["a x / c x"], "'a x / c x' was not measured both ways, expected one of "),
-                        (["a x / b x", "b x / a x"], "the pair a x / b x stands twice")):  # fmt: skip
+                        (["a x / b x", "b x / a x"], "the pair a x / b x is named twice")):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             symmetrized(reciprocal(), names)
     twice = FrfSet(FREQUENCY, np.ones((12, 2, 2)), "mobility", ("a x", "a -x"), ("a x", "b x"))
-    with pytest.raises(ValueError, match="output 'a x' stands twice in the set"):
+    with pytest.raises(ValueError, match="output 'a x' occurs twice in the set"):
         unsymmetry(twice)
 
 
@@ -124,7 +124,7 @@ def test_sets_of_one_input_each_are_joined():
         ({"kind": "mobility", "unit": "m/s/N"}, "kind of set 2 is 'mobility', expected 'accelerance' as in set 1"),
         ({"decay_1_s": 0.0}, r"decay_1_s of set 2 is 0\.0, expected 1\.5 as in set 1"),
         ({"frequency_hz": FREQUENCY + 0.1}, "set 2 has other lines than set 1"),
-        ({"inputs": ("a x",)}, "input 'a x' stands in more than one set"),
+        ({"inputs": ("a x",)}, "input 'a x' occurs in more than one set"),
     ):
         with pytest.raises(ValueError, match=message):
             joined_inputs([columns[0], dataclasses.replace(columns[1], **changes)])

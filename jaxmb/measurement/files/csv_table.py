@@ -52,9 +52,11 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
     """
     for name in (*frf_set.outputs, *frf_set.inputs, *frf_set.posture, *frf_set.nodes):
         if ";" in name or not name.isprintable() or name != name.strip():
-            raise ValueError(f"the name {name!r} holds a semicolon, an outer blank or what cannot be printed")
+            raise ValueError(
+                f"the name {name!r} holds a semicolon, a leading or trailing blank or an unprintable character"
+            )
     if not (frf_set.source + frf_set.unit).isprintable():
-        raise ValueError(f"source {frf_set.source!r} or unit {frf_set.unit!r} holds what cannot be printed")
+        raise ValueError(f"source {frf_set.source!r} or unit {frf_set.unit!r} holds a character that cannot be printed")
     about = {"kind": frf_set.kind, "unit": frf_set.unit}
     if frf_set.averages is not None:
         about["averages"] = str(frf_set.averages)

@@ -276,7 +276,7 @@ def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: 
                 raise ValueError(f"{function.place}: {function.name} has imaginary parts, expected real numbers")
             values = np.real(values)
         if not np.iscomplexobj(target) and np.any((values < 0.0) | (values > 1.0 + ROUNDING)):
-            raise ValueError(f"{function.place}: {function.name} goes beyond 0 to 1")
+            raise ValueError(f"{function.place}: {function.name} holds values outside 0 to 1")
         target[start:stop] = values
         axis = function.minimum + np.arange(start, stop) * function.increment if x is None else x
         if not np.isfinite(axis).all():

@@ -118,7 +118,7 @@ HEAD = "frequency_hz,H(12 x; 3 -z) real,H(12 x; 3 -z) imag,coherence(12 x; 3 -z)
         ("1.5,nan", "1.0,nan", "line 9, column 1: frequency_hz is 1 after 1, expected more"),
         ("1.5,nan", "nan,nan", "line 9, column 1: frequency_hz is nan after 1, expected more"),
         ("1.0,0.1", "-1.0,0.1", "frequency_hz starts at -1 Hz, expected 0 or more"),
-        ("-2e-3,0.9", "-2e-3,1.9", "coherence goes beyond 0 to 1"),
+        ("-2e-3,0.9", "-2e-3,1.9", "coherence holds values outside 0 to 1"),
         ("2.5,,inf,\n", "2.5,,inf,", "line 10 does not end: the file may be cut off"),
         ("\n1.0,0.1,-2e-3,0.9\n1.5,nan,0.5,1.0\n2.5,,inf,", "", "frequency_hz has shape (0,), expected one axis"),
     ],

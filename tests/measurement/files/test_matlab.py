@@ -149,7 +149,7 @@ def refusal(path):
         ({"outputs": np.ones(2)}, "variable 'outputs' holds numbers, expected text"),
         ({"outputs": cell(["a"])}, "frf has 2 outputs and 3 inputs, but 1 and 3 names"),
         ({"averages": [1.0, 2.0]}, "averages has 2 entries, expected one number"),
-        ({"coherence": np.full((4, 2), 2.0)}, "coherence goes beyond 0 to 1"),
+        ({"coherence": np.full((4, 2), 2.0)}, "coherence holds values outside 0 to 1"),
         ({"posture_values": [1.0]}, "posture_values has shape (1,), expected (2,) as posture_names"),
     ],
 )

@@ -341,7 +341,7 @@ LIES = [
     ((GOOD, good(above=(11, "NONE", "m/s"), **OTHER)), r"function 2 .*: mobility in m/s/N, but function 1"),
     ((GOOD, function(H[:4, 0, 0], **OTHER)), r"function 2 .*: has 4 points, but function 1 .* has 5"),
     ((GOOD, good(x=FREQUENCY + 0.1, **OTHER)), r"function 2 .*: point 1 is at 0.6 Hz, but that of function 1"),
-    ((GOOD, function(np.full(5, 1.5), type=6, data=4)), r"function 2 .*: coherence goes beyond 0 to 1"),
+    ((GOOD, function(np.full(5, 1.5), type=6, data=4)), r"function 2 .*: coherence holds values outside 0 to 1"),
     ((GOOD, function(np.full(5, 0.5 + 0.1j), type=6)), r"function 2 .*: coherence has imaginary parts"),
     ((good(binary="<")[:-40],), "bytes of data follow, expected 80: the file is cut off"),
     ((good(binary="<", points=4),), "4 points have 64 bytes, but line 2 says 80"),
