@@ -161,7 +161,7 @@ def test_options_change_what_they_say(measured, tmp_path):
         (("--poles-hz", "17.5"), "17.5"),
         (("--poles-hz", "23, nan"), "--poles-hz is '23, nan', expected frequencies such as"),
         (("--poles-hz", "-11,23"), "--poles-hz is '-11,23', expected frequencies"),
-        (("--poles-hz", "23,23.01"), "chosen pole 23.01 Hz: the chart has none within 3% that is not chosen already"),
+        (("--poles-hz", "23,23.01"), "chosen pole 23.01 Hz: the chart has none within 3% that is not selected already"),
         (("--method", "guess"), "guess"),
     ],
 )

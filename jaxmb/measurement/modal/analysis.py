@@ -35,23 +35,23 @@ from jaxmb.measurement.modal.stabilization import (
 from jaxmb.response.frf_kind import DERIVATIVES
 
 FIRST_ORDER, ORDER_STEP = 8, 2
-"""Every other order shows as well what comes back as every one, in half the time."""
+"""Every second order shows stable poles as well as every order, in half the time."""
 LARGEST_COMPANION = 240
-"""Largest order times references: the eigenvalues of a larger matrix take long and show nothing more."""
+"""Largest order times references: eigenvalues of a larger matrix are slow and give no further modes."""
 LEAST_LINES = 16
 
 
 def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
-    """Low and high frequency."""
+    """Band as (low, high), Hz."""
     if len(band_hz) != 2:
         raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
     return float(band_hz[0]), float(band_hz[1])
 
 
 def within(frequency_hz: np.ndarray, band_hz: Sequence[float] | None) -> tuple[float, float]:
-    """The band where modes are looked for: as asked for, but not beyond the lines that are used.
+    """The band searched for modes: the requested one, limited to the lines used.
 
-    A band from 0 Hz stays one if lines do begin there: nothing lies below, whether or not 0 Hz itself can be used.
+    A band from 0 Hz keeps its lower end where the lines begin there, whether or not the line at 0 Hz is usable.
     """
     low, high = float(frequency_hz[0]), float(frequency_hz[-1])
     if band_hz is None:
@@ -67,18 +67,18 @@ def _counted(count: int, what: str) -> str:
 
 
 def orders_of(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range, list[str]]:
-    """Orders to try, and what was made of the largest one asked for."""
+    """Model orders to try, and remarks where the requested largest order was reduced."""
     count, _, references = shape
     if not isinstance(max_order, int) or max_order < 2:
         raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
     if count < LEAST_LINES:
-        more = f", {lost} more are left out because some response is not finite there" if lost else ""
+        more = f", {lost} more are omitted because a response is not finite there" if lost else ""
         raise ValueError(f"the band has {_counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
     most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
     remarks = []
     if most < max_order:
         remarks.append(
-            f"orders go to {most} and not to {max_order}: {count} lines, {_counted(references, 'reference')}"
+            f"largest order reduced from {max_order} to {most}: {count} lines, {_counted(references, 'reference')}"
         )
     return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks
 
@@ -89,7 +89,7 @@ ESTIMATORS: Mapping[Method, Estimator] = {"polyreference": polyreference_poles, 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pole:
-    """One mode as a modal analysis found it."""
+    """One identified mode."""
 
     frequency_hz: float
     """|lambda| / 2 pi."""
@@ -100,36 +100,36 @@ class Pole:
     damping_std: float
     eigenvalue: complex
     shape: np.ndarray
-    """[point], the largest component 1; the points are the outputs, or the inputs where they are more."""
+    """[point], largest component 1; the points are the outputs, or the inputs where these are more."""
     participation: np.ndarray
     """[input], with the scale of the residues."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModalAnalysis:
-    """Poles found in measured FRFs, and how they were found."""
+    """Result of a modal analysis: modal model, stabilization chart, residual and remarks."""
 
     model: ModalModel
     chart: StabilizationChart
-    """Shapes and participations in it have the references last, and are scaled for comparison only."""
+    """Its shapes and participations have the references last and are scaled for comparison only."""
     started_from: np.ndarray
-    """The poles of the chart from which the fit started [k]."""
+    """Indices of the poles of the chart from which the fit started [k]."""
     noise: np.ndarray
-    """Standard deviation of the real and of the imaginary part of what the model leaves [output, input]."""
+    """Standard deviation of real and imaginary part of the residual [output, input]."""
     line_hz: np.ndarray
-    """Lines that were analysed [f]."""
+    """Lines analysed [f], Hz."""
     left: np.ndarray
-    """What the model leaves of the responses there [f, output, input]; where frequencies move from response to
-    response, of the responses freed of these moves."""
+    """Residual of the responses [f, output, input]; where frequencies vary between responses, of the responses
+    corrected for the shifts."""
     scatter: Scatter | None
-    """How far natural frequencies move from response to response [response, r]; None where they do not."""
+    """Variation of the natural frequencies between responses [response, r]; None where they are constant."""
     remarks: tuple[str, ...]
-    """What was left out of the data, and what a reader of the poles should know."""
+    """Data that were omitted, and warnings on the identified modes."""
     options: Mapping[str, Any]
 
     @property
     def poles(self) -> tuple[Pole, ...]:
-        """The modes one by one, by ascending frequency."""
+        """The modes by ascending frequency."""
         m = self.model
         frequency_std_hz, damping_std, mode_shape = m.frequency_std_hz, m.damping_std, m.mode_shape
         return tuple(
@@ -163,7 +163,7 @@ class ModalAnalysis:
 
     @property
     def points(self) -> tuple[str, ...]:
-        """Degrees of freedom of the shapes: the outputs, or the inputs where they are more (a roving hammer)."""
+        """Degrees of freedom of the shapes: the outputs, or the inputs where these are more (roving hammer)."""
         return self.model.points
 
 
@@ -180,28 +180,28 @@ def modal_analysis(
 ) -> ModalAnalysis:
     """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
 
-    An estimator gives poles for every order; those that come back from order to order, by `rule`, are refined together
-    on all responses (see `refine_poles`), those that do not stand out of the noise are left out, and what the others
-    leave is searched once more. Where natural frequencies move from response to response (see `moving_test`), each mode
-    is one pole with a shift in every response instead, and chart and model are those of the mean. Poles beside the band
-    that its lines need are fitted too, and kept apart in the model.
+    An estimator computes poles for every model order. Poles that are stable over the orders, by `rule`, are refined
+    together on all responses (see `refine_poles`), those not significant above the noise are removed, and the residual
+    is searched once more. Where natural frequencies vary between responses (see `moving_test`), each mode is one pole
+    with a shift in every response, and chart and model are those of the mean. Out-of-band poles that the lines require
+    are fitted too and kept separately in the model.
 
     Args:
-        frf_set: FRFs of any kind and unit. What is not finite is left out and remarked; the decay rate of an
-            exponential window is taken out of the poles.
-        band_hz: lines to analyse, low and high; all of them where None.
-        max_order: of the polynomials, from 8 on; each order adds as many poles as there are references.
+        frf_set: FRFs of any kind and unit. Values that are not finite are omitted with a remark; the decay rate of an
+            exponential window is removed from the poles.
+        band_hz: band to analyse, low and high; all lines where None.
+        max_order: largest order of the polynomials, from 8 on; each order adds as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
-        references: the inputs to use; or outputs, where the excitation roved. Where None, whichever are fewer.
-        chosen: poles chosen by hand instead: frequencies in Hz, or pairs of order and frequency. They are refined, and
-            none is added or left out; others are fitted along only where a chosen pole would run to them.
-        rule: of the automatic choice; the default one is meant for all data.
-        report: is told from time to time what is being done.
-        hits: responses to the single hits behind the averages, each a set of one input, where they were recorded
-            (`HitTest.hits`, `Estimate.hits`). Where frequencies move, modes are then those of the hits.
+        references: the inputs to use; or outputs, with a roving excitation. Where None, whichever are fewer.
+        chosen: poles selected manually: frequencies in Hz, or pairs of order and frequency. They are refined, and none
+            is added or removed; neighbouring stable poles are fitted too, so that a selected pole cannot drift to them.
+        rule: of the automatic selection; the default is intended for all data.
+        report: called with a progress message from time to time.
+        hits: responses to the single hits behind the averages, each a set of one input, where recorded
+            (`HitTest.hits`, `Estimate.hits`). Where frequencies vary, the modes are those of the hits.
 
     Raises:
-        ValueError: an option or the data make no analysis possible.
+        ValueError: an option is invalid, or the data do not permit an analysis.
 
     Source: see `polyreference_poles`, `lsce_poles`, `refine_poles`.
     """
@@ -213,7 +213,7 @@ def modal_analysis(
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
     orders, remarks = orders_of(max_order, responses.shape, data.lost)
     band = within(frequency_hz, band_hz)
-    # by the largest one first: squares of very small responses would all be zero
+    # relative to the largest one first: squares of very small responses would underflow
     scale = np.abs(responses).max(axis=(0, 2))
     scale = scale * np.sqrt(np.mean(np.abs(responses / scale[:, None]) ** 2, axis=(0, 2)))
     scaled = responses / scale[:, None]
@@ -223,20 +223,18 @@ def modal_analysis(
         single = dataclasses.replace(single, responses=single.responses / own)
     lines = as_lines(data.s, scaled, DERIVATIVES[frf_set.kind])
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
-    # the matrices are small: LAPACK's own threads would wait for each other
+    # the matrices are small: LAPACK's own threads would only synchronize
     with threadpool_limits(1, user_api="blas"):
         if chosen is None:
             found = _by_rule(search, report, single, data)
         else:
             found = _by_hand(search, report, chosen)
     model = _model(data, found.search, found.refined, scale, found.mode)
-    remarks = [*data.remarks, *remarks, *found.remarks, *_sayings(model, found.refined, responses.shape[2])]
+    remarks = [*data.remarks, *remarks, *found.remarks, *_warnings(model, found.refined, responses.shape[2])]
     if chosen is None:
         scatter = found.scatter
         remarks += _not_on_chart(model, found.chart, found.start, rule) if scatter is None else scatter.remarks
-        remarks += [
-            f"{hz:.6g} Hz may be a mode too: it is stable in what the others leave, but weak" for hz in found.doubtful
-        ]
+        remarks += [f"{hz:.6g} Hz may be a mode too: it is stable in the residual, but weak" for hz in found.doubtful]
     noise, left = (part * scale[:, None] for part in (found.refined.noise, remainder(found.search, found.refined)))
     options = {
         "band_hz": band if band_hz is None else band_of(band_hz),
@@ -258,7 +256,7 @@ class _Found(NamedTuple):
     """Refined poles of a search."""
 
     search: Search
-    """On whose responses the poles were refined."""
+    """The search whose responses were used for the refinement."""
     chart: StabilizationChart
     start: np.ndarray
     refined: RefinedPoles
@@ -266,13 +264,13 @@ class _Found(NamedTuple):
     """Which poles are modes."""
     scatter: Scatter | None = None
     doubtful: np.ndarray = np.zeros(0)
-    """Frequencies of weak poles that were left out, Hz."""
+    """Frequencies of weak poles that were rejected, Hz."""
     remarks: tuple[str, ...] = ()
 
 
 def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits | None, data: ModalData) -> _Found:
     """Stable poles of the chart, refined."""
-    report("do frequencies move from response to response")
+    report("testing whether frequencies vary between responses")
     moving = moving_test(search, report, single, data.transposed)
     if moving is not None:
         search = moving.search
@@ -292,17 +290,17 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
         refined = without_twins(search, refined)
     mode, remarks = is_mode(refined, search.band_hz, search.rule), ()
     if not mode.any() and stable_poles(chart_of(search, search.frf.conj(), search.orders)).size:
-        remarks = ("damping comes out negative: are the FRFs for exp(-j omega t)? Then conjugate them",)
+        remarks = ("damping is negative: if the FRFs are for exp(-j omega t), conjugate them",)
     return _Found(search, chart, start, refined, mode, None, doubtful, remarks)
 
 
 def _by_hand(search: Search, report: Callable[[str], None], chosen: Sequence[float | tuple[int, float]]) -> _Found:
-    """Chosen poles, refined."""
+    """Manually selected poles, refined."""
     report("stabilization chart")
     chart = chart_of(search, search.frf, search.orders)
     report("refining the poles")
     start = by_hand(chart, chosen, search.band_hz, search.rule)
-    # what was not chosen is fitted along: without it a chosen pole would run to its place
+    # the stable poles not selected are fitted too: a selected pole would drift to them otherwise
     fitted = np.concatenate([start, neighbouring_poles(chart, start, search.rule)])
     refined = refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
     mode = is_mode(refined, search.band_hz, search.rule)
@@ -311,7 +309,7 @@ def _by_hand(search: Search, report: Callable[[str], None], chosen: Sequence[flo
 
 
 def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.ndarray, mode: np.ndarray) -> ModalModel:
-    """The poles in the scale of the set and by frequency, those that are modes apart from the others."""
+    """The poles in the scale of the set by ascending frequency, modes separated from other poles."""
     order = np.argsort(np.abs(refined.eigenvalue), kind="stable")
     eigenvalue, shape, participation = refined.eigenvalue[order], refined.shape[:, order], refined.participation[order]
     upper, lower = residual_terms(search.lines, search.frf, eigenvalue, shape, participation)
@@ -339,30 +337,30 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
     )
 
 
-def _sayings(model: ModalModel, refined: RefinedPoles, references: int) -> list[str]:
-    """What a reader of the poles should know."""
+def _warnings(model: ModalModel, refined: RefinedPoles, references: int) -> list[str]:
+    """Warnings on the identified modes."""
     remarks = []
     if not model.eigenvalue.size:
         remarks.append("no pole in the band is stable")
     if not refined.converged:
         remarks.append(
-            "the refinement of the poles did not converge: poles near these fit the responses better, which standard"
-            " deviations do not count"
+            "the refinement of the poles did not converge: nearby poles fit the responses better, and standard"
+            " deviations do not include that error"
         )
     if references == 1:
-        remarks.append("there is one reference: modes at the same frequency cannot be told apart, two are needed")
+        remarks.append("one reference: modes at the same frequency are not distinguishable, two are needed")
     return remarks
 
 
 def _not_on_chart(model: ModalModel, chart: StabilizationChart, start: np.ndarray, rule: StabilityRule) -> list[str]:
-    """A sentence for each mode that no stable pole of the chart stands for."""
+    """A remark for each mode without a corresponding stable pole of the chart."""
     remarks = []
-    # each mode takes the nearest pole of the chart that no other has taken
+    # each mode is paired with the nearest unpaired pole of the chart
     free = list(chart.frequency_hz[start])
     for frequency_hz in model.frequency_hz:
         near = min(free, key=lambda f, at=frequency_hz: abs(f - at), default=np.inf)
         if abs(near / frequency_hz - 1.0) <= rule.frequency:
             free.remove(near)
         else:
-            remarks.append(f"{frequency_hz:.6g} Hz is not stable on the chart: it was found in what the others leave")
+            remarks.append(f"{frequency_hz:.6g} Hz is not stable on the chart: it was found in the residual")
     return remarks

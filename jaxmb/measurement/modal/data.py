@@ -1,4 +1,4 @@
-"""What of measured FRFs goes into a modal analysis: band, references, and what is finite."""
+"""Data of a modal analysis (band, references, finite responses) and indicators of FRFs and mode shapes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from jaxmb.measurement.frf_set import FrfSet, in_band, lines, pick, repeated, sp
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3
-"""Sensors that are too few to distinguish shapes."""
+"""Number of sensors up to which mode shapes are not distinguishable."""
 
 
 def frac(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Frequency response assurance criterion [output, input] of two sets [freq, output, input]: 1 alike, 0 not at all.
+    """Frequency response assurance criterion [output, input] of two sets [freq, output, input]: 1 equal up to a factor.
 
     FRAC = |sum a conj(b)|^2 / (sum |a|^2 sum |b|^2), sums over the lines at which both are finite; NaN where none is.
 
@@ -32,7 +32,7 @@ def frac(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _in_parts_of_the_largest(h: np.ndarray) -> np.ndarray:
-    """Each response over its largest value: squares of very small ones would all be zero."""
+    """Each response over its largest value: squares of very small responses would underflow."""
     largest = np.abs(h).max(axis=0)
     return h / np.where(largest > 0.0, largest, 1.0)
 
@@ -40,8 +40,8 @@ def _in_parts_of_the_largest(h: np.ndarray) -> np.ndarray:
 def cmif(frf: np.ndarray) -> np.ndarray:
     """Complex mode indicator [freq, min(output, input)]: singular values of the FRF matrix at each line, descending.
 
-    What is not finite counts as zero. Peaks of the first mark modes; peaks of the second at the same line mark close or
-    repeated ones. (Some authors plot the squares.)
+    Values that are not finite count as zero. Peaks of the first mark modes; simultaneous peaks of the second mark close
+    or repeated modes. (Some authors plot the squares.)
 
     Source: Shih, Tsuei, Allemang, Brown, Mechanical Systems and Signal Processing 2(4), 1988, 367-377.
     """
@@ -49,7 +49,7 @@ def cmif(frf: np.ndarray) -> np.ndarray:
 
 
 def modal_phase_collinearity(shape: np.ndarray) -> float:
-    """MPC of a shape [n]: 1 where all components move in phase or in opposition, 0 where no phase stands out.
+    """MPC of a shape [n]: 1 where all components are in phase or in opposition, 0 where no phase dominates.
 
     MPC = ((Sxx - Syy)^2 + 4 Sxy^2) / (Sxx + Syy)^2, Sxx, Syy, Sxy the products of its real and imaginary parts.
 
@@ -92,7 +92,7 @@ def modal_scaling(model: ModalModel) -> np.ndarray:
 
 
 def modal_mass(model: ModalModel) -> np.ndarray:
-    """Modal mass [r] of each shape as it is scaled, from the driving points: real for a proportionally damped mode.
+    """Modal mass [r] of each shape as scaled, from the driving points: real for a proportionally damped mode.
 
     Q = 1 / (2 j omega_d m), so that unit mass is m = 1 for the shape divided by sqrt(m).
 
@@ -114,14 +114,14 @@ def _unsigned(name: str) -> tuple[str, int]:
 
 
 def distinguishable(sensors: int, *modes: int) -> bool:
-    """Whether that many sensors distinguish the shapes of that many modes, so that their MAC is informative."""
+    """Whether the MAC is informative: the sensors distinguish the shapes of these numbers of modes."""
     return sensors > FEW_SENSORS and min(modes) > 0 and max(modes) <= sensors
 
 
 ZERO = 1e-30
-"""Part of the largest response of a set up to which an input or output is zero: no sensor reaches as far."""
+"""Ratio to the largest response below which an input or output counts as zero; below the range of any sensor."""
 MOST_MISSING = 0.5
-"""A response that lacks more than this part of its lines is left out, and not its lines in all others."""
+"""Share of missing lines above which a response is omitted rather than these lines of all responses."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -131,11 +131,11 @@ class ModalData:
     frf_set: FrfSet
     """The outputs, inputs and lines that are used."""
     transposed: bool
-    """The references are the outputs."""
+    """Whether the references are the outputs."""
     lost: int
-    """Lines of the band that are left out because some response is not finite there."""
+    """Number of lines of the band omitted because a response is not finite there."""
     remarks: tuple[str, ...]
-    """What was left out, and why."""
+    """Omitted channels and lines, with the reason."""
 
     @property
     def responses(self) -> np.ndarray:
@@ -156,7 +156,7 @@ class SingleHits:
     responses: np.ndarray
     """[f, hit, output]"""
     point: np.ndarray
-    """Which of the inputs was hit [hit]."""
+    """Index of the input of each hit [hit]."""
 
     def averaged(self, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Weighted means [..., input, n] over the hits of each input, of values [..., hit, n] with weights [hit]."""
@@ -165,27 +165,27 @@ class SingleHits:
 
 
 def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
-    """Responses to single hits on the lines, inputs and outputs that are used.
+    """Responses to single hits at the lines, inputs and outputs used.
 
     Args:
         data: the averages.
-        hits: sets of one input each, with the lines of the averages. Hits with a value that is not finite are left out.
+        hits: sets of one input each, with the lines of the averages. Hits with a value that is not finite are omitted.
 
     Raises:
         ValueError: a hit is not of the kind, unit, window, lines and outputs of the averages, or an input has none.
     """
     used, found, point = data.frf_set, [], []
-    place = {name.replace(" -", " "): number for number, name in enumerate(used.inputs)}
+    indices = {name.replace(" -", " "): number for number, name in enumerate(used.inputs)}
     for number, hit in enumerate(hits, 1):
         for what in ("kind", "unit", "decay_1_s"):
             if getattr(hit, what) != getattr(used, what):
-                wanted = getattr(used, what)
+                expected = getattr(used, what)
                 raise ValueError(
-                    f"{what} of hit {number} is {getattr(hit, what)!r}, expected {wanted!r} as in the averages"
+                    f"{what} of hit {number} is {getattr(hit, what)!r}, expected {expected!r} as in the averages"
                 )
         if len(hit.inputs) != 1:
             raise ValueError(f"hit {number} has {len(hit.inputs)} inputs, expected one")
-        at = place.get(hit.inputs[0].replace(" -", " "))
+        at = indices.get(hit.inputs[0].replace(" -", " "))
         if at is not None:
             frf = pick(hit, used.outputs, used.inputs[at : at + 1]).frf[:, :, 0]
             frf = frf[np.isin(hit.frequency_hz, used.frequency_hz)]
@@ -201,10 +201,10 @@ def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
 
 
 def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references: Sequence[str] | None) -> ModalData:
-    """Choose lines, references and finite responses.
+    """Lines, references and finite responses selected for an analysis.
 
     Args:
-        frf_set: what was measured.
+        frf_set: the measurement.
         band_hz: lines from low to high; all of them where None.
         references: the inputs to use, or the outputs (with a roving hammer); where None, whichever are fewer.
 
@@ -218,26 +218,26 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         transposed = _are_outputs(used, references)
         twice = repeated(references)
         if twice is not None:
-            raise ValueError(f"reference '{twice}' stands in the list more than once, expected different ones")
+            raise ValueError(f"reference '{twice}' occurs more than once, expected different ones")
         used = pick(used, outputs=references) if transposed else pick(used, inputs=references)
     used = _finite_channels(used, remarks)
     good = used.finite.all(axis=(1, 2))
-    standing = (used.frequency_hz == 0.0) & (used.decay_1_s == 0.0)
+    static = (used.frequency_hz == 0.0) & (used.decay_1_s == 0.0)
     if not good.all():
         bad = used.frequency_hz[~good]
         remarks.append(
-            f"{bad.size} of {good.size} lines are left out, {bad[0]:.6g} to {bad[-1]:.6g} Hz:"
-            " some response is not finite there"
+            f"{bad.size} of {good.size} lines are omitted, {bad[0]:.6g} to {bad[-1]:.6g} Hz:"
+            " a response is not finite there"
         )
-    if standing.any():
-        remarks.append("the line at 0 Hz is left out: residual terms are not finite there")
-    if not np.any(good & ~standing):
+    if static.any():
+        remarks.append("the line at 0 Hz is omitted: residual terms are not finite there")
+    if not np.any(good & ~static):
         raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
-    return ModalData(lines(used, good & ~standing), transposed, int(np.sum(~good)), tuple(remarks))
+    return ModalData(lines(used, good & ~static), transposed, int(np.sum(~good)), tuple(remarks))
 
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
-    """Whether the references are outputs and not inputs."""
+    """Whether the references are outputs rather than inputs."""
     if isinstance(references, str) or not references:
         raise ValueError(f"references are {references!r}, expected a list of inputs or of outputs")
     for side, transposed in ((frf_set.inputs, False), (frf_set.outputs, True)):
@@ -251,7 +251,7 @@ def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
 
 
 def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
-    """Without inputs, then outputs, that lack much of a response, and without those that are zero throughout."""
+    """The set without inputs, then outputs, that are mostly not finite or zero throughout."""
     lacking = (~frf_set.finite).mean(axis=0) > MOST_MISSING
     bad_inputs = lacking.mean(axis=0) > 0.5
     bad_outputs = lacking[:, ~bad_inputs].any(axis=1)
@@ -268,7 +268,7 @@ def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
         ("input", frf_set.inputs, silent_inputs, "it is zero everywhere"),
         ("output", frf_set.outputs, silent_outputs, "it is zero everywhere"),
     ):
-        remarks += [f"{what} '{name}' is left out: {why}" for name, out in zip(names, bad, strict=True) if out]
+        remarks += [f"{what} '{name}' is omitted: {why}" for name, out in zip(names, bad, strict=True) if out]
     if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):
         return frf_set
     return pick(frf_set, outputs, inputs)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 MARGIN_BELOW, MARGIN_ABOVE = 0.05, 0.02
-"""Parts of the band by which the half circle reaches beyond it. Real coefficients mirror every pole at both ends of the
-half circle; a mode at the very end of the band would lie on its own image. The lower margin ends at 0 Hz, where the
-image is the true conjugate."""
+"""Margins of the half circle beyond the band, relative to its width. Real coefficients mirror every pole at both ends
+of the half circle; a mode at the end of the band would coincide with its mirror image. The lower margin ends at 0 Hz,
+where the image is the true conjugate."""
 
 RIDGE = 1e-14
-"""Part of the mean diagonal, so far below any noise, that makes the normal matrix of data without noise regular."""
+"""Regularization of the normal matrix for noise-free data, relative to its mean diagonal; far below any noise."""
 
 
 def polyreference_poles(
@@ -20,9 +20,10 @@ def polyreference_poles(
 
     H_o(f) A(z) = B_o(z),  A(z) = I + A_1 z + ... + A_n z^n,  z = exp(j pi (f - f_low) / (f_high - f_low))
 
-    The lines lie on the upper half circle. The lowest coefficient is the identity: what only describes noise then comes
-    out unstable. B_o is eliminated first (its normal matrix is the same for all outputs), and every order is a leading
-    part of the largest one. Poles are the z at which A is singular, participations its left null vectors.
+    The lines lie on the upper half circle. The lowest coefficient is the identity: poles that only describe noise are
+    then unstable. B_o is eliminated first (its normal matrix is the same for all outputs), and the normal matrix of
+    every order is a leading block of the largest one. Poles are the z at which A is singular, participations its left
+    null vectors.
 
     Args:
         frequency_hz: lines [f], in any spacing.
@@ -60,7 +61,7 @@ def stable_roots(normal: np.ndarray, inputs: int) -> tuple[np.ndarray, np.ndarra
     """
     order = normal.shape[0] // inputs - 1
     unknown, known = normal[inputs:, inputs:], normal[inputs:, :inputs]
-    # without noise the higher orders have no single answer; this takes the smallest
+    # for noise-free data the higher orders are not unique; this selects the smallest solution
     unknown = unknown + RIDGE * np.trace(unknown) / (order * inputs) * np.eye(order * inputs)
     A = np.concatenate([np.eye(inputs), -np.linalg.solve(unknown, known)]).reshape(order + 1, inputs, inputs)
     companion = np.eye(order * inputs, k=-inputs)
@@ -72,29 +73,29 @@ def stable_roots(normal: np.ndarray, inputs: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _normal_matrices(angle: np.ndarray, frf: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal matrix of A alone [k, k], and what B explains of it as factors [row, output, k] to be summed row by row.
+    """Normal matrix of A alone [k, k], and factors [row, output, k] of its reduction by B, to be summed row by row.
 
-    With R the normal matrix of B and S_o the one that couples it to A, the reduced matrix is T - sum_o S_o^T R^-1 S_o.
+    With R the normal matrix of B and S_o its coupling with A, the reduced matrix is T - sum_o S_o^T R^-1 S_o.
     With R = L L^T the rows of L^-1 S_o up to n give that sum for order n.
     """
     _, outputs, inputs = frf.shape
     power = np.exp(1j * np.outer(np.arange(-order, order + 1), angle))
-    place = np.arange(order + 1)[None, :] - np.arange(order + 1)[:, None] + order
+    lag = np.arange(order + 1)[None, :] - np.arange(order + 1)[:, None] + order
     products = np.einsum("foi,foj->fij", frf.conj(), frf)
-    of_b = np.real(power.sum(axis=1))[place]
-    coupling = np.real(power @ frf.reshape(angle.size, -1)).reshape(-1, outputs, inputs)[place]
-    of_a = np.real(power @ products.reshape(angle.size, -1)).reshape(-1, inputs, inputs)[place]
+    of_b = np.real(power.sum(axis=1))[lag]
+    coupling = np.real(power @ frf.reshape(angle.size, -1)).reshape(-1, outputs, inputs)[lag]
+    of_a = np.real(power @ products.reshape(angle.size, -1)).reshape(-1, inputs, inputs)[lag]
     size = (order + 1) * inputs
-    # the lines leave a small part of the half circle empty, which takes up to three digits and never all
+    # the lines do not cover the whole half circle, which costs up to three digits
     factor = np.linalg.cholesky(of_b + 1e-12 * of_b[0, 0] * np.eye(order + 1))
     fitted = np.linalg.solve(factor, coupling.transpose(0, 2, 1, 3).reshape(order + 1, -1))
     return of_a.transpose(0, 2, 1, 3).reshape(size, size), fitted.reshape(order + 1, outputs, size)
 
 
 UNEVEN = 1e-6
-"""Of the step: frequencies off their even place by more than this are not those of a discrete Fourier transform."""
+"""Largest deviation from an even frequency axis, relative to the step."""
 SKIPPED = 2
-"""First samples of the impulse responses, which hold what the ends of the band cut off."""
+"""First samples of the impulse responses that are skipped: they are distorted by the truncated band."""
 
 
 def lsce_poles(
@@ -104,8 +105,8 @@ def lsce_poles(
 
     h_o(t_m) + h_o(t_m+1) A_1 + ... + h_o(t_m+n) A_n = 0,  h_o = sum_r psi_or l_r^T z_r^m,  so  l_r^T A(z_r) = 0
 
-    The impulse responses are the inverse Fourier transform of the band, whose first line stands for frequency 0.
-    Prediction runs backward (the lowest coefficient is the identity), as in `polyreference_poles` and for its reason.
+    The impulse responses are the inverse Fourier transform of the band, with its first line as frequency 0.
+    Prediction runs backward (the lowest coefficient is the identity), for the same reason as in `polyreference_poles`.
 
     Args:
         frequency_hz: lines [f], evenly spaced.
@@ -128,10 +129,10 @@ def lsce_poles(
         worst = int(np.argmax(off))
         raise ValueError(
             f"line {worst + 1} of the band is {frequency_hz[worst]:.6g} Hz, expected {even[worst]:.6g} Hz:"
-            " method 'lsce' needs evenly spaced lines, 'polyreference' does not"
+            " method 'lsce' requires evenly spaced lines, 'polyreference' does not"
         )
     impulse = np.fft.irfft(frf, axis=0)
-    # the second half of a circular response is its beginning, seen through the cut ends of the band
+    # the second half of the periodic response is the distorted beginning of the next period
     rows = impulse.shape[0] // 2 - orders[-1] - SKIPPED
     if rows < orders[-1]:
         raise ValueError(f"the band has {frequency_hz.size} lines, too few for order {orders[-1]} of method 'lsce'")
@@ -149,8 +150,8 @@ def _normal_matrix(impulse: np.ndarray, rows: int, order: int) -> np.ndarray:
     _, outputs, inputs = impulse.shape
     size = (order + 1) * inputs
     total = np.zeros((size, size))
-    place = np.arange(rows)[:, None] + np.arange(order + 1)[None, :]
+    sample = np.arange(rows)[:, None] + np.arange(order + 1)[None, :]
     for o in range(outputs):
-        windows = impulse[place, o, :].reshape(rows, size)
+        windows = impulse[sample, o, :].reshape(rows, size)
         total += windows.T @ windows
     return total

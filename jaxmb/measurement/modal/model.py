@@ -1,4 +1,4 @@
-"""What experimental modal analysis finds: poles, shapes, participations and residual terms, and FRFs made of them."""
+"""Modal model (poles, shapes, participations, residual terms), FRFs synthesized from it, and its linear algebra."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,15 +11,14 @@ from jaxmb.response.frf_kind import DERIVATIVES, FrfKind
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModalModel:
-    """Modes of a structure as measured between some outputs and inputs.
+    """Modes of a structure as measured between outputs and inputs.
 
     H_oi(s) = s^p ( sum_r [ R_oir / (s - lambda_r) + conj(R_oir) / (s - conj(lambda_r)) ] + U_oi + L_oi / s^2 ),
 
-    R_oir = shape_or participation_ri, s = j omega and p = 0, 1, 2 for receptance, mobility, accelerance. So residues
-    and residual terms are always those of the receptance, in its unit: `unit` over s^p. U stands for modes above the
-    band, L for modes below it (for a free structure its inverse mass). The poles `beyond` belong to the description of
-    the lines too, but are no modes of this model: they lie outside the band, are not damped as modes are, or were not
-    chosen.
+    R_oir = shape_or participation_ri, s = j omega and p = 0, 1, 2 for receptance, mobility, accelerance. Residues and
+    residual terms are those of the receptance, in its unit: `unit` over s^p. U represents modes above the band, L modes
+    below it (the inverse mass of a free structure). The poles `beyond` contribute to the lines but are not modes of
+    this model: they are out of band, have an implausible damping, or were not selected.
     """
 
     eigenvalue: np.ndarray
@@ -29,7 +28,7 @@ class ModalModel:
     participation: np.ndarray
     """[r, input], with the scale of the residues."""
     pole_covariance: np.ndarray
-    """Of Re and Im of each eigenvalue [r, 2, 2], (rad/s)^2; not known where NaN."""
+    """Covariance of Re and Im of each eigenvalue [r, 2, 2], (rad/s)^2; NaN where not known."""
     upper_residual: np.ndarray
     """U [output, input], complex."""
     lower_residual: np.ndarray
@@ -42,7 +41,7 @@ class ModalModel:
     """[k, input]"""
     kind: FrfKind
     unit: str
-    """Of FRFs of this kind."""
+    """Unit of FRFs of this kind."""
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
     band_hz: tuple[float, float]
@@ -64,12 +63,12 @@ class ModalModel:
 
     @property
     def points(self) -> tuple[str, ...]:
-        """Where `mode_shape` is known: the outputs, or the inputs where they are more (a roving hammer)."""
+        """Degrees of freedom of `mode_shape`: the outputs, or the inputs where these are more (roving hammer)."""
         return self.inputs if len(self.inputs) > len(self.outputs) else self.outputs
 
     @property
     def mode_shape(self) -> np.ndarray:
-        """[point, r], the largest component 1: shapes, or participations where the inputs are more than the outputs."""
+        """[point, r], largest component 1: shapes, or participations where there are more inputs than outputs."""
         if len(self.inputs) <= len(self.outputs):
             return self.shape
         rows = np.argmax(np.abs(self.participation), axis=1)[:, None]
@@ -77,7 +76,7 @@ class ModalModel:
 
     @property
     def frequency_std_hz(self) -> np.ndarray:
-        """Standard deviation of `frequency_hz` [r]: of the noise, and of the mean where frequencies move."""
+        """Standard deviation of `frequency_hz` [r] by noise, and of the mean where frequencies vary."""
         return frequency_std_hz(self.eigenvalue, self.pole_covariance)
 
     @property
@@ -107,11 +106,11 @@ def synthesize(
     Args:
         model: from `modal_analysis`.
         frequency_hz: where [f].
-        residual_terms: with U, L and the poles beyond; without them, what the modes alone do.
-        decay_1_s: rate of an exponential window that the FRFs shall show, 1/s: H(j omega + decay).
+        residual_terms: whether to include U, L and the poles beyond, rather than the modes alone.
+        decay_1_s: decay rate of an exponential window to apply, 1/s: H(j omega + decay).
 
     Raises:
-        ValueError: the frequencies are no frequency axis, or 0 Hz is asked for where L makes it infinite.
+        ValueError: the frequencies are no valid axis, or include 0 Hz where L makes the response infinite.
     """
     frequency_hz = np.asarray(frequency_hz, float)
     s = 2j * np.pi * frequency_hz + decay_1_s
@@ -144,17 +143,17 @@ def _pole_sum(s: np.ndarray, eigenvalue: np.ndarray, shape: np.ndarray, particip
 
 
 SINGULAR = 1e-10
-"""Directions of a scaled normal matrix below this part of its largest one are not solved for."""
+"""Relative eigenvalue of a scaled normal matrix below which a direction is not solved for."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lines:
-    """Responses of some lines as real numbers, without what the residual terms explain."""
+    """Responses as real numbers with the residual terms projected out."""
 
     s: np.ndarray
     """j omega, plus the decay of an exponential window [f]."""
     power: int
-    """Of s that makes receptance this kind."""
+    """Power of s that converts receptance to this kind."""
     residual: np.ndarray
     """Orthonormal basis of the residual terms [2 f, 4]."""
     responses: np.ndarray
@@ -170,7 +169,7 @@ def as_lines(s: np.ndarray, frf: np.ndarray, power: int) -> Lines:
 
 
 def pole_functions(lines: Lines, eigenvalue: np.ndarray, derivative: int = 0) -> np.ndarray:
-    """Functions of the poles [2 f, r, 2], or their derivatives with respect to the poles; residual terms out."""
+    """Functions of the poles [2 f, r, 2], or their derivatives by the poles, with the residual terms projected out."""
     weight = lines.s[:, None] ** lines.power
     a = weight / (lines.s[:, None] - eigenvalue) ** (1 + derivative)
     b = weight / (lines.s[:, None] - eigenvalue.conj()) ** (1 + derivative)
@@ -197,7 +196,7 @@ def turned(factor: np.ndarray, products: np.ndarray) -> np.ndarray:
 def inverse_root(normal: np.ndarray, least: float = SINGULAR) -> np.ndarray:
     """W [..., n, n] with W W^T the inverse of a symmetric normal matrix.
 
-    It is scaled to a unit diagonal first; directions below `least` of the largest one are left out.
+    It is scaled to a unit diagonal first; directions with a relative eigenvalue below `least` are omitted.
     """
     diagonal = np.diagonal(normal, axis1=-2, axis2=-1)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -227,15 +226,15 @@ def shapes(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray) -> n
 def residual_terms(
     lines: Lines, frf: np.ndarray, eigenvalue: np.ndarray, shape: np.ndarray, participation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """U and L [output, input], the best for these poles, shapes and participations."""
+    """Least-squares U and L [output, input] for given poles, shapes and participations."""
     bare = dataclasses.replace(lines, residual=np.zeros((2 * lines.s.size, 0)))
     g = pole_functions(bare, eigenvalue)
     product = shape[:, None, :] * participation.T
-    left = _stack(frf) - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
+    residual = _stack(frf) - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
     terms = lines.s[:, None] ** np.array([lines.power, lines.power - 2.0])
     norm = np.linalg.norm(terms, axis=0)
-    complex_left = left[: lines.s.size] + 1j * left[lines.s.size :]
-    solved = np.linalg.lstsq(terms / norm, complex_left.reshape(lines.s.size, -1), rcond=None)[0] / norm[:, None]
+    values = residual[: lines.s.size] + 1j * residual[lines.s.size :]
+    solved = np.linalg.lstsq(terms / norm, values.reshape(lines.s.size, -1), rcond=None)[0] / norm[:, None]
     upper, lower = solved.reshape(2, *frf.shape[1:])
     return upper, lower
 

@@ -1,6 +1,6 @@
-"""Fit of modes whose poles move from response to response, on the lines around them.
+"""Fit of modes whose poles vary between responses, on the lines around them.
 
-Modes that are not fitted are a straight line over frequency there.
+The contribution of all other modes is modelled there as linear in frequency.
 """
 
 import dataclasses
@@ -10,23 +10,23 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MovingModes:
-    """Modes whose poles move."""
+    """Modes whose poles vary between responses, by a shift of frequency and damping and by their scatter over hits."""
 
     eigenvalue: np.ndarray
     """lambda [r], rad/s."""
     participation: np.ndarray
     """[r, input], the largest component 1."""
     move: np.ndarray
-    """a, b, v and k [output, r, 4]."""
+    """a, b, v and k [output, r, 4]: relative shifts of frequency and decay rate, and two terms of their scatter."""
     std: np.ndarray
     """Root mean squares of a, b, v and k over the outputs [r, 4]."""
     shape: np.ndarray
     """[output, r]"""
     covariance: np.ndarray
-    """Of Re and Im of lambda [r, 2, 2], (rad/s)^2: of the mean, from noise and from the moves."""
+    """Covariance of Re and Im of the mean lambda [r, 2, 2], (rad/s)^2, by noise and by the variation."""
 
     def part(self, keep: np.ndarray) -> "MovingModes":
-        """Some of them."""
+        """Selected modes."""
         return MovingModes(
             self.eigenvalue[keep],
             self.participation[keep],
@@ -37,11 +37,11 @@ class MovingModes:
         )
 
     def of_responses(self, some: np.ndarray) -> "MovingModes":
-        """In some of the outputs."""
+        """The modes in selected outputs."""
         return dataclasses.replace(self, move=self.move[some], shape=self.shape[some])
 
     def and_also(self, other: "MovingModes") -> "MovingModes":
-        """These and others."""
+        """These modes and others."""
         return MovingModes(
             np.concatenate([self.eigenvalue, other.eigenvalue]),
             np.concatenate([self.participation, other.participation]),
@@ -52,7 +52,7 @@ class MovingModes:
         )
 
     def responses(self, s: np.ndarray, power: int, still: bool = False) -> np.ndarray:
-        """What they add to the responses [f, output, input]; where `still`, what they would add if no pole moved."""
+        """Contribution to the responses [f, output, input]; with `still`, at the mean poles."""
         move = 0.0 * self.move if still else self.move
         residue = self.participation.T * self.shape[:, None, :]
         both = residue @ resonances(s, self.eigenvalue, move)
@@ -61,12 +61,12 @@ class MovingModes:
 
 
 def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, outputs: int) -> MovingModes:
-    """A mode to begin with, that does not move.
+    """Initial estimate of a mode, with a pole that does not vary.
 
     Args:
         eigenvalue: lambda, rad/s.
         participation: [input]
-        std: of a, b, v and k [4].
+        std: standard deviations of a, b, v and k [4].
         outputs: number of responses.
     """
     return MovingModes(
@@ -80,18 +80,18 @@ def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, ou
 
 
 def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingModes:
-    """The others of a group, the nearest one in the middle between it and the one left out.
+    """The group without one mode, its nearest neighbour moved to the weighted mean of the two.
 
     Args:
-        group: modes, this pole among them.
-        pole: to leave out.
-        shift: first shifts of the one in the middle [output].
+        group: modes, including this pole.
+        pole: pole of the mode to remove.
+        shift: initial frequency shifts of that neighbour [output].
     """
-    gone = group.eigenvalue == pole
-    others = group.part(~gone)
+    removed = group.eigenvalue == pole
+    others = group.part(~removed)
     near = int(np.argmin(np.abs(others.eigenvalue - pole)))
     size = np.linalg.norm(group.shape, axis=0) * np.linalg.norm(group.participation, axis=1)
-    weight = np.array([size[~gone][near], size[gone][0]]) ** 2
+    weight = np.array([size[~removed][near], size[removed][0]]) ** 2
     eigenvalue = others.eigenvalue.copy()
     eigenvalue[near] = (weight @ [eigenvalue[near], pole]) / weight.sum()
     move = others.move.copy()
@@ -101,19 +101,19 @@ def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingMode
 
 
 def moved_poles(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Poles of every response [output, r], with their moves [output, r, 4]."""
+    """Poles of every response [output, r], shifted by `move` [output, r, 4]."""
     return eigenvalue + 1j * np.imag(eigenvalue) * move[..., 0] + np.real(eigenvalue) * move[..., 1]
 
 
 def resonances(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Mean resonances of the hits [output, r, f] at s [f], for moves [output, r, 4]."""
+    """Resonance functions averaged over the hits [output, r, f] at s [f], for moves [output, r, 4]."""
     z, w, v, k = _terms(s, eigenvalue, move)
     top = z - 1j * w * k
     return top / (z * top + w**2 * v)
 
 
 def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Derivatives of `resonances` with respect to the pole, v and k, and these themselves [output, 4, r, f]."""
+    """Derivatives of `resonances` by the pole, v and k, and the resonances [output, 4, r, f]."""
     z, w, v, k = _terms(s, eigenvalue, move)
     top = z - 1j * w * k
     inverse = 1.0 / (z * top + w**2 * v)
@@ -129,24 +129,24 @@ def _terms(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.
 
 MOST_STEPS = 25
 SMALL_GAIN = 1e-4
-"""The fit ends where the cost falls by less than this part."""
+"""Relative decrease of the cost below which the fit has converged."""
 LEAST_STD = np.array([1e-6, 1e-6, 1e-12, 1e-6])
-"""Of a, b, v and k."""
+"""Least standard deviations of a, b, v and k."""
 MOST_TRIED = 8
-"""First shifts on either side."""
+"""Largest number of initial shifts tried on either side."""
 LEAST_NOISE = 0.01
-"""Variance of the noise of a response, beside the median one."""
+"""Least noise variance of a response, relative to the median one."""
 MOST_STDS = 4.0
-"""Largest move, in standard deviations."""
+"""Largest shift, in standard deviations."""
 LOWEST = np.array([-MOST_STDS, -MOST_STDS, 0.0, -MOST_STDS])
-"""Of a, b, v and k, in the same: v is a variance."""
+"""Lower bounds of a, b, v and k in standard deviations: v is a variance."""
 MOST_STD = np.array([0.02, 0.2, 1e-4, 0.02])
-"""Of a, b, v and k: more are several modes in the place of one."""
+"""Largest standard deviations of a, b, v and k: larger ones indicate several modes rather than one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window:
-    """Some lines, in units of their noise, without a straight line for each response."""
+    """Lines in units of their noise, with a straight line over frequency projected out of each response."""
 
     s: np.ndarray
     """[f]"""
@@ -159,23 +159,23 @@ class Window:
     """Weighted, without the straight lines [output, input, f]."""
 
     def of_responses(self, some: np.ndarray) -> "Window":
-        """Of some outputs."""
+        """The window of selected outputs."""
         return Window(self.s, self.power, self.weight[some], self.background[some], self.responses[some])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MovingFit:
-    """Modes that fit some lines best."""
+    """Least-squares fit of modes to the lines of a window."""
 
     modes: MovingModes
     left: np.ndarray
-    """What is left of the weighted responses [output, input, f]."""
+    """Residual of the weighted responses [output, input, f]."""
     variance: float
-    """Of what is left, by the numbers that there are more than parameters: 1 where it is the noise."""
+    """Reduced chi-square: 1 where the residual is the noise."""
 
 
 def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarray) -> Window:
-    """Lines s [f] of responses [f, output, input], with the variance of each value [f, output, input]."""
+    """Window of the lines s [f] of responses [f, output, input] with the variance of each value [f, output, input]."""
     weight = np.ascontiguousarray(np.sqrt(2.0 / variance).transpose(1, 2, 0))
     along = (np.imag(s) - np.imag(s).mean()) / max(np.ptp(np.imag(s)), np.finfo(float).tiny)
     straight = np.stack([np.ones(s.size), along], axis=1)
@@ -185,42 +185,42 @@ def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarra
 
 
 def noise_between_peaks(frf: np.ndarray, decay_lines: float = 0.0) -> np.ndarray:
-    """Variance of each response [output, input] that bends from line to line show; most lines lie between the peaks.
+    """Noise variance of each response [output, input] from second differences along frequency.
 
-    An exponential window correlates the noise m lines apart by 1 / (1 + m^2 x^2), x = pi / `decay_lines`, where that is
-    its rate over the spacing of the lines in Hz.
+    The median is used, as most lines lie between the peaks. An exponential window correlates noise m lines apart by
+    1 / (1 + m^2 x^2), x = pi / `decay_lines`, its decay rate over the line spacing in Hz.
     """
     bends = np.abs(frf[:-2] - 2.0 * frf[1:-1] + frf[2:]) ** 2
     # the median of the square of complex noise is ln 2 of its mean
     first, second = (decay_lines**2 / (decay_lines**2 + (np.pi * m) ** 2) for m in (1.0, 2.0))
     variance = np.median(bends, axis=0) / ((6.0 - 8.0 * first + 2.0 * second) * np.log(2.0))
-    # a response that is zero or constant has none, and would count for all others
+    # a zero or constant response has no such variance and would outweigh all others
     return np.maximum(variance, max(LEAST_NOISE * float(np.median(variance)), 1e-12 * float(np.mean(np.abs(frf) ** 2))))
 
 
 def peaks(height: np.ndarray) -> np.ndarray:
-    """Places that are higher than two others on both sides, the highest first."""
+    """Indices of values higher than the two neighbours on both sides, the highest first."""
     top = np.ones(height.size, bool)
     for k in (1, 2):
         top[k:] &= height[k:] > height[:-k]
         top[:-k] &= height[:-k] >= height[k:]
     top[:2] = top[-2:] = False
-    places = np.flatnonzero(top)
-    return places[np.argsort(-height[places], kind="stable")]
+    indices = np.flatnonzero(top)
+    return indices[np.argsort(-height[indices], kind="stable")]
 
 
 def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> MovingFit:
-    """Poles, participations and moves that fit best, with the moves as small as they may be.
+    """Regularized least-squares fit of poles, participations and moves.
 
     min  sum |y_o - Phi_o(lambda_o, l) psi_o|^2 + sum (a_or / tau_r)^2 + ... the same of b, v and k
 
-    by Gauss-Newton steps with Levenberg's damping; shapes are eliminated, then the moves of each response. The standard
-    deviations are the root mean squares of what is known of the moves (expectation maximization).
+    by Gauss-Newton steps with Levenberg damping; shapes are eliminated, then the moves of each response. The standard
+    deviations are estimated by expectation maximization: root mean squares of the moves and their posterior variance.
 
     Args:
         lines: the responses.
-        first: modes to begin with; their shapes do not count.
-        known: whether the standard deviations are to stay. A pole of which they are 0 does not move.
+        first: initial modes; their shapes are not used.
+        known: whether the standard deviations are fixed. A pole with standard deviations of 0 does not vary.
     """
     eigenvalue, participation, move = first.eigenvalue, first.participation, first.move
     std = np.maximum(first.std, LEAST_STD)
@@ -229,11 +229,11 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
     equations = _equations(lines, eigenvalue, participation, move, std, point)
     damping = 1e-4
     for _ in range(MOST_STEPS):
-        step, along = equations.step(damping)
+        step, move_step = equations.step(damping)
         tried = (
             _damped(eigenvalue + step[0], eigenvalue),
             participation + step[1:].T,
-            np.clip(move + along, LOWEST * std, MOST_STDS * std),
+            np.clip(move + move_step, LOWEST * std, MOST_STDS * std),
         )
         new = _point(lines, *tried, std)
         if new.cost <= point.cost:
@@ -265,7 +265,7 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
 
 
 def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
-    """One mode with the best of some shifts a in each response, and what it leaves: a fit starts within a peak."""
+    """One mode with the best of several shifts a in each response, and its cost: the fit then starts within a peak."""
     half_width = float(-np.real(first.eigenvalue)[0] / np.abs(first.eigenvalue[0]))
     tau = float(first.std[0, 0])
     reach = 3.0 * max(tau, 0.001)
@@ -287,7 +287,7 @@ class _Point:
     shape: np.ndarray
     left: np.ndarray
     basis: np.ndarray
-    """Orthonormal rows that the shapes stand for [output, input, r, f]."""
+    """Orthonormal basis of the weighted mode functions [output, input, r, f]."""
 
 
 def _point(
@@ -300,23 +300,23 @@ def _point(
     size = np.linalg.norm(rows, axis=2)
     basis, root = _orthonormal(rows / np.where(size > 0.0, size, 1.0)[:, :, None])
     y = lines.responses.reshape(outputs, -1, 1)
-    along = basis.conj() @ y
-    left = y - np.swapaxes(basis, 1, 2) @ along
-    shape = np.linalg.solve(root + 1e-9 * np.eye(count), along)[..., 0] / size
-    cost = float(np.sum(np.abs(left) ** 2) + np.sum((move / std) ** 2))
+    components = basis.conj() @ y
+    residual = y - np.swapaxes(basis, 1, 2) @ components
+    shape = np.linalg.solve(root + 1e-9 * np.eye(count), components)[..., 0] / size
+    cost = float(np.sum(np.abs(residual) ** 2) + np.sum((move / std) ** 2))
     basis = np.swapaxes(basis.reshape(outputs, count, *lines.weight.shape[1:]), 1, 2)
-    return _Point(cost, shape, left.reshape(lines.responses.shape), basis)
+    return _Point(cost, shape, residual.reshape(lines.responses.shape), basis)
 
 
 def _orthonormal(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal rows Q [output, r, n] and upper triangular R [output, r, r] with rows = R^T Q (Gram, Schmidt)."""
+    """Orthonormal rows Q [output, r, n] and upper triangular R [output, r, r] with rows = R^T Q (Gram-Schmidt)."""
     basis, root = np.zeros_like(rows), np.zeros((*rows.shape[:2], rows.shape[1]), complex)
     for k in range(rows.shape[1]):
         row = rows[:, k : k + 1]
         for _ in range(2 if k else 0):  # the second pass removes the rounding of the first
-            along = row @ _adjoint(basis[:, :k])
-            row = row - along @ basis[:, :k]
-            root[:, :k, k] += along[:, 0]
+            components = row @ _adjoint(basis[:, :k])
+            row = row - components @ basis[:, :k]
+            root[:, :k, k] += components[:, 0]
         size = np.linalg.norm(row, axis=2)
         root[:, k, k] = size[:, 0]
         basis[:, k] = row[:, 0] / np.where(size > 0.0, size, 1.0)
@@ -325,22 +325,22 @@ def _orthonormal(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Equations:
-    """Normal equations of a step from a point, those of the moves of each response eliminated."""
+    """Normal equations of a step, with the moves of each response eliminated."""
 
     normal: np.ndarray
-    """Of Re, then Im of lambda and of the free numbers of l [k, k]."""
+    """Normal matrix of Re, then Im of lambda and of the free components of l [k, k]."""
     force: np.ndarray
     """[k]"""
     scale: np.ndarray
-    """Diagonal that Levenberg's damping multiplies [k], and the least that is added to it."""
+    """Diagonal multiplied by the Levenberg damping [k], and a constant added to it."""
     least: float
     free: np.ndarray
-    """Which numbers of lambda and l are free [2, 1 + input, r]."""
+    """Mask of the free components of lambda and l [2, 1 + input, r]."""
     coupling: np.ndarray
-    """Moves that a step takes along [output, 4 r, 2 (1 + input) r], and those without one [output, 4 r]."""
+    """Change of the moves by a step [output, 4 r, 2 (1 + input) r], and without one [output, 4 r]."""
     alone: np.ndarray
     variance: np.ndarray
-    """Of the moves [output, r, 4]."""
+    """Posterior variance of the moves [output, r, 4]."""
 
     def step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
         """Steps of lambda and l [1 + input, r] and of the moves [output, r, 4]."""
@@ -360,13 +360,13 @@ def _equations(
 ) -> _Equations:
     outputs, count = move.shape[:2]
     inputs = participation.shape[1]
-    # derivatives with respect to the pole, v and k before the participation, and the resonance itself
+    # derivatives by the pole, v and k before the participation, and the resonance itself
     rows = slopes(lines.s, eigenvalue, move) * (point.shape[:, None, :, None] * lines.s**lines.power)
     rows = lines.weight[:, :, None] * rows.reshape(outputs, 1, 4 * count, -1)
     everything = np.concatenate([rows, lines.background, point.basis, point.left[:, :, None]], axis=2)
     products = rows.conj() @ np.swapaxes(everything, 2, 3)
     products, straight, fitted, right = np.split(products, np.cumsum([4 * count, 2, count]), axis=3)
-    # of the pole and the participations, which are complex, then of a, b, v and k: a and b are steps of the pole
+    # order: pole and participations (complex), then a, b, v and k; a and b are steps of the pole
     every = _every(eigenvalue, participation)
     adjoint = _adjoint(every)
     fitted, right = np.sum(adjoint @ fitted, axis=1), np.sum(adjoint @ right, axis=1)[..., 0]
@@ -383,35 +383,35 @@ def _equations(
     right = right[:, :shared]
     cross = np.concatenate([np.real(cross), -np.imag(cross)], axis=-1)
     whole = np.block([[np.real(gram), -np.imag(gram)], [np.imag(gram), np.real(gram)]])
-    told = np.linalg.inv(normal)
-    taken = told @ cross
-    along = taken.reshape(-1, 2 * shared).T
-    reduced = whole - along @ cross.reshape(-1, 2 * shared)
-    force = np.hstack([np.real(right), np.imag(right)]).sum(axis=0) - along @ gradient.ravel()
+    covariance = np.linalg.inv(normal)
+    coupling = covariance @ cross
+    flat = coupling.reshape(-1, 2 * shared).T
+    reduced = whole - flat @ cross.reshape(-1, 2 * shared)
+    force = np.hstack([np.real(right), np.imag(right)]).sum(axis=0) - flat @ gradient.ravel()
     free = np.ones((2, 1 + inputs, count), bool)
     free[:, 1 + np.argmax(np.abs(participation), axis=1), np.arange(count)] = False
     numbers = np.flatnonzero(free)
-    held = whole.diagonal()[numbers]
+    unreduced = whole.diagonal()[numbers]
     inside = reduced[np.ix_(numbers, numbers)]
     return _Equations(
         inside,
         force[numbers],
-        np.maximum(inside.diagonal(), 1e-6 * held),
-        np.finfo(float).eps * held.max(),
+        np.maximum(inside.diagonal(), 1e-6 * unreduced),
+        np.finfo(float).eps * unreduced.max(),
         free,
-        taken,
-        np.einsum("omn,on->om", told, gradient),
-        _by_mode(np.diagonal(told, axis1=1, axis2=2), count),
+        coupling,
+        np.einsum("omn,on->om", covariance, gradient),
+        _by_mode(np.diagonal(covariance, axis1=1, axis2=2), count),
     )
 
 
 def _by_mode(moves: np.ndarray, count: int) -> np.ndarray:
-    """Numbers of the moves [output, 4 r] as [output, r, 4]."""
+    """Moves [output, 4 r] as [output, r, 4]."""
     return np.swapaxes(moves.reshape(moves.shape[0], -1, count), 1, 2)
 
 
 def _every(eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
-    """From the derivatives [4 r] of pole, v, k and participation before the participation those of pole,
+    """Map from the derivatives [4 r] by pole, v, k and participation (before the participation) to those by pole,
     participations, a, b, v and k, for each input [input, 4 r, (5 + input) r]."""
     count, inputs = participation.shape
     pick = np.zeros((inputs, 4, 5 + inputs, count), complex)
@@ -424,13 +424,13 @@ def _every(eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
     return every.transpose(0, 1, 3, 2, 4).reshape(inputs, 4 * count, -1)
 
 
-def _damped(moved: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """A pole may lose most of its damping in a step, but stays damped."""
-    return np.clip(np.real(moved), 3.0 * np.real(before), 0.3 * np.real(before)) + 1j * np.imag(moved)
+def _damped(tried: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Poles with the change of their decay rates limited to factors of 0.3 to 3, so that they stay damped."""
+    return np.clip(np.real(tried), 3.0 * np.real(before), 0.3 * np.real(before)) + 1j * np.imag(tried)
 
 
 def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values [output, input, n, f] without the straight lines."""
+    """Values [output, input, n, f] with the straight lines projected out."""
     return values - (values @ np.swapaxes(background, 2, 3)) @ background
 
 

@@ -1,4 +1,4 @@
-"""The search for modes whose poles move from response to response: one by one, where most is left."""
+"""Search for modes whose poles vary between responses, one by one at the peaks of the residual."""
 
 import dataclasses
 import functools
@@ -22,42 +22,42 @@ from jaxmb.measurement.modal.moving import (
 from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 
 REACH = 3.0
-"""Modes are fitted together that lie within so many half-power bandwidths of each other."""
+"""Distance in half-power bandwidths within which modes are fitted together."""
 AROUND = 4.0
-"""Half-power bandwidths on both sides of a mode whose lines show it."""
+"""Half-power bandwidths on either side of a mode whose lines are used to fit it."""
 FEWEST_LINES = 12
 CLEARLY = 2.0
-"""Factor of variance by which one mode more must explain the lines better. For a pair that was taken for one mode it is
-4 to 25, for a second pole of one mode hardly more than 1."""
+"""Least reduction factor of the variance for an additional mode. It is 4 to 25 for a pair that was fitted as one mode,
+hardly more than 1 for a second pole of one mode."""
 GROSS = 20.0
-"""Variance, over that of the noise, from which on something is there whether or not one pole explains it."""
+"""Ratio of residual to noise variance above which a mode is added even if one pole does not explain it fully."""
 UNEXPLAINED = 0.1
-"""Part that one mode alone may leave of its lines to tell whether it moves."""
+"""Largest residual power, relative to the responses, of a single mode used to test whether poles vary."""
 STANDS_OUT = 2.0
-"""Mean square, over that of the noise, of what is left at a line to be looked at."""
+"""Mean square of the residual over that of the noise above which a line is examined."""
 FIRST_STD = np.array([0.003, 0.02, 4e-6, 0.002])
-"""Root mean squares of a, b, v and k that are expected before any are known."""
+"""Prior root mean squares of a, b, v and k."""
 FIRST_DAMPING = (0.0015, 0.004, 0.01, 0.03)
 FIRST_ERROR = 0.02
-"""Part of a response that a model of hits that differ cannot follow, before it is measured at the modes found."""
+"""Initial model error relative to the response, from differing hits, before it is estimated at the modes found."""
 NARROWEST = 0.3
-"""Half-power bandwidth of a mode in lines."""
+"""Least half-power bandwidth of a mode in lines."""
 HALF_POWER = 2.35
 """Width of a normal distribution at half its height, in standard deviations."""
 FURTHER = 2.0
-"""Standard deviations of a mode, over those of the others, up to which a second one is sought beside it."""
+"""Largest ratio of a mode's standard deviations to the median when a second mode is fitted beside it."""
 MOST_SWEEPS = 3
 MOST_RESPONSES = 24
-"""Responses in which one mode more of a group is tried before it is in all."""
+"""Number of responses on which an additional mode of a group is tried before all are used."""
 MOST_TOGETHER = 12
-"""Modes that are fitted together: what asks for more is no scatter of single modes."""
+"""Largest number of modes fitted together."""
 
 
 class MovingSearch:
-    """Modes found so far, and what they leave.
+    """Modes found so far, and the residual of the responses.
 
-    What is left is judged against the noise between the peaks and the part of the response itself that models leave at
-    the peaks: hits differ in place and direction, so that much more is left there than the noise of the sensors.
+    The residual is compared with the noise between the peaks plus a model error proportional to the response: hits
+    differ in position and direction, so that the residual at the peaks far exceeds the sensor noise.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class MovingSearch:
         decay_1_s: float,
         single_hits: bool = False,
     ) -> None:
-        """Search in responses [f, output, input] that are s^power times receptances.
+        """Prepare a search in responses [f, output, input] that are s^power times receptances.
 
-        An exponential window adds its decay to that of every mode. Responses to single hits are not broadened.
+        An exponential window adds its decay rate to that of every mode. Responses to single hits are not broadened.
         """
         self.decay_1_s = decay_1_s
         self.first_std = FIRST_STD * [1.0, 1.0, 0.0, 0.0] if single_hits else FIRST_STD
@@ -87,27 +87,27 @@ class MovingSearch:
         self.failed = np.zeros(frequency_hz.size)
         self._judge_by(FIRST_ERROR)
 
-    def look_for_single_ones(self, most: int) -> None:
-        """Find modes that lie alone, so many at most."""
+    def find_separated(self, most: int) -> None:
+        """Find up to `most` well-separated modes."""
         self._sweep(most)
         self.failed[:] = 0.0
         self._refit()
-        # of the better half, as others may be pairs
+        # from the better half: the others may be pairs
         self._measure_error(0.25)
 
-    def look_everywhere(self, report: Callable[[str], None]) -> None:
-        """Find all modes, until a sweep finds no more; `report` is told how many there are."""
+    def find_all(self, report: Callable[[str], None]) -> None:
+        """Find all modes, until a sweep adds none; `report` is called with their number."""
         for _ in range(MOST_SWEEPS):
             if not self._sweep(report=report):
                 break
-            report("frequencies move from response to response, all modes once more")
+            report("frequencies vary between responses, refitting all modes")
             self._refit()
             self._measure_error(0.5)
-            report("frequencies move from response to response, looking for modes that need not be")
+            report("frequencies vary between responses, removing redundant modes")
             self._leave_out()
 
     def gain_of_moves(self) -> float:
-        """Median factor of variance that moves explain, of the better explained half of modes that lie alone."""
+        """Median reduction factor of the variance by varying poles, over the better fitted half of separated modes."""
         both = []
         for k in range(self.modes.eigenvalue.size):
             mode = self.modes.part(np.array([k]))
@@ -121,7 +121,7 @@ class MovingSearch:
         return float(np.median([gain for _, gain in better])) if better else 1.0
 
     def _judge_by(self, error: float) -> None:
-        """Expect so large a part of the response to be left, besides the noise; at an antiresonance of each mode's."""
+        """Set the variance to that of noise plus a relative model error; at antiresonances, of each mode's response."""
         squares = np.abs(self.frf) ** 2
         if self.modes.eigenvalue.size:
             each = (self.modes.part(one) for one in np.eye(self.modes.eigenvalue.size, dtype=bool))
@@ -129,35 +129,35 @@ class MovingSearch:
         self._variance = self.noise + error**2 * squares
 
     def _std(self) -> np.ndarray | None:
-        """Standard deviations of modes that lie alone, where there are some."""
+        """Median standard deviations of well-separated modes; None for fewer than two."""
         eigenvalue = self.modes.eigenvalue
         alone = [k for k in range(eigenvalue.size) if self._beside(eigenvalue[k]).sum() == 1]
         return np.median(self.modes.std[alone], axis=0) if len(alone) > 1 else None
 
     def _shift(self) -> np.ndarray:
-        """Shift of the frequency in each response that the modes have in common [output]."""
+        """Common frequency shift of the modes in each response [output]."""
         shift = self.modes.move[:, :, 0]
         return np.median(shift, axis=1) if shift.shape[1] > 1 else np.zeros(shift.shape[0])
 
     def _around(self, modes: MovingModes) -> np.ndarray:
-        """Lines that show these modes."""
+        """Indices of the lines used to fit these modes."""
         place = np.abs(modes.eigenvalue)
         reach = -2.0 * AROUND * np.real(modes.eigenvalue) + 3.0 * modes.std[:, 0] * place
         reach = np.maximum(reach, 0.5 * FEWEST_LINES * self.spacing)
         lines = np.flatnonzero((self.omega >= np.min(place - reach)) & (self.omega <= np.max(place + reach)))
-        if lines.size < FEWEST_LINES:  # some were left out there
+        if lines.size < FEWEST_LINES:  # some lines are missing there
             lines = np.sort(np.argsort(np.abs(self.omega - np.mean(place)), kind="stable")[:FEWEST_LINES])
         return lines
 
     def _window(self, lines: np.ndarray, own: MovingModes | None = None) -> Window:
-        """Lines with what is left, and with what modes of their own explain."""
+        """Window of the residual at these lines, plus the contribution of the modes to be fitted."""
         values = self.left[lines]
         if own is not None:
             values = values + own.responses(self.s[lines], self.power)
         return window(self.s[lines], self.power, values, self._variance[lines])
 
     def _beside(self, eigenvalue: complex) -> np.ndarray:
-        """Modes that lie close to a pole, or to one that does."""
+        """Mask of the modes close to a pole, directly or through other modes."""
         place, width = np.abs(self.modes.eigenvalue), -2.0 * np.real(self.modes.eigenvalue)
         inside, todo = np.zeros(place.size, bool), [(abs(eigenvalue), -2.0 * np.real(eigenvalue))]
         while todo:
@@ -183,23 +183,23 @@ class MovingSearch:
         self.modes = self.modes.part(~inside).and_also(new)
 
     def _sweep(self, most_alone: int | None = None, report: Callable[[str], None] | None = None) -> int:
-        """Try the peaks of what is left, the highest first; only modes that lie alone where their number is given."""
+        """Number of modes added at peaks of the residual, highest first; only separated ones with `most_alone`."""
         added, lines = 0, self._peaks()
         while lines.size and added != most_alone:
             line, lines = int(lines[0]), lines[1:]
             if report:
-                report(f"frequencies move from response to response, {self.modes.eigenvalue.size} modes so far")
+                report(f"frequencies vary between responses, {self.modes.eigenvalue.size} modes so far")
             if not self._stands_out(line):
                 continue
             if self._add(line, most_alone is not None):
                 added += 1
             else:
-                self._look_no_more(line)
+                self._exclude(line)
             lines = self._peaks()
         return added
 
-    def _look_no_more(self, line: int) -> None:
-        """Of the lines around, unless clearly more is left there than now: half the bandwidth of the nearest mode."""
+    def _exclude(self, line: int) -> None:
+        """Exclude lines within half the bandwidth of the nearest mode until their residual grows clearly."""
         reach = 3.5 * self.spacing
         if self.modes.eigenvalue.size:
             near = np.argmin(np.abs(np.abs(self.modes.eigenvalue) - self.omega[line]))
@@ -208,20 +208,20 @@ class MovingSearch:
         self.failed[near] = np.maximum(self.failed[near], np.mean(self._squares()[near] / self.noise, axis=(1, 2)))
 
     def _squares(self) -> np.ndarray:
-        """Of what is left, without what modes beside the band explain."""
+        """Squared magnitude of the residual, with the contribution of out-of-band modes projected out."""
         flat = self.left.reshape(self.s.size, -1)
         return np.abs(flat - self.beyond @ (self.beyond.T @ flat)).reshape(self.left.shape) ** 2
 
     def _peaks(self) -> np.ndarray:
-        """Lines of the peaks of what is left; the highest first."""
+        """Lines at the peaks of the residual, the highest first."""
         squares = self._squares()
         height = np.mean(squares / self.noise, axis=(1, 2))
         lines = peaks(height)
-        left = np.mean(squares / self._variance, axis=(1, 2))[lines]
-        return lines[(left > STANDS_OUT) & (height[lines] > CLEARLY * self.failed[lines])]
+        excess = np.mean(squares / self._variance, axis=(1, 2))[lines]
+        return lines[(excess > STANDS_OUT) & (height[lines] > CLEARLY * self.failed[lines])]
 
     def _stands_out(self, line: int) -> bool:
-        """Whether what is left at a line is more than a straight line over frequency."""
+        """Whether the residual at a line exceeds a straight line over frequency."""
         place, eigenvalue = self.omega[line], self.modes.eigenvalue
         damping = np.median(damping_ratio(eigenvalue)) if eigenvalue.size else FIRST_DAMPING[2]
         lines = self._around(self._at(line, float(damping)))
@@ -229,28 +229,28 @@ class MovingSearch:
         return float(np.mean(np.abs(self._window(lines).responses[:, :, near]) ** 2)) / 2.0 > STANDS_OUT
 
     def _at(self, line: int, damping: float) -> MovingModes:
-        """A mode at a line, with the participation that most of what is left there has."""
-        place, known = self.omega[line], self._std()
-        left = self.left[self._close(self.omega, place, place * damping)]
-        row = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][0]
+        """Initial mode at a line, with the dominant participation of the residual there."""
+        omega, known = self.omega[line], self._std()
+        residual = self.left[self._close(self.omega, omega, omega * damping)]
+        row = np.linalg.svd(residual.reshape(-1, residual.shape[2]), full_matrices=False)[2][0]
         std = self.first_std if known is None else known
-        return one_mode(place * (-damping + 1j), row, std, left.shape[1])
+        return one_mode(omega * (-damping + 1j), row, std, residual.shape[1])
 
     def _add(self, line: int, alone: bool) -> bool:
-        """Whether there is a mode more at this line; it is added then."""
-        place = self.omega[line]
+        """Whether a mode was added at this line."""
+        omega = self.omega[line]
         tried = []
         for damping in FIRST_DAMPING:
             first = self._at(line, damping)
             lines = self._window(self._around(first))
-            moved, cost = best_shifts(lines, first)
-            tried.append((cost / np.sum(np.abs(lines.responses) ** 2), moved, lines))
-        _, moved, lines = min(tried, key=lambda each: each[0])
-        first = moving_poles(lines, moved, known=True).modes
+            shifted, cost = best_shifts(lines, first)
+            tried.append((cost / np.sum(np.abs(lines.responses) ** 2), shifted, lines))
+        _, shifted, lines = min(tried, key=lambda each: each[0])
+        first = moving_poles(lines, shifted, known=True).modes
         pole, std = first.eigenvalue[0], first.std[0, 0]
-        here = abs(abs(pole) - place) < -6.0 * np.real(pole) + 3.0 * std * place + 3.0 * self.spacing
+        here = abs(abs(pole) - omega) < -6.0 * np.real(pole) + 3.0 * std * omega + 3.0 * self.spacing
         here = here and self._possible(first.eigenvalue)
-        inside = self._beside(pole if here else place * (-0.005 + 1j))
+        inside = self._beside(pole if here else omega * (-0.005 + 1j))
         if inside.any():
             return not alone and inside.sum() < MOST_TOGETHER and self._add_to(inside, line, first)
         return bool(here) and self._add_single(first)
@@ -266,7 +266,7 @@ class MovingSearch:
         return True
 
     def _fit_single(self, lines: Window, first: MovingModes) -> MovingFit:
-        """One mode with standard deviations of its own, unless they are those of several modes in its place."""
+        """Fit of one mode with its own standard deviations, unless these indicate several modes."""
         fit = moving_poles(lines, first)
         if np.any(fit.modes.std > 0.5 * MOST_STD):
             known = self._std()
@@ -275,16 +275,16 @@ class MovingSearch:
         return fit
 
     def _grouped(self, modes: MovingModes) -> MovingModes:
-        """Modes of a group with the standard deviations of those that lie alone: close modes do not tell theirs."""
+        """Modes of a group with the standard deviations of separated modes: close modes do not determine theirs."""
         known = self._std()
         if known is None or modes.eigenvalue.size == 1:
             return modes
         return dataclasses.replace(modes, std=np.broadcast_to(known, modes.std.shape))
 
     def _add_to(self, inside: np.ndarray, line: int, single: MovingModes) -> bool:
-        """Whether the modes beside a line are one more; it begins as damped as the nearest one, or as it was alone."""
+        """Whether a mode was added to the group at a line; it starts with its neighbour's damping or as `single`."""
         place, group, known = self.omega[line], self._grouped(self.modes.part(inside)), self._std()
-        if known is not None:  # one mode in the place of two seems to move further than the others
+        if known is not None:  # a pair fitted as one mode seems to vary more than the others
             group = dataclasses.replace(group, std=np.minimum(group.std, FURTHER * known))
         near = int(np.argmin(np.abs(np.imag(group.eigenvalue) - place)))
         damping = float(damping_ratio(group.eigenvalue[near]))
@@ -294,7 +294,7 @@ class MovingSearch:
             starts.append(single)
         starts = [dataclasses.replace(start, std=group.std[[near]]) for start in starts]
         lines = self._window(self._around(functools.reduce(MovingModes.and_also, starts, group)), group)
-        # most of what is tried is no mode, and the responses that show it best tell so
+        # most candidates are no modes; the responses with the largest residual are enough to reject them
         some = np.sort(np.argsort(-np.sum(np.abs(self.left[line]) ** 2 / self.noise, axis=1))[:MOST_RESPONSES])
         few = lines.of_responses(some)
         before = moving_poles(few, group.of_responses(some), known=True)
@@ -316,7 +316,7 @@ class MovingSearch:
         return True
 
     def _is_better(self, lines: Window, before: MovingFit, after: MovingFit) -> bool:
-        """Whether the last mode is one and explains clearly more, of all lines or of those close to it."""
+        """Whether the last mode is plausible and clearly reduces the variance, of all lines or of those close to it."""
         if not self._possible(after.modes.eigenvalue) or self._twins(after.modes)[-1]:
             return False
         if before.variance > CLEARLY * after.variance:
@@ -327,19 +327,19 @@ class MovingSearch:
         return bool(before.variance > 1.1 * after.variance and squares[0] > 1.5 * CLEARLY * squares[1])
 
     def _width(self, modes: MovingModes) -> np.ndarray:
-        """Half-power bandwidth [r], that of the damping and that of the frequencies of all hits, rad/s."""
+        """Half-power bandwidth [r] by damping and by the scatter of the frequencies over the hits, rad/s."""
         spread = np.hypot(modes.std[:, 0], np.sqrt(modes.std[:, 2]))
         return -2.0 * (np.real(modes.eigenvalue) + self.decay_1_s) + HALF_POWER * spread * np.abs(modes.eigenvalue)
 
     def _twins(self, modes: MovingModes, same: float = SAME) -> np.ndarray:
-        """Which modes have another one, of the same participation, within their bandwidth: they are one mode."""
+        """Mask of the modes that duplicate another one of the same participation within their bandwidth."""
         place, width = np.abs(modes.eigenvalue), self._width(modes)
         near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
         near &= auto_mac(modes.participation.T) > same
         return np.any(near & ~np.eye(place.size, dtype=bool), axis=1)
 
     def _refit(self) -> None:
-        """Fit every group again, now that all others are known."""
+        """Refit every group given all others."""
         for pole in self.modes.eigenvalue:
             if not np.any(self.modes.eigenvalue == pole):
                 continue
@@ -352,7 +352,7 @@ class MovingSearch:
                 self._replace(inside, fit.modes)
 
     def _measure_error(self, part: float) -> None:
-        """Of the parts of the response that are left at the modes, the one that this part of the modes stays below."""
+        """Set the model error to this quantile, over the modes, of the residual relative to the response."""
         each = []
         for k in range(self.modes.eigenvalue.size):
             pole, lines = self.modes.eigenvalue[k], self._around(self.modes.part(np.arange(k, k + 1)))
@@ -366,7 +366,7 @@ class MovingSearch:
             self._judge_by(float(np.sqrt(np.quantile(each, part))))
 
     def _leave_out(self) -> None:
-        """Leave out one of modes within a bandwidth, if those beside it explain the lines nearly as well without it."""
+        """Remove modes within a bandwidth of others if these fit the lines nearly as well without them."""
         for pole in self.modes.eigenvalue[self._twins(self._grouped(self.modes), same=-1.0)]:
             inside = self._beside(pole)
             group = self._grouped(self.modes.part(inside))

@@ -1,4 +1,4 @@
-"""Poles and participations refined together on all responses, shapes and residual terms eliminated."""
+"""Joint refinement of poles and participations on all responses, with shapes and residual terms eliminated."""
 
 import dataclasses
 
@@ -9,24 +9,24 @@ from jaxmb.measurement.modal.model import Lines, between, inverse_root, pole_fun
 
 MOST_STEPS = 30
 SMALL_STEP = 1e-9
-"""The fit ends where no pole moves by more than this part of itself; noise moves it by 1e-6 and more."""
+"""Converged where no pole changes by more than this, relative; noise changes poles by 1e-6 and more."""
 SMALL_GAIN = 1e-6
-"""... or where the cost falls by less than this part ..."""
+"""... or where the relative decrease of the cost is less than this ..."""
 SMALL_MOVE = 0.03
-"""... or no pole within the lines moves by more than this part of its standard deviation in a step that is
-hardly damped: poles far beside them, which only bend the lines, continue to creep."""
+"""... or no pole in the band moves by more than this part of its standard deviation in a step with little damping:
+poles far outside, which add only curvature, keep creeping."""
 HARDLY = 1e-3
-"""Levenberg's damping of such a step."""
+"""Levenberg damping of such a step."""
 LEAST_NOISE = 1e-6
-"""Of a response, as a part of its RMS: less is rounding, and would give weights without meaning."""
+"""Least noise of a response relative to its RMS: less is rounding error."""
 
 LEAST_KNOWN = 1e-14
-"""Directions of a step below this part of the best known one have no finite covariance in these numbers."""
+"""Relative eigenvalue of the normal matrix below which a direction is not identifiable in double precision."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RefinedPoles:
-    """Poles, and what follows from them by linear least squares."""
+    """Poles, and the quantities that follow from them by linear least squares."""
 
     eigenvalue: np.ndarray
     """[r], rad/s."""
@@ -35,21 +35,21 @@ class RefinedPoles:
     shape: np.ndarray
     """[output, r]"""
     remainder: np.ndarray
-    """What is left of the responses [2 f, output, input]: real parts above imaginary parts."""
+    """Residual [2 f, output, input], real parts above imaginary parts."""
     noise: np.ndarray
-    """Standard deviation of real and imaginary part of what is left [output, input]."""
+    """Standard deviation of real and imaginary part of the residual [output, input]."""
     covariance: np.ndarray
-    """Of Re and Im of each pole [r, 2, 2], (rad/s)^2; lines whose remainders go together count as one."""
+    """Covariance of Re and Im of each pole [r, 2, 2], (rad/s)^2, allowing for correlation along frequency."""
     strength: np.ndarray
-    """How far each shape stands out of the noise [r]: mean square of its components in their standard deviations, which
-    count what poles and participations could do instead. 1 where a pole describes nothing or what another one does."""
+    """Significance of each shape [r]: mean square of its components over their standard deviations, marginal over poles
+    and participations. 1 where a pole describes only noise or duplicates another one."""
     converged: bool
-    """Whether the fit came to its end within `MOST_STEPS`."""
+    """Whether the fit converged within `MOST_STEPS`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Equations:
-    """One point of the fit: cost, shapes, and normal equations of a step in poles and participations."""
+    """Iterate of the fit: cost, shapes, and normal equations of a step in poles and participations."""
 
     cost: float
     shape: np.ndarray
@@ -57,7 +57,7 @@ class _Equations:
     gradient: np.ndarray
     normal: np.ndarray
     shape_root: np.ndarray
-    """Of the covariance of the shapes at fixed poles [output, 2 r, 2 r], see `inverse_root`."""
+    """Root of the covariance of the shapes at fixed poles [output, 2 r, 2 r], see `inverse_root`."""
     coupling: np.ndarray
     """Normal matrix between shapes and step [output, 2 r, step]."""
 
@@ -65,20 +65,20 @@ class _Equations:
 def refine_poles(
     lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray | None = None
 ) -> RefinedPoles:
-    """Poles and participations that fit all responses best, each weighted by its own noise.
+    """Weighted least-squares fit of poles and participations to all responses, each weighted by its noise.
 
     min over lambda, l of  sum_oi ||y_oi - Phi_oi(lambda, l) psi_o||^2 / sigma_oi^2,  psi_o the best for these lambda, l
 
-    (separable least squares, "variable projection"), by Gauss-Newton steps with Levenberg's damping. The Jacobian is
-    that of Kaufman: derivatives of Phi, projected. All normal equations are assembled from the inner products of one
-    function a pole and its derivative, so that a step costs the same for one response and for a hundred. The noise
-    sigma_oi starts as a part of each response's RMS and is then taken from what is left.
+    (separable least squares, "variable projection"), by Gauss-Newton steps with Levenberg damping. The Jacobian is
+    Kaufman's approximation: projected derivatives of Phi. All normal equations are assembled from the inner products of
+    one function per pole and its derivative, so that a step costs nearly the same for one response and for a hundred.
+    The noise sigma_oi starts proportional to the RMS of each response and is then estimated from the residual.
 
     Args:
         lines: the responses.
-        eigenvalue: first poles [r], rad/s.
-        participation: first participations [r, input].
-        noise: first estimate of sigma [output, input].
+        eigenvalue: initial poles [r], rad/s.
+        participation: initial participations [r, input].
+        noise: initial estimate of sigma [output, input].
 
     Source: Golub and Pereyra, "Separable nonlinear least squares: the variable projection method and its
     applications", Inverse Problems 19, 2003; Kaufman, BIT 15, 1975.
@@ -94,7 +94,7 @@ def refine_poles(
 
 
 def fixed_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray, noise: np.ndarray) -> RefinedPoles:
-    """Known poles [r] and participations [r, input], and what follows from them.
+    """Given poles [r] and participations [r, input] with shapes, residual, noise and significance.
 
     Args:
         lines: the responses.
@@ -115,7 +115,7 @@ def _described(
         point.shape,
         point.remainder,
         noise,
-        _pole_covariance(point, participation) * _lines_as_one(point, noise),
+        _pole_covariance(point, participation) * _correlation_length(point, noise),
         _strength(point, participation),
         converged,
     )
@@ -124,7 +124,7 @@ def _described(
 def _minimize(
     lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, _Equations, bool]:
-    """Poles and participations of the least cost, the equations there, and whether that is the end."""
+    """Poles and participations of least cost, the equations there, and whether the iteration converged."""
     participation = _unit(participation)
     point = _equations(lines, noise, eigenvalue, participation)
     if eigenvalue.size == 0:
@@ -138,20 +138,20 @@ def _minimize(
         root = inverse_root(damped, least=0.0)
         step[free] = solved_by(root, point.gradient[free][:, None])[:, 0]
         moves = step.reshape(-1, eigenvalue.size, 2) @ np.array([1.0, 1j])
-        moved = eigenvalue + moves[0]
-        # a pole may lose most of its damping in a step, but stays damped
-        moved = np.minimum(moved.real, 0.2 * eigenvalue.real) + 1j * moved.imag
-        other = participation + moves[1:].T
-        tried = _equations(lines, noise, moved, other)
+        new = eigenvalue + moves[0]
+        # a step may reduce the decay rate of a pole at most to a fifth, so that it stays damped
+        new = np.minimum(new.real, 0.2 * eigenvalue.real) + 1j * new.imag
+        new_participation = participation + moves[1:].T
+        tried = _equations(lines, noise, new, new_participation)
         if tried.cost <= point.cost:
             gain = point.cost - tried.cost
-            small = np.max(np.abs(moved - eigenvalue) / np.abs(eigenvalue)) < SMALL_STEP
+            small = np.max(np.abs(new - eigenvalue) / np.abs(eigenvalue)) < SMALL_STEP
             if damping <= HARDLY:
                 variance = np.sum(root[: 2 * eigenvalue.size] ** 2, axis=1) * tried.cost / lines.responses.size
                 inside = (np.abs(eigenvalue) > omega[0]) & (np.abs(eigenvalue) < omega[-1])
                 far = step[: 2 * eigenvalue.size] ** 2 > SMALL_MOVE**2 * variance
                 small |= not far.reshape(-1, 2)[inside].any()
-            eigenvalue, participation, point = moved, other, tried
+            eigenvalue, participation, point = new, new_participation, tried
             damping = max(damping / 10.0, 1e-12)
             if small or gain <= SMALL_GAIN * point.cost:
                 break
@@ -188,11 +188,11 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
     )
 
     # derivatives with respect to poles (through h) and participations (through g)
-    left = np.tensordot(remainder * weight, both, axes=(0, 0)).reshape(outputs, inputs, 2, count, 2)
+    right = np.tensordot(remainder * weight, both, axes=(0, 0)).reshape(outputs, inputs, 2, count, 2)
     gradient = np.concatenate(
         [
-            turned(residue, left[:, :, 1]).sum(axis=(0, 1))[None],
-            turned(psi[:, None, :], left[:, :, 0]).sum(axis=0),
+            turned(residue, right[:, :, 1]).sum(axis=(0, 1))[None],
+            turned(psi[:, None, :], right[:, :, 0]).sum(axis=0),
         ]
     ).ravel()
     cross = np.empty((outputs, count, 2, 1 + inputs, count, 2))
@@ -217,7 +217,7 @@ def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, particip
 
 
 def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.ndarray:
-    """Standard deviation of what is left of every response, by the numbers it has more than the fit."""
+    """Standard deviation of the residual of every response, with its degrees of freedom."""
     count, inputs = participation.shape
     outputs = point.shape.shape[0]
     fitted = lines.residual.shape[1] + 2.0 * count / inputs + 2.0 * count * inputs / (outputs * inputs)
@@ -233,8 +233,8 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
     return root @ np.swapaxes(root, 1, 2)
 
 
-def _lines_as_one(point: _Equations, noise: np.ndarray) -> float:
-    """Number of lines that tell no more than one: windows and overlap correlate the noise of neighbours."""
+def _correlation_length(point: _Equations, noise: np.ndarray) -> float:
+    """Correlation length of the residual in lines: windows and overlap correlate the noise of neighbouring lines."""
     errors = (point.remainder / noise).reshape(2, -1, noise.size)
     return correlated_lines(errors, np.ones(errors.shape, bool))
 
@@ -242,11 +242,11 @@ def _lines_as_one(point: _Equations, noise: np.ndarray) -> float:
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
     """psi^T C^-1 psi / (2 outputs) of each shape psi, C the covariance of all its components together.
 
-    C = D + M S^-1 M^T: D at fixed poles and participations (a block an output), M what a step in those of the others
-    does to the shape, S the normal matrix of that step. Its own pole and participation are kept: they mean nothing
-    where the shape is zero, and turning its participation into a repeated mode's would let that take over the shape.
-    C^-1 by Woodbury's identity, which needs no inverse of S: it is singular for repeated modes, of whose participations
-    only the plane is known.
+    C = D + M S^-1 M^T: D at fixed poles and participations (one block per output), M the sensitivity of the shape to a
+    step in those of the other modes, S the normal matrix of that step. The mode's own pole and participation are fixed:
+    they are undefined where the shape is zero, and a participation free to turn into that of a repeated mode would
+    transfer the shape to it. C^-1 follows by Woodbury's identity without an inverse of S, which is singular for
+    repeated modes: only the plane of their participations is identifiable.
     """
     outputs, count = point.shape.shape
     covariance = point.shape_root @ np.swapaxes(point.shape_root, 1, 2)
@@ -261,22 +261,22 @@ def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
         psi = np.stack([np.real(point.shape[:, r]), np.imag(point.shape[:, r])], axis=1)
         weighted = np.einsum("opq,oq->op", inner, psi)
         steps = covariance[:, own] @ coupling[:, :, others]
-        along = np.einsum("opk,op->k", steps, weighted)
+        gradient = np.einsum("opk,op->k", steps, weighted)
         inside = point.normal[np.ix_(others, others)]
         inside = inside + np.einsum("opk,opq,oql->kl", steps, inner, steps, optimize=True)
-        taken = np.sum((inverse_root(inside).T @ along) ** 2)
-        strength[r] = (np.sum(psi * weighted) - taken) / (2 * outputs)
+        reduction = np.sum((inverse_root(inside).T @ gradient) ** 2)
+        strength[r] = (np.sum(psi * weighted) - reduction) / (2 * outputs)
     return strength
 
 
 def _unit(participation: np.ndarray) -> np.ndarray:
-    """Rows whose largest component is 1: the rest of a row's scale is the shape's."""
+    """Rows scaled to a largest component of 1; the scale goes to the shape."""
     largest = np.argmax(np.abs(participation), axis=1)[:, None]
     return participation / np.take_along_axis(participation, largest, axis=1)
 
 
 def _free(participation: np.ndarray) -> np.ndarray:
-    """Which numbers of a step are free: all but the participation component that is 1."""
+    """Mask of the free components of a step: all but the participation component that is 1."""
     count, inputs = participation.shape
     free = np.ones((1 + inputs, count, 2), bool)
     free[1 + np.argmax(np.abs(participation), axis=1), np.arange(count)] = False

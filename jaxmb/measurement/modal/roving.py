@@ -1,4 +1,4 @@
-"""Tests whose natural frequencies move from response to response: their modes, and the responses without the moves."""
+"""Tests whose natural frequencies vary between responses: their modes, and the responses corrected for the shifts."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,32 +12,32 @@ from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_pol
 from jaxmb.measurement.modal.search import Search, remainder, with_poles_beside
 
 MOST_ALONE = 8
-"""Modes that tell whether poles move."""
+"""Largest number of modes used to test whether poles vary."""
 FEWEST_RESPONSES = 4
 MOVING = 1.1
-"""Factor of variance that moves explain from which on poles do move: in responses that were measured at once it is 1.00
-to 1.01, at a scatter of 0.03 % of the frequencies 1.2 and more."""
+"""Least reduction factor of the variance by varying poles: it is 1.00 to 1.01 for responses measured simultaneously,
+1.2 and more for a scatter of 0.03 % of the frequencies."""
 OUTSTANDING = 10.0
-"""Squares of what a mode adds, over what all leave around it: modes have 26 and more, what stood for their
-errors 0 to 2."""
+"""Least ratio of a mode's power to that of the residual around it: modes have 26 and more, poles that only fitted
+their errors 0 to 2."""
 FEWEST_LINES = 5
-"""Around a mode."""
+"""Least number of lines around a mode."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scatter:
-    """How far natural frequencies move from response to response."""
+    """Variation of natural frequencies between responses."""
 
     shift: np.ndarray
-    """Of each frequency in every response or hit, as a part of it [response, r]."""
+    """Relative shift of each frequency in every response or hit [response, r]."""
     std: np.ndarray
-    """Standard deviation of the shifts [r]; close modes are given that of the others."""
+    """Standard deviation of the shifts [r]; close modes have that of the others."""
     between: str
-    """What the responses are: "hits" where these are known, "inputs" where the excitation roved, else "outputs"."""
+    """Kind of the responses: "hits" where known, "inputs" with a roving excitation, else "outputs"."""
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader of the modes should know."""
+        """Warning on the variation, if any."""
         if not self.std.size:
             return []
         return [
@@ -49,23 +49,23 @@ class Scatter:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MovingTest:
-    """Modes that move from response to response, and the responses as they were if none did."""
+    """Modes that vary between responses, and the responses corrected for the shifts."""
 
     search: Search
-    """In the responses without the moves."""
+    """Search in the corrected responses."""
     eigenvalue: np.ndarray
     """[r], rad/s."""
     participation: np.ndarray
     """[r, input]"""
     shift: np.ndarray
-    """Of the frequency in every response or hit, as a part of it [output, r]."""
+    """Relative shift of the frequency in every response or hit [output, r]."""
     std: np.ndarray
-    """Standard deviation of it [r]."""
+    """Standard deviation of the shift [r]."""
     covariance: np.ndarray
-    """Of Re and Im of each pole [r, 2, 2], (rad/s)^2, the scatter of the mean included."""
+    """Covariance of Re and Im of each pole [r, 2, 2], (rad/s)^2, including the scatter of the mean."""
 
     def part(self, keep: np.ndarray) -> "MovingTest":
-        """Some of the modes."""
+        """The test with selected modes."""
         return MovingTest(
             self.search,
             self.eigenvalue[keep],
@@ -76,10 +76,10 @@ class MovingTest:
         )
 
     def with_poles_beside(self) -> tuple["MovingTest", RefinedPoles]:
-        """The modes that stand out, and these as they were found with poles outside the band that were refined.
+        """The significant modes, and these together with refined out-of-band poles.
 
-        Fitted on the lines around them, some modes only stood for what their neighbours left: of the whole band they
-        explain hardly more than is left there.
+        Modes fitted on the lines around them may only describe the residual of their neighbours; over the whole band
+        their power hardly exceeds that of the residual.
         """
         search, test = self.search, self
         refined = with_poles_beside(search, refine_poles(search.lines, test.eigenvalue, test.participation))
@@ -101,12 +101,12 @@ class MovingTest:
         return test, dataclasses.replace(known, covariance=np.concatenate([test.covariance, covariance]))
 
     def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
-        """That of the modes by ascending frequency.
+        """Variation of the modes, by ascending frequency.
 
         Args:
-            eigenvalue: poles as they were refined, those of these modes first.
-            mode: which of them are modes.
-            between: what the responses are.
+            eigenvalue: refined poles, those of these modes first.
+            mode: mask of those that are modes.
+            between: kind of the responses, see `Scatter`.
         """
         modes = np.flatnonzero(mode)
         modes = modes[np.argsort(np.abs(eigenvalue[modes]), kind="stable")]
@@ -116,56 +116,56 @@ class MovingTest:
 def moving_test(
     search: Search, report: Callable[[str], None], hits: SingleHits | None, transposed: bool
 ) -> MovingTest | None:
-    """Modes with the moves of their poles; None where the poles do not move, or there is no mode that does.
+    """Modes with the variation of their poles; None where the poles do not vary, or no mode is found.
 
-    Where responses to single hits are known, these are the responses, and all outputs are their references: each hit
-    has one pole a mode, and nothing is broadened.
+    Responses to single hits are used where known, with all outputs as references: each hit then has one pole per mode,
+    and resonances are not broadened by averaging.
 
-    Up to `MOST_ALONE` modes that lie alone, the highest first, are fitted with a pole that moves from response to
-    response and with one that does not. Poles move where, of the better explained half of these modes, the median ratio
-    of what is left is `MOVING` and more.
+    Up to `MOST_ALONE` well-separated modes, the highest first, are fitted with a varying and with a constant pole.
+    Poles vary if the median ratio of the residual variances, over the better fitted half of these modes, is at least
+    `MOVING`.
 
     Args:
-        search: in the responses as they were measured.
-        report: is told how far the search has come.
-        hits: behind these responses, where known.
+        search: in the measured responses.
+        report: called with progress messages.
+        hits: responses to the single hits behind these responses, where known.
         transposed: whether the references are the outputs.
     """
     frf = search.frf if hits is None else hits.responses
     if frf.shape[1] < FEWEST_RESPONSES:
         return None
     largest, decay = search.rule.largest_damping_ratio, search.decay_1_s
-    hunt = MovingSearch(search.frequency_hz, frf, search.lines.power, largest, decay, hits is not None)
-    hunt.look_for_single_ones(MOST_ALONE)
-    if hunt.gain_of_moves() < MOVING:
+    moving = MovingSearch(search.frequency_hz, frf, search.lines.power, largest, decay, hits is not None)
+    moving.find_separated(MOST_ALONE)
+    if moving.gain_of_moves() < MOVING:
         return None
-    hunt.look_everywhere(report)
-    return _without_moves(search, hunt, hits, transposed) if hunt.modes.eigenvalue.size else None
+    moving.find_all(report)
+    return _without_moves(search, moving, hits, transposed) if moving.modes.eigenvalue.size else None
 
 
 def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
-    """Squares of what each mode adds to the responses over those of what all leave, on the lines around it [r]."""
-    omega, left = np.imag(search.lines.s), np.sum(np.abs(remainder(search, known)) ** 2, axis=(1, 2))
+    """Power of each mode's contribution over that of the residual, on the lines around the mode [r]."""
+    omega, residual = np.imag(search.lines.s), np.sum(np.abs(remainder(search, known)) ** 2, axis=(1, 2))
     ratio = np.zeros(known.eigenvalue.size)
     for r, pole in enumerate(known.eigenvalue):
         near = np.argsort(np.abs(omega - abs(pole)), kind="stable")
         near = near[: max(FEWEST_LINES, int(np.sum(np.abs(omega - abs(pole)) < search.decay_1_s - np.real(pole))))]
         own = np.abs(search.lines.s[near] ** search.lines.power / (search.lines.s[near] - pole)) ** 2
         residue = known.shape[:, r, None] * known.participation[r]
-        ratio[r] = np.sum(own) * np.sum(np.abs(residue) ** 2) / max(np.sum(left[near]), np.finfo(float).tiny)
+        ratio[r] = np.sum(own) * np.sum(np.abs(residue) ** 2) / max(np.sum(residual[near]), np.finfo(float).tiny)
     return ratio
 
 
-def _without_moves(search: Search, hunt: MovingSearch, hits: SingleHits | None, transposed: bool) -> MovingTest:
-    modes, power = hunt.modes, search.lines.power
-    frf = hunt.frf - modes.responses(hunt.s, power) + modes.responses(hunt.s, power, still=True)
+def _without_moves(search: Search, moving: MovingSearch, hits: SingleHits | None, transposed: bool) -> MovingTest:
+    modes, power = moving.modes, search.lines.power
+    frf = moving.frf - modes.responses(moving.s, power) + modes.responses(moving.s, power, still=True)
     rows = modes.participation
     if hits is not None:
-        weight = 1.0 / np.mean(hunt.noise, axis=1)
+        weight = 1.0 / np.mean(moving.noise, axis=1)
         frf = hits.averaged(frf, weight)
         if not transposed:
             frf, rows = frf.transpose(0, 2, 1), hits.averaged(modes.shape, weight).T
-    still = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
-    # an exponential window adds its decay to that of every mode
+    corrected = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
+    # an exponential window adds its decay rate to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return MovingTest(still, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)
+    return MovingTest(corrected, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)

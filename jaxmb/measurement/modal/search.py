@@ -1,4 +1,4 @@
-"""The search for poles: those that are stable, that reach in from beside the band, that are left unexplained."""
+"""Search for poles: stable ones, out-of-band ones that reach into the band, and those found in the residual."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -21,35 +21,35 @@ from jaxmb.measurement.modal.stabilization import (
 
 Estimator = Callable[[np.ndarray, np.ndarray, range], Iterator[tuple[int, np.ndarray, np.ndarray]]]
 SEGMENT_LINES = 480
-"""A wider band is analysed in segments of about so many lines: the same orders resolve a narrow band better."""
+"""Approximate lines per segment of a wide band: the same model orders resolve a narrow band better."""
 OVERLAP = 0.5
-"""Part of a segment by which it reaches into those beside it."""
+"""Overlap with the neighbouring segments, relative to a segment."""
 BESIDE = 0.1
-"""Part of a band beside it, on both sides, where poles are followed because their modes reach into it."""
+"""Margin on either side of a band, relative to it, in which poles are kept because their modes reach into it."""
 LEAST_STRENGTH = 25.0
-"""Of a pole (see RefinedPoles): its shape stands five standard deviations out of the noise. Noise has 1, modes seen in
-responses with 5 % of noise have thousands."""
+"""Least strength of a pole (see RefinedPoles): five standard deviations. Noise has 1, modes in responses with 5 % noise
+have thousands."""
 DOUBTFUL_STRENGTH = 9.0
-"""Three standard deviations: not counted as a mode, but worth a word."""
+"""Three standard deviations: not counted as a mode, but reported."""
 ROUNDING = 1e-10
-"""Of the largest response: what is left below it holds no poles."""
+"""Ratio to the largest response below which a residual is rounding error."""
 QUIET = 1.25
-"""Above its noise: where what is left rises nowhere as far, there is nothing in it to look for."""
+"""Ratio of the residual to its noise below which it is not searched."""
 PEAK = 1.5
-"""How far what is left must rise above its noise to be tried as pole: over thousands of lines noise rises 1.2 times."""
+"""Ratio of the residual to its noise at which a peak is tried as a pole; noise reaches 1.2 over thousands of lines."""
 CLEARLY = 0.999
-"""Part of what was left below which as many poles as before explain more. A mode just strong enough takes more away."""
+"""Ratio of residual powers below which the same number of poles is an improvement; a weak mode reduces it further."""
 FIRST_DAMPING = 0.01
-"""Damping ratio of a pole that is tried where none is near."""
+"""Initial damping ratio of a pole without a neighbour."""
 NARROWEST = 0.5
-"""Half-power bandwidth, in lines, of what is a pole of its own in what others leave."""
+"""Least half-power bandwidth, in lines, of a pole found in the residual."""
 MOST_LOOKS = 3
-"""How often poles are searched for in what the others leave, and beside the band."""
+"""Number of searches of the residual, and out of band."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Search:
-    """What the search works on."""
+    """Data and settings of a search."""
 
     frequency_hz: np.ndarray
     lines: Lines
@@ -63,7 +63,7 @@ class Search:
 
 
 def chart_of(search: Search, frf: np.ndarray, orders: range) -> StabilizationChart:
-    """Stabilization chart of responses [f, output, input], made segment by segment."""
+    """Stabilization chart of responses [f, output, input], merged from segments of the band."""
     charts, cores = [], []
     for part, core in _segments(search.frequency_hz, search.band_hz):
         f, h = search.frequency_hz[part], frf[part]
@@ -78,7 +78,7 @@ def chart_of(search: Search, frf: np.ndarray, orders: range) -> StabilizationCha
 
 
 def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
-    """The poles that stand out of the noise: the weakest is left out and the others refined, until all do."""
+    """The significant poles: the weakest is removed and the others are refined until all are significant."""
     while refined.eigenvalue.size and refined.strength.min() < LEAST_STRENGTH:
         keep = np.arange(refined.eigenvalue.size) != np.argmin(refined.strength)
         refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
@@ -86,10 +86,10 @@ def all_strong(search: Search, refined: RefinedPoles) -> RefinedPoles:
 
 
 def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
-    """The poles with such outside the band as its lines need: a mode near its end is more than a residual term.
+    """The poles with out-of-band ones added: the residual terms do not represent a mode close to the band.
 
-    A pole is tried above and below the band, with the participation that most of the remainder at that end has, and
-    stays if it stays outside, stands out of the noise and the weighted sum of squares falls.
+    A pole is tried above and below the band, with the dominant participation of the residual at that end. It is kept if
+    it stays outside, all poles are significant and the weighted sum of squares decreases.
     """
     low, high = search.band_hz
     span, own = high - low, refined.eigenvalue.size
@@ -100,8 +100,8 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
         for _ in range(MOST_LOOKS):
             if _is_rounding(search, refined):
                 return refined
-            left = remainder(search, refined)[end]
-            participation = np.linalg.svd(left.reshape(-1, left.shape[2]), full_matrices=False)[2][:1]
+            residual = remainder(search, refined)[end]
+            participation = np.linalg.svd(residual.reshape(-1, residual.shape[2]), full_matrices=False)[2][:1]
             pole = 2 * np.pi * start_hz * (-FIRST_DAMPING + 1j)
             tried = refine_poles(
                 search.lines,
@@ -113,7 +113,7 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
             if (
                 np.any((low <= size) & (size <= high))
                 or tried.strength.min() < LEAST_STRENGTH
-                or _left_of(tried, refined) >= 1.0
+                or _residual_ratio(tried, refined) >= 1.0
             ):
                 break
             refined = tried
@@ -121,26 +121,26 @@ def with_poles_beside(search: Search, refined: RefinedPoles) -> RefinedPoles:
 
 
 def with_residual_poles(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
-    """The poles with those that are stable in what they leave of the responses: of close modes one may hide another.
+    """The poles with those added that are stable in the residual: of close modes one may hide another.
 
-    Half the presence is enough for a pole to be tried, and half the orders to look at; where none is stable, the
-    highest peak is tried. A pole stays if it stands out of the noise, and is no second pole for a mode: one beside
-    another with its shape describes an error of the line's form, such as leakage makes.
+    The rule's presence is halved, and every second order is used; where no pole is stable, the highest peak is tried. A
+    pole is kept if it is significant and no duplicate: a neighbour with the same shape describes a distortion of the
+    resonance curve, such as leakage.
 
     Returns:
         The poles, and frequencies where one may be missing, Hz.
     """
     rule = dataclasses.replace(search.rule, presence=0.5 * search.rule.presence)
-    looking = dataclasses.replace(search, rule=rule)
+    relaxed = dataclasses.replace(search, rule=rule)
     doubtful = np.zeros(0)
     for _ in range(MOST_LOOKS):
         if _is_rounding(search, refined):
             break
-        left = remainder(search, refined)
-        height, *peak = _highest_peak(search, refined, left)
+        residual = remainder(search, refined)
+        height, *peak = _highest_peak(search, refined, residual)
         if height < QUIET:
             break
-        chart = chart_of(looking, left, search.orders[::2])
+        chart = chart_of(relaxed, residual, search.orders[::2])
         new = stable_poles(chart)
         tried = refined
         if new.size:
@@ -154,9 +154,9 @@ def with_residual_poles(search: Search, refined: RefinedPoles) -> tuple[RefinedP
 
 
 def without_twins(search: Search, refined: RefinedPoles) -> RefinedPoles:
-    """Without the weaker one of each two modes of one reference that lie within a half-power bandwidth.
+    """The poles without the weaker of any two modes within a half-power bandwidth, for one reference.
 
-    One reference does not distinguish close modes from one that varied or was not linear.
+    One reference does not distinguish close modes from a mode that varies or is nonlinear.
     """
     while True:
         place, width = np.abs(refined.eigenvalue), -2.0 * np.real(refined.eigenvalue)
@@ -173,64 +173,64 @@ def without_twins(search: Search, refined: RefinedPoles) -> RefinedPoles:
 def _with(
     search: Search, refined: RefinedPoles, eigenvalue: np.ndarray, participation: np.ndarray
 ) -> tuple[RefinedPoles, np.ndarray]:
-    """The poles with those of the new ones that are modes of their own, or as they were where none is; and frequencies
-    of new ones that may be, Hz: they stand out of the noise, but not by enough."""
+    """The poles with those new ones added that are distinct modes, unchanged if none is; and frequencies of doubtful
+    new ones, Hz, which exceed the noise but not by enough."""
     before = refined.eigenvalue.size
     eigenvalue = np.concatenate([refined.eigenvalue, eigenvalue])
     participation = np.concatenate([refined.participation, participation])
     first = refine_poles(search.lines, eigenvalue, participation, refined.noise)
     weak = is_mode(first, search.band_hz, search.rule) & (first.strength < LEAST_STRENGTH)
-    weak &= (first.strength > DOUBTFUL_STRENGTH) & ~_seconds(search, first)
+    weak &= (first.strength > DOUBTFUL_STRENGTH) & ~_duplicates(search, first)
     weak[:before] = False
     wide = _wide(search, first.eigenvalue)
     wide[:before] = True
     if not wide.all():
         first = refine_poles(search.lines, first.eigenvalue[wide], first.participation[wide], refined.noise)
         weak = weak[wide]
-    tried = _without_seconds(search, all_strong(search, first), refined)
-    # a pole that stood for a mode in its neighbour's place may have gone: as many poles must leave clearly less
+    tried = _without_duplicates(search, all_strong(search, first), refined)
+    # an old pole may have been replaced: the same number of poles must clearly reduce the residual
     enough = 1.0 if tried.eigenvalue.size > before else CLEARLY
-    return tried if _left_of(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
+    return tried if _residual_ratio(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
 
 
 def _wide(search: Search, eigenvalue: np.ndarray) -> np.ndarray:
-    """Which poles are as wide as `NARROWEST` lines and more: a narrower one describes the noise of one line."""
+    """Mask of poles at least `NARROWEST` lines wide: a narrower one describes the noise of one line."""
     spacing = 2.0 * np.pi * float(np.median(np.diff(search.frequency_hz)))
     return -2.0 * np.real(eigenvalue) >= NARROWEST * spacing
 
 
-def _highest_peak(search: Search, refined: RefinedPoles, left: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """How far most is left above the noise at one line, and a pole there, as damped as the pole nearest to it.
+def _highest_peak(search: Search, refined: RefinedPoles, residual: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Largest ratio of the residual to the noise at a line, and a pole there with the damping of its nearest neighbour.
 
-    A mode that its neighbour stands for as well leaves too little on too few lines for the estimator to see.
+    A mode partly fitted by its neighbour has too small a residual on too few lines for the estimator.
     """
-    weighted = left / np.where(refined.noise > 0.0, refined.noise, np.inf)
+    weighted = residual / np.where(refined.noise > 0.0, refined.noise, np.inf)
     _, size, rows = np.linalg.svd(weighted, full_matrices=False)
     line = int(np.argmax(size[:, 0]))
     # the largest singular value of complex noise, of standard deviation 1 in real and imaginary parts
-    height = float(size[line, 0]) / (np.sqrt(2.0) * sum(np.sqrt(n) for n in left.shape[1:]))
-    place = 2 * np.pi * search.frequency_hz[line]
-    by_distance = np.argsort(np.abs(np.abs(refined.eigenvalue) - place))
+    height = float(size[line, 0]) / (np.sqrt(2.0) * sum(np.sqrt(n) for n in residual.shape[1:]))
+    omega = 2 * np.pi * search.frequency_hz[line]
+    by_distance = np.argsort(np.abs(np.abs(refined.eigenvalue) - omega))
     damping = float(damping_ratio(refined.eigenvalue[by_distance[0]])) if by_distance.size else FIRST_DAMPING
-    return height, np.array([place * (-damping + 1j)]), rows[line, :1]
+    return height, np.array([omega * (-damping + 1j)]), rows[line, :1]
 
 
-def _without_seconds(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
-    """Without each pole that describes the mode of another one once more, if that was alone before."""
+def _without_duplicates(search: Search, tried: RefinedPoles, before: RefinedPoles) -> RefinedPoles:
+    """The poles without duplicates of a mode, as long as there are more than before."""
     while tried.eigenvalue.size > before.eigenvalue.size:
-        second = _seconds(search, tried)
-        if not second.any():
+        duplicate = _duplicates(search, tried)
+        if not duplicate.any():
             break
-        worst = np.argmin(np.where(second, tried.strength, np.inf))
-        keep = np.arange(second.size) != worst
+        worst = np.argmin(np.where(duplicate, tried.strength, np.inf))
+        keep = np.arange(duplicate.size) != worst
         tried = all_strong(
             search, refine_poles(search.lines, tried.eigenvalue[keep], tried.participation[keep], tried.noise)
         )
     return tried
 
 
-def _seconds(search: Search, refined: RefinedPoles) -> np.ndarray:
-    """Which poles are the weaker one of two at one place with one shape."""
+def _duplicates(search: Search, refined: RefinedPoles) -> np.ndarray:
+    """Mask of poles that are the weaker of two at the same frequency with the same shape."""
     size = np.abs(refined.eigenvalue)
     near = np.abs(size[:, None] - size) < search.rule.frequency * size
     same = near & (auto_mac(refined.shape) > SAME)
@@ -238,20 +238,20 @@ def _seconds(search: Search, refined: RefinedPoles) -> np.ndarray:
 
 
 def remainder(search: Search, refined: RefinedPoles) -> np.ndarray:
-    """What the poles leave of the responses [f, output, input]."""
+    """Residual of the responses [f, output, input]."""
     half = search.frequency_hz.size
     return refined.remainder[:half] + 1j * refined.remainder[half:]
 
 
 def beside(band_hz: tuple[float, float]) -> tuple[float, float]:
-    """The band and what lies near it."""
+    """The band with its margins."""
     reach = BESIDE * (band_hz[1] - band_hz[0])
     return band_hz[0] - reach, band_hz[1] + reach
 
 
 def is_mode(refined: RefinedPoles, band_hz: tuple[float, float], rule: StabilityRule) -> np.ndarray:
-    """Which poles are estimates of modes: in the band, and with a damping ratio that is known to be more than zero and
-    no more than the rule allows. A pole that only bends a line's form ends with a damping below its deviation."""
+    """Mask of poles that are modes: in the band, with a damping ratio above its standard deviation and at most that of
+    the rule. The damping of a pole that only distorts a resonance curve is below its standard deviation."""
     frequency_hz, damping = np.abs(refined.eigenvalue) / (2 * np.pi), damping_ratio(refined.eigenvalue)
     inside = (frequency_hz >= band_hz[0]) & (frequency_hz <= band_hz[1])
     known = damping > damping_std(refined.eigenvalue, refined.covariance)
@@ -259,17 +259,17 @@ def is_mode(refined: RefinedPoles, band_hz: tuple[float, float], rule: Stability
 
 
 def _is_rounding(search: Search, refined: RefinedPoles) -> bool:
-    """Whether what is left of the responses is nothing but rounding."""
+    """Whether the residual is rounding error only."""
     return bool(np.abs(refined.remainder).max() <= ROUNDING * np.abs(search.frf).max())
 
 
-def _left_of(a: RefinedPoles, b: RefinedPoles) -> float:
-    """What a leaves as a part of what b leaves: mean over the responses of the ratio of squares."""
+def _residual_ratio(a: RefinedPoles, b: RefinedPoles) -> float:
+    """Ratio of the residual power of a to that of b, averaged over the responses."""
     return float(np.mean((a.noise / b.noise) ** 2))
 
 
 def _segments(frequency_hz: np.ndarray, band_hz: tuple[float, float]) -> Iterator[tuple[slice, tuple[float, float]]]:
-    """Lines of each segment, and the frequencies between which its poles count."""
+    """Lines of each segment, and the frequency range in which its poles are used."""
     low, high = beside(band_hz)
     last = frequency_hz.size - 1
     count = max(1, round(frequency_hz.size / SEGMENT_LINES))

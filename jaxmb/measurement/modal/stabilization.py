@@ -1,4 +1,4 @@
-"""Which poles come back from order to order: the stabilization chart and the automatic choice from it."""
+"""Stabilization chart, and the automatic or manual selection of poles from it."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -9,29 +9,29 @@ import numpy as np
 from jaxmb.measurement.modal.model import Lines, shapes
 
 LABELS = ("new", "frequency", "damping", "shape")
-"""What of a pole agrees with a pole of the order before: nothing, its frequency, its damping as well, its shape too."""
+"""Agreement of a pole with one of the previous order: none; frequency; also damping; also shape."""
 SAME = 0.95
-"""MAC from which on two poles at one place are one mode."""
+"""MAC above which two poles at the same frequency are one mode."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StabilityRule:
-    """When two poles of different orders are the same mode, and when a mode is there often enough."""
+    """Tolerances within which poles of different orders are the same mode, and the presence required of a mode."""
 
     frequency: float = 0.005
     """Largest relative difference of frequency."""
     damping: float = 0.5
-    """Largest difference of the damping ratio, as a part of the larger one."""
+    """Largest difference of the damping ratio, relative to the larger one."""
     mac: float = 0.9
-    """Least MAC of the shapes, and least MAC of a shape with the plane of two poles at one place."""
+    """Least MAC of the shapes, and of a shape with the plane of two poles at the same frequency."""
     presence: float = 1.0 / 3.0
-    """Least part of the orders in which a mode is found."""
+    """Least share of the orders in which a mode is found."""
     largest_damping_ratio: float = 0.1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StabilizationChart:
-    """Every pole of every order that could be one of a structure."""
+    """All plausible poles of all model orders."""
 
     order: np.ndarray
     """[p], ascending."""
@@ -44,9 +44,9 @@ class StabilizationChart:
     label: tuple[str, ...]
     """One of LABELS each."""
     mode: np.ndarray
-    """[p]: number of the stable mode it belongs to, -1 for none."""
+    """Index of the stable mode of each pole [p]; -1 for none."""
     orders: int
-    """Number of orders that were tried."""
+    """Number of model orders."""
 
     @property
     def frequency_hz(self) -> np.ndarray:
@@ -65,7 +65,7 @@ def damping_ratio(eigenvalue: np.ndarray) -> np.ndarray:
 
 
 def auto_mac(vectors: np.ndarray) -> np.ndarray:
-    """MAC of columns with each other."""
+    """MAC between all pairs of columns."""
     unit = vectors / np.linalg.norm(vectors, axis=0)
     return np.abs(unit.conj().T @ unit) ** 2
 
@@ -77,18 +77,18 @@ def stabilization_chart(
     rule: StabilityRule,
     scale: np.ndarray | float = 1.0,
 ) -> StabilizationChart:
-    """Poles of all orders, their shapes at each order, and what comes back.
+    """Stabilization chart of the poles of all orders with their shapes.
 
-    Poles are kept that are damped, by no more than the rule's largest ratio, within the band or near it. Walking up the
-    orders, each is joined with at most one mode found before, and each mode with at most one pole, by frequency,
-    damping and shape. A mode is stable where it has a pole in the rule's part of the orders.
+    Poles are kept in the band if their damping ratio is positive and at most that of the rule. With increasing order,
+    each pole is assigned to at most one mode found before, and each mode to at most one pole, by frequency, damping and
+    shape. A mode is stable if it has poles in the rule's share of the orders.
 
     Args:
         poles: order, poles and participations, by ascending order.
-        lines: the responses that give the shapes.
-        band_hz: where poles are kept.
-        rule: what counts as the same.
-        scale: by what the lines were divided [output].
+        lines: the responses that determine the shapes.
+        band_hz: band in which poles are kept.
+        rule: tolerances.
+        scale: by which the lines were divided [output].
     """
     low, high = (2 * np.pi * f for f in band_hz)
     found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
@@ -110,18 +110,18 @@ def stabilization_chart(
         orders=len(found),
     )
     return dataclasses.replace(
-        chart, label=_labels(chart, starts, rule), mode=_stable(chart, _joined(chart, starts, rule), rule)
+        chart, label=_labels(chart, starts, rule), mode=_stable(chart, _tracks(chart, starts, rule), rule)
     )
 
 
 def stable_poles(chart: StabilizationChart) -> np.ndarray:
-    """For each stable mode the pole [mode] that lies in the middle of its poles, by ascending frequency."""
+    """Representative pole of each stable mode [mode], closest to the median of its poles; by ascending frequency."""
     chosen = []
     for number in np.unique(chart.mode[chart.mode >= 0]):
         members = np.flatnonzero(chart.mode == number)
         values = chart.eigenvalue[members]
         middle = np.median(np.real(values)) + 1j * np.median(np.imag(values))
-        # of two estimates alike the one of the higher order, which has less of its neighbours in it
+        # of equal estimates that of the higher order, which is less biased by neighbouring modes
         chosen.append(members[members.size - 1 - np.argmin(np.abs(values - middle)[::-1])])
     return np.array(sorted(chosen, key=lambda p: abs(chart.eigenvalue[p])), int)
 
@@ -129,9 +129,9 @@ def stable_poles(chart: StabilizationChart) -> np.ndarray:
 def merged(
     charts: Sequence[StabilizationChart], cores: Sequence[tuple[float, float]], rule: StabilityRule
 ) -> StabilizationChart:
-    """One chart of several that were made in overlapping parts of the band, each counting between the ends of its core.
+    """One chart from those of overlapping segments, each used within its core.
 
-    A mode that two of them found beside the end they share is counted once.
+    A mode found by two segments next to their common end is counted once.
     """
     slack = 1.0 + rule.frequency
     kept = []
@@ -159,7 +159,7 @@ def merged(
 
 
 def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityRule) -> StabilizationChart:
-    """The chart by order, its modes by frequency, those found in two segments once."""
+    """The chart sorted by order, its modes by frequency without duplicates of two segments."""
     poles = stable_poles(chart)
     distance = distance_of(chart, poles, poles, rule) if poles.size else np.zeros((0, 0))
     mode, number = np.full(chart.mode.size, -1), 0
@@ -181,8 +181,8 @@ def _renumbered(chart: StabilizationChart, segment: np.ndarray, rule: StabilityR
     )
 
 
-def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """Number of the track of every pole."""
+def _tracks(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> np.ndarray:
+    """Index of the track of every pole."""
     from scipy.optimize import linear_sum_assignment
 
     track = np.full(chart.eigenvalue.size, -1)
@@ -203,7 +203,7 @@ def _joined(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
 
 
 def distance_of(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """How far poles a and b are apart [a, b], in tolerances; infinite where they are not the same mode."""
+    """Distance of poles a and b [a, b] in tolerances; infinite where they are not the same mode."""
     size_a, size_b = np.abs(chart.eigenvalue[a])[:, None], np.abs(chart.eigenvalue[b])[None, :]
     damping_a, damping_b = chart.damping_ratio[a][:, None], chart.damping_ratio[b][None, :]
     frequency = np.abs(size_a - size_b) / size_b / rule.frequency
@@ -218,9 +218,9 @@ def _mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _plane_mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """Part of shape a in the plane of shape b and that of a pole at the place of b, in the same order [a, b].
+    """MAC of shape a with the plane of shape b and of the pole closest to it in frequency, of the same order [a, b].
 
-    Of a repeated mode only the plane of its shapes can be known, and each order cuts it differently.
+    Only the plane of the shapes of a repeated mode is identifiable; the basis of it differs between orders.
     """
     values = chart.eigenvalue[b]
     part = np.zeros((a.size, b.size))
@@ -236,7 +236,7 @@ def _plane_mac(chart: StabilizationChart, a: np.ndarray, b: np.ndarray, rule: St
 
 
 def _stable(chart: StabilizationChart, track: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """Number of the stable mode of every pole, by ascending frequency; -1 where its track is too short."""
+    """Index of the stable mode of every pole, by ascending frequency; -1 where its track is too short."""
     count = np.bincount(track) if track.size else np.zeros(0, int)
     long = np.flatnonzero(count >= rule.presence * chart.orders)
     middle = [np.median(np.abs(chart.eigenvalue[track == t])) for t in long]
@@ -247,7 +247,7 @@ def _stable(chart: StabilizationChart, track: np.ndarray, rule: StabilityRule) -
 
 
 def _labels(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) -> tuple[str, ...]:
-    """What of every pole agrees with the nearest one of the order before."""
+    """Agreement of every pole with those of the previous order, see `LABELS`."""
     label = ["new"] * chart.eigenvalue.size
     for begin, middle, end in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
         if begin == middle:
@@ -275,7 +275,7 @@ def _unit_columns(vectors: np.ndarray) -> np.ndarray:
 
 
 BY_HAND = 0.03
-"""How far a pole may be from the frequency that was chosen by hand, as a part of it."""
+"""Largest relative distance of a pole from a manually selected frequency."""
 
 
 def by_hand(
@@ -284,14 +284,13 @@ def by_hand(
     band_hz: tuple[float, float],
     rule: StabilityRule,
 ) -> np.ndarray:
-    """Poles [r] chosen by frequency, or by order and frequency, as they were given; those of a chart in a band.
+    """Poles [r] of a chart selected manually by frequency, or by order and frequency, in the order given.
 
-    A frequency alone means the nearest stable mode that is not taken yet, or where none is near the nearest pole of the
-    chart. A mode is taken once: what is another estimate of it, at another order, is no choice any more.
+    A frequency alone selects the nearest stable mode not selected yet or, where none is near, the nearest pole of the
+    chart. A mode is selected once, including its estimates at other orders.
 
     Raises:
-        ValueError: nothing is chosen, what is chosen is no frequency, or no pole that is not taken yet lies within 3 %
-            of it.
+        ValueError: nothing is selected, a frequency is invalid, or no unselected pole lies within 3 % of it.
     """
     if len(chosen) == 0:
         raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
@@ -307,17 +306,19 @@ def by_hand(
         free = inside & ~taken & (off <= BY_HAND)
         near = stable[free[stable]] if order is None else np.flatnonzero(free & (chart.order == order))
         if order is None and not near.size:
-            # what a mode that is taken lies nearer to, was meant to be that mode
+            # a frequency nearer to a selected mode was meant to be that mode
             near = np.flatnonzero(free & (off <= off[stable[taken[stable]]].min(initial=np.inf)))
         if not near.size:
             where = f"{frequency_hz:g} Hz" if order is None else f"order {order}, {frequency_hz:g} Hz"
-            raise ValueError(f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not chosen already")
+            raise ValueError(
+                f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not selected already"
+            )
         picked.append(int(near[np.argmin(off[near])]))
     return np.array(picked, int)
 
 
 def _same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """Which poles [p] are estimates of the modes of the picked ones: two stable modes are two, however near."""
+    """Mask [p] of the poles that estimate a picked mode; two stable modes are distinct, however close."""
     if not picked.size:
         return np.zeros(chart.mode.size, bool)
     both_stable = (chart.mode[:, None] >= 0) & (chart.mode[picked] >= 0)
@@ -326,10 +327,10 @@ def _same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRul
 
 
 def neighbouring_poles(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
-    """The stable poles [k] that are no other estimate of a picked one.
+    """The stable poles [k] that are not further estimates of a picked one.
 
-    Near a pole that was picked by hand, a pole of the same shape is another estimate of it: a joint that softens with
-    amplitude rings at as many frequencies as it was hit in ways, and who picks one wants it to stand for all.
+    Close to a picked pole, a pole of the same shape is a further estimate of it: a joint that softens with amplitude
+    has one frequency for each way it was excited, and the picked pole represents all of them.
     """
     stable = stable_poles(chart)
     if not picked.size or not stable.size:

@@ -46,7 +46,7 @@ def test_a_weak_mode_is_remarked(monkeypatch):
     doubtful = modal_analysis(three_modes(0.01))
     np.testing.assert_allclose(doubtful.frequency_hz, [30.0, 43.0], rtol=1e-3)
     (remark,) = doubtful.remarks
-    assert remark.endswith("Hz may be a mode too: it is stable in what the others leave, but weak")
+    assert remark.endswith("Hz may be a mode too: it is stable in the residual, but weak")
     assert float(remark.split(" Hz")[0]) == pytest.approx(36.0, rel=2e-3)
 
 
